@@ -1,38 +1,38 @@
-//! Which buckets of keys move to which instance, so that none has more to do than it can.
+//! Which buckets of keys move to which instance, so that no instance has more work than it can do.
 //!
-//! A pure function of what was counted. The time that an instance needs is its buckets' rows times its
-//! own cost per row, so one that is slow (its core is shared, or clocked down) is relieved like one
-//! that is hot. The best that can be reached is the time that all would need if work were divided by
-//! their speeds; buckets move, the largest that fits first, until everybody is near it. A bucket that
-//! alone takes longer is *hot*: no move helps, its rows have to become fewer before they are sent
-//! (aggregation in two phases).
+//! A pure function of counts. The time that an instance needs is its buckets' rows times its own cost per
+//! row, so a slow instance (its core is shared, or clocked down) is relieved like one with hot keys. The
+//! lower bound is the time that all would need if work were divided by their speeds; buckets move, the
+//! largest that fits first, until every instance is near it. A bucket that alone takes longer is *hot*:
+//! no move helps, and its rows must become fewer before they are sent (aggregation in two phases).
 //!
-//! Buckets and their moves are those of UPM-CEP's load balancer (`papers.md` P5); speeds are ours.
+//! Buckets and their moves are those of UPM-CEP's load balancer (`papers.md` P5); speeds are our
+//! addition.
 
-/// Nothing moves unless an instance needs so much more time than the best division would give it: a
-/// move costs a barrier, some milliseconds.
+/// Nothing moves unless an instance needs this many times the time of the best division: a move costs a
+/// barrier, some milliseconds.
 pub const UNEVEN_MIN: f64 = 1.25;
 
-/// Moves end when nobody needs more than this.
+/// Buckets move until no instance needs more than this many times the best time.
 const EVEN: f64 = 1.05;
 
 /// The keyed rows of one subquery.
 #[derive(Debug, Clone, Copy)]
 pub struct Load<'a> {
-    /// Rows of each bucket, in any unit.
+    /// The rows of each bucket, in any unit.
     pub rows: &'a [f64],
     /// The instance of each bucket.
     pub owners: &'a [u16],
-    /// What a row costs each instance, in any unit of time, above zero.
+    /// The cost of a row on each instance, in any unit of time, above zero.
     pub cost: &'a [f64],
 }
 
 /// What to do about a load.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Relief {
-    /// Buckets with their old and new instances, each bucket once.
+    /// The moves: bucket, old instance, new instance; each bucket once.
     pub moves: Vec<(usize, usize, usize)>,
-    /// Some bucket alone is more than an instance's share.
+    /// Whether some bucket alone is more than an instance's share.
     pub is_hot: bool,
 }
 
@@ -46,20 +46,20 @@ impl Load<'_> {
         times
     }
 
-    /// The time that each would need if work could be divided at will.
+    /// The time that each instance would need if work could be divided at will.
     pub fn best(&self) -> f64 {
         let speed = self.cost.iter().map(|cost| 1.0 / cost).sum::<f64>();
         self.rows.iter().sum::<f64>() / speed
     }
 
-    /// How much longer the busiest instance needs than that; 1 without any rows.
+    /// The busiest instance's time divided by the best; 1 without any rows.
     pub fn unevenness(&self) -> f64 {
         let most = self.times().into_iter().fold(0.0, f64::max);
         let best = self.best();
         if best > 0.0 { most / best } else { 1.0 }
     }
 
-    /// What to do about it.
+    /// The moves that relieve the busiest instances.
     pub fn relieve(&self) -> Relief {
         let best = self.best();
         if self.unevenness() <= UNEVEN_MIN {
@@ -82,10 +82,10 @@ impl Load<'_> {
             .rows
             .iter()
             .any(|rows| rows * fastest > UNEVEN_MIN * best);
-        // Those who can't be relieved any further.
+        // Instances that can't be relieved any further.
         let mut settled = vec![false; times.len()];
-        // Bounded: a bucket moves only to where the time stays below its old instance's, so the
-        // sorted times fall with each move; and at most as many as there are buckets.
+        // Bounded: a bucket moves only to an instance whose time stays below that of the old one, so the
+        // sorted times fall with each move; and there are at most as many moves as buckets.
         for _ in 0..owners.len() {
             let open = (0..times.len()).filter(|&instance| !settled[instance]);
             let Some(from) = open.max_by(|&one, &other| times[one].total_cmp(&times[other])) else {
@@ -116,8 +116,8 @@ impl Load<'_> {
         }
     }
 
-    /// The place in `buckets` of the one that leaves `from`, and where it goes: the largest that leaves
-    /// the old instance no less than its share, or else the smallest.
+    /// The place in `buckets` of the one to move from `from`, and its new instance: the largest that
+    /// leaves the old instance no less than its share, or else the smallest.
     fn step(
         &self,
         from: usize,

@@ -1,4 +1,4 @@
-//! Broadcasts: who hands a message to whom, so that every receiver gets it once.
+//! Broadcasts: which instance forwards a message to which others, so that every receiver gets it once.
 //!
 //! ```text
 //! serial            flat tree             binary tree            ring
@@ -7,35 +7,36 @@
 //! O ─► b1 …         O ─► c1 …             └──► b1 …              (a2, b2 … as in the trees)
 //! ```
 //!
-//! `a1` and `a2` are receivers in process `a`. But for the serial one, a message goes to a process once,
-//! to its first receiver, which hands it to the others there by reference. Flat tree, binary tree and
-//! bidirectional ring are those of Kamburugamuve et al., "Towards High Performance Processing of
-//! Streaming Data" (2016), section on broadcasting: their workers are our processes, and their flat
-//! tree's one worker of each node is here one process of each other host.
+//! `a1` and `a2` are receivers in process `a`. Except with the serial algorithm, a message goes to a
+//! process once, to its first receiver, which passes it to the others there by reference. Flat tree,
+//! binary tree and bidirectional ring are those of Kamburugamuve et al., "Towards High Performance
+//! Processing of Streaming Data" (2016), section on broadcasting: their workers are our processes, and
+//! their flat tree's one worker of each node is here one process of each other host.
 //!
-//! Which one is the cheapest says [`model`]; [`links`] lays the links of an execution graph along it.
+//! [`model`] chooses the cheapest algorithm; [`links`] arranges the links of an execution graph
+//! accordingly.
 
 pub mod links;
 pub mod model;
 
 use std::collections::BTreeMap;
 
-/// How a broadcast gets to its receivers.
+/// How a broadcast reaches its receivers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
     /// The origin sends to each receiver.
     Serial,
-    /// The origin sends to each process of its host and to one of each other host, which hands on to
-    /// the processes there.
+    /// The origin sends to each process of its host and to one of each other host, which forwards to the
+    /// processes there.
     FlatTree,
     /// Processes form a binary tree below the origin.
     BinaryTree,
-    /// Processes form two lines that begin at the origin: a ring that is gone round both ways.
+    /// Processes form two lines that begin at the origin: a ring in both directions.
     Ring,
 }
 
 impl Algorithm {
-    /// All of them, the simplest first.
+    /// All algorithms, the simplest first.
     pub const ALL: [Algorithm; 4] = [
         Algorithm::Serial,
         Algorithm::FlatTree,
@@ -43,7 +44,7 @@ impl Algorithm {
         Algorithm::Ring,
     ];
 
-    /// As it stands in a setting.
+    /// The algorithm's name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Serial => "serial",
@@ -53,7 +54,7 @@ impl Algorithm {
         }
     }
 
-    /// The one of that name.
+    /// The algorithm of that name.
     pub fn named(name: &str) -> Option<Algorithm> {
         let mut all = Algorithm::ALL.into_iter();
         all.find(|algorithm| algorithm.name() == name)
@@ -69,12 +70,12 @@ pub struct Place {
     pub process: usize,
 }
 
-/// Who hands a message to whom. Receivers go by their number.
+/// The tree of a broadcast: who forwards a message to whom. Receivers go by their number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// Those that the origin sends to, in that order.
+    /// The receivers that the origin sends to, in that order.
     pub roots: Vec<usize>,
-    /// For each receiver those that it hands on to, in that order.
+    /// For each receiver, those that it forwards to, in that order.
     pub children: Vec<Vec<usize>>,
 }
 
@@ -89,7 +90,7 @@ impl Tree {
         }
         let mut processes = BTreeMap::<_, Vec<usize>>::new();
         for (receiver, place) in receivers.iter().enumerate() {
-            // The origin's host first, and neighbours on the same host.
+            // The origin's host first, and neighbors on the same host.
             let key = (place.host != origin.host, *place);
             processes.entry(key).or_default().push(receiver);
         }
@@ -111,7 +112,7 @@ impl Tree {
                 }
             }
         }
-        // Last, because a message that stays in the process has a short way.
+        // These come last, because a message that stays in the process has a short way.
         for Group { receivers, .. } in &groups {
             let (first, others) = receivers.split_first().expect("a process has a receiver");
             tree.children[*first].extend(others);
@@ -120,7 +121,7 @@ impl Tree {
         tree
     }
 
-    /// How many hand a message on before it is at the last receiver: 1 if the origin sends to all.
+    /// The longest way, in senders: 1 if the origin sends to all.
     pub fn depth(&self) -> usize {
         let mut depth = 0;
         let mut level = self.roots.clone();
@@ -139,7 +140,7 @@ struct Group {
     receivers: Vec<usize>,
 }
 
-/// For each process the one whose first receiver sends to it; `None` for the origin.
+/// For each process, the one whose first receiver sends to it; `None` for the origin.
 fn parents(algorithm: Algorithm, origin: Place, groups: &[Group]) -> Vec<Option<usize>> {
     let numbers = 0..groups.len();
     match algorithm {
@@ -152,7 +153,7 @@ fn parents(algorithm: Algorithm, origin: Place, groups: &[Group]) -> Vec<Option<
             };
             numbers.map(head_of).collect()
         }
-        // A heap whose first place is the origin's.
+        // A heap whose first element is the origin.
         Algorithm::BinaryTree => numbers.map(|number| (number / 2).checked_sub(1)).collect(),
         Algorithm::Ring => {
             let second_line = groups.len().div_ceil(2);

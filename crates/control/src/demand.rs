@@ -1,35 +1,35 @@
-//! What instances need of a core and what links carry, as far as it can be told before they run.
+//! How much CPU time instances need and how much links carry, as far as this is known before they run.
 
 use crate::expand::ExecutionGraph;
 use crate::query::{NodeKind, QueryGraph};
 use crate::split::Subqueries;
 
-/// What the rows of a node cost, as assumed or measured.
+/// The costs of a node's rows, assumed or measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeCost {
-    /// CPU time of a row that it takes, in nanoseconds; for a source, of a row that it reads.
+    /// The CPU time of each row taken, in nanoseconds; for a source, of each row read.
     pub per_row_ns: f64,
-    /// Rows that come out for each that goes in.
+    /// The number of output rows per input row.
     pub rows_out: f64,
-    /// Bytes of a row that comes out.
+    /// The bytes of an output row.
     pub row_bytes: f64,
 }
 
 /// What a placed query needs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Demand {
-    /// CPU seconds per second (cores) of each instance.
+    /// The CPU seconds per second (cores) of each instance.
     pub cores: Vec<f64>,
-    /// Bytes per second on each link.
+    /// The bytes per second on each link.
     pub bytes_per_s: Vec<f64>,
 }
 
-/// Rows per second that go into each node, for the rows per second that each source reads
-/// (`source_rows_per_s`, by node; other nodes' are not looked at).
+/// The rows per second that go into each node, if each source reads this many rows per second
+/// (`source_rows_per_s`, by node; the values of other nodes are ignored).
 pub fn rows_into(graph: &QueryGraph, costs: &[NodeCost], source_rows_per_s: &[f64]) -> Vec<f64> {
     let mut rows = vec![0.0; graph.nodes.len()];
     for (number, node) in graph.nodes.iter().enumerate() {
-        // Inputs have smaller numbers.
+        // A node's inputs have smaller numbers.
         let inputs = node.inputs.iter();
         let from_inputs = inputs.map(|edge| rows[edge.from] * costs[edge.from].rows_out);
         rows[number] = match node.kind {
@@ -40,7 +40,7 @@ pub fn rows_into(graph: &QueryGraph, costs: &[NodeCost], source_rows_per_s: &[f6
     rows
 }
 
-/// The demand of a query. Work and rows are taken to be spread evenly over instances and links.
+/// The demand of a query. Work and rows are assumed to be spread evenly over instances and links.
 pub fn demand(
     graph: &QueryGraph,
     split: &Subqueries,

@@ -1,4 +1,4 @@
-//! From subqueries to the execution graph: each subquery as its instances, and the links between.
+//! From subqueries to the execution graph: the instances of each subquery, and the links between them.
 
 use crate::query::{Exchange, QueryGraph};
 use crate::split::Subqueries;
@@ -10,16 +10,16 @@ pub struct ExecutionGraph {
     pub instances: Vec<InstanceNode>,
     /// The links.
     pub links: Vec<LinkEdge>,
-    /// What receivers of broadcasts hand on ([`crate::broadcast::links`]).
+    /// Which receivers of broadcasts forward them ([`crate::broadcast::links`]).
     pub relays: Vec<RelayEdge>,
 }
 
-/// What comes over a link is handed on by its receiver.
+/// A receiver that forwards what comes over a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayEdge {
-    /// The link that it comes by.
+    /// The link that it receives by.
     pub link: usize,
-    /// The links that it goes on by, in the order in which they are served.
+    /// The links that it forwards on, in the order in which they are served.
     pub links: Vec<usize>,
 }
 
@@ -28,7 +28,7 @@ pub struct RelayEdge {
 pub struct InstanceNode {
     /// The subquery.
     pub subquery: usize,
-    /// Its number among the subquery's instances.
+    /// The instance's number among the subquery's instances.
     pub index: usize,
     /// How many there are.
     pub of: usize,
@@ -37,15 +37,15 @@ pub struct InstanceNode {
 /// A link between two instances, for one edge of the query graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkEdge {
-    /// Sending instance.
+    /// The sending instance.
     pub from: usize,
-    /// Receiving instance.
+    /// The receiving instance.
     pub to: usize,
     /// The node whose output it carries.
     pub from_node: usize,
     /// The node whose input it feeds, always the head of its subquery.
     pub to_node: usize,
-    /// Which input of that node.
+    /// The input of that node.
     pub input: usize,
 }
 

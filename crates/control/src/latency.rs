@@ -1,4 +1,4 @@
-//! From a latency target to how a query is run, and kept running, with the least CPU time.
+//! From a latency target to the cheapest way to run a query, and keep it running that way.
 //!
 //! ```text
 //! calibration, learned costs ─► model ─► planner ─► shape: groups, way to wait, chunks

@@ -6,8 +6,8 @@
 //!                                       ▲  links of broadcasts: broadcast.rs
 //! ```
 //!
-//! The engine can't name this crate, and this crate can't name the engine: the program translates
-//! a placed execution graph into the engine's `Deployment`.
+//! The engine can't import this crate, and this crate can't import the engine: the program translates a
+//! placed execution graph into the engine's `Deployment`.
 
 pub mod query;
 pub mod split;

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! instances, links, demand ─┬─ spread: dealt out by number; workers over nodes in turn
-//!          (demand.rs)      ├─ numa: problem.rs ─► search.rs ─► exact.rs where it is small
+//!          (demand.rs)      ├─ numa: problem.rs ─► search.rs ─► exact.rs if it is small
 //!                           └─ os: dealt out by number; the kernel chooses cores
 //! ```
 //!
-//! Dealt out by number means: instance `i` of every subquery goes to worker `i` modulo the workers,
-//! so that the parts of one pipeline share a core's caches. Subqueries with one instance are dealt
-//! out: sources from the first worker on that no larger subquery needs, others from the last one
-//! backwards, so that a lone source and a lone sink do not share a worker when there are two.
+//! Dealt out by number means: instance `i` of every subquery goes to worker `i` modulo the workers, so
+//! that the parts of one pipeline share a core's caches. Subqueries with one instance are dealt out
+//! differently: sources start at the first worker that no larger subquery needs, others at the last one
+//! and go backwards, so that a single source and a single sink do not share a worker when there are two.
 //!
-//! On a machine of several NUMA nodes that leaves it to chance how far rows travel. UPM-CEP
-//! (`papers.md` P5) binds its instance managers to cores of nodes; here the whole placement minimises
-//! the sum of traffic times distance, with work balanced over the cores.
+//! On a machine of several NUMA nodes that leaves it to chance how far rows travel. UPM-CEP (`papers.md`
+//! P5) binds its instance managers to cores of nodes; here the whole placement minimizes the sum of
+//! traffic times distance, with work balanced over the cores.
 
 use crate::demand::Demand;
 use crate::expand::ExecutionGraph;
@@ -33,33 +33,33 @@ use problem::{Problem, Traffic, balance};
 /// The worker of each instance, and the core of each worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
-    /// How it was placed: what was asked for, unless that can't be.
+    /// The strategy that was used: the requested one, if it is possible.
     pub strategy: Strategy,
-    /// Worker of each instance of the execution graph.
+    /// The worker of each instance of the execution graph.
     pub worker_of: Vec<usize>,
-    /// Core that each worker is pinned to; `None` where the kernel chooses.
+    /// The core that each worker is pinned to; `None` if the kernel chooses.
     pub cores: Vec<Option<usize>>,
-    /// NUMA node (its number) whose memory each worker takes; `None` on a machine of one node, and
-    /// where the kernel chooses.
+    /// The NUMA node (its number) from which each worker allocates memory; `None` on a machine of one
+    /// node, and if the kernel chooses.
     pub nodes: Vec<Option<usize>>,
-    /// How far a byte between two instances travels on average, as nodes count distance: 0 within a
-    /// core, 10 within a node. `None` where nobody knows, or nothing travels.
+    /// The mean distance that a byte travels between two instances, in the unit of NUMA distances: 0
+    /// within a core, 10 within a node. `None` if it is unknown, or nothing travels.
     pub distance_mean: Option<f64>,
 }
 
 /// How instances are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// So that rows travel little.
+    /// Keeps instances that exchange rows near each other.
     Numa,
-    /// Dealt out evenly over workers, and these over nodes.
+    /// Deals instances out evenly over workers, and workers over nodes.
     Spread,
-    /// Dealt out evenly over workers, which the kernel runs where it likes.
+    /// Deals instances out evenly over workers; the kernel chooses the cores.
     Os,
 }
 
 impl Strategy {
-    /// As it is written in a setting.
+    /// The strategy's name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Numa => "numa",
@@ -69,7 +69,7 @@ impl Strategy {
     }
 }
 
-/// What is to be placed, and where.
+/// What to place, and where.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
     /// The query.
@@ -78,23 +78,23 @@ pub struct Question<'a> {
     pub split: &'a Subqueries,
     /// Their instances.
     pub execution: &'a ExecutionGraph,
-    /// What these need.
+    /// The demand of the instances.
     pub demand: &'a Demand,
-    /// Threads that run them, one at least.
+    /// The number of worker threads, at least one.
     pub workers: usize,
     /// The machine.
     pub topology: &'a Topology,
-    /// How; `None` for [`Strategy::Numa`] on a machine of several nodes, [`Strategy::Spread`]
-    /// elsewhere.
+    /// The requested strategy; `None` for [`Strategy::Numa`] on a machine of several nodes,
+    /// [`Strategy::Spread`] elsewhere.
     pub strategy: Option<Strategy>,
 }
 
-/// Instances up to which the best placement is searched for by trying, and how many attempts that
-/// may take: some milliseconds.
+/// The most instances for which the best placement is searched exhaustively, and the most attempts for
+/// that: some milliseconds.
 const EXACT_INSTANCES_MAX: usize = 10;
 const EXACT_STEPS_MAX: usize = 100_000;
 
-/// Places the instances on workers and those on cores that may be used.
+/// Places the instances on workers, and the workers on cores that may be used.
 pub fn place(question: &Question<'_>) -> Placement {
     let workers = question.workers.max(1);
     let cores = by_node(question.topology);
@@ -145,8 +145,8 @@ struct CoreOfNode {
     node: usize,
 }
 
-/// The allowed cores, node by node; of each node first one hardware thread of every physical core,
-/// then the others: two threads of one share what it can do.
+/// The allowed cores, node by node; for each node first one hardware thread of every physical core, then
+/// the others: two threads of one core share its capacity.
 fn by_node(topology: &Topology) -> Vec<CoreOfNode> {
     let allowed = topology.cores.iter().filter(|core| core.allowed);
     let mut cores = allowed
@@ -166,7 +166,7 @@ fn by_node(topology: &Topology) -> Vec<CoreOfNode> {
         .collect()
 }
 
-/// A core for each worker, of every node in turn.
+/// A core for each worker, from every node in turn.
 fn in_turn(cores: &[CoreOfNode], workers: usize) -> Vec<CoreOfNode> {
     let mut numbered = Vec::with_capacity(cores.len());
     for (place, core) in cores.iter().enumerate() {
@@ -186,7 +186,7 @@ fn deal(question: &Question<'_>, workers: usize) -> Vec<usize> {
     let (graph, split) = (question.graph, question.split);
     let many = split.subqueries.iter().map(|part| part.instances);
     let widest = many.filter(|&instances| instances > 1).max().unwrap_or(0);
-    // Where there are more workers than any subquery has instances, sources have those to themselves.
+    // If there are more workers than any subquery has instances, sources have the rest to themselves.
     let (mut next_source, mut next_other) = (widest % workers, 0);
     let mut lone_worker = vec![0; split.subqueries.len()];
     for (number, subquery) in split.subqueries.iter().enumerate() {
@@ -211,7 +211,7 @@ fn deal(question: &Question<'_>, workers: usize) -> Vec<usize> {
     worker_of.collect()
 }
 
-/// A placement that brings traffic near: the worker of each instance, and the core of each worker.
+/// A placement that keeps traffic near: the worker of each instance, and the core of each worker.
 fn optimise(
     question: &Question<'_>,
     workers: usize,
@@ -228,7 +228,7 @@ fn optimise(
     let mut used = placed.clone();
     used.sort_unstable();
     used.dedup();
-    // Workers without an instance, as an elastic query begins with, are kept near.
+    // Workers without an instance, which an elastic query starts with, are kept near.
     let spare = near.iter().copied().chain(0..cores.len());
     for core in spare {
         if used.len() < workers && !used.contains(&core) {
@@ -254,8 +254,8 @@ fn problem(question: &Question<'_>, workers: usize, cores: &[CoreOfNode]) -> Pro
         let row = nodes.clone().map(|other| topology.distance(one, other));
         row.collect()
     });
-    // Balanced as well as can be: demands are guesses, and a core that has more than its share
-    // would be the one that everything waits for.
+    // Balanced as well as possible: demands are guesses, and everything would wait for a core that has
+    // more than its share.
     let demands = question.demand.cores.clone();
     let (_, capacity) = balance(&demands, &(0..workers).collect::<Vec<usize>>());
     Problem {

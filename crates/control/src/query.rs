@@ -1,26 +1,26 @@
-//! The query graph: what the user asked for, an operator a node.
+//! The query graph: the query as the user wrote it, one operator per node.
 
 use std::collections::BTreeSet;
 
 /// A directed acyclic graph of operators. A node's inputs have smaller numbers than the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryGraph {
-    /// The nodes; an index into this list is a node's number.
+    /// The nodes; a node's number is its index here.
     pub nodes: Vec<Node>,
 }
 
 /// One operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What it is, in a word: `source`, `filter`, `aggregate`.
+    /// The operator in one word: `source`, `filter`, `aggregate`.
     pub name: String,
     /// What it does, for `explain`: `bid.price > 100`.
     pub detail: String,
     /// How it may be run.
     pub kind: NodeKind,
-    /// Where its rows come from; an index into this list is the number of an input.
+    /// Where its rows come from; an input's number is its index here.
     pub inputs: Vec<Edge>,
-    /// More instances than this would have nothing to do, or would do harm.
+    /// The most instances that have something to do and do no harm.
     pub instances_max: usize,
 }
 
@@ -29,9 +29,9 @@ pub struct Node {
 pub enum NodeKind {
     /// Reads rows from outside.
     Source,
-    /// Looks at each row alone.
+    /// Processes each row alone.
     Stateless,
-    /// Keeps state between rows: heads a subquery of its own.
+    /// Keeps state between rows: it is the head of a subquery.
     Stateful,
     /// Writes rows to the outside.
     Sink,
@@ -42,28 +42,27 @@ pub enum NodeKind {
 pub struct Edge {
     /// The node that the rows come from.
     pub from: usize,
-    /// How they are spread over the instances of the node that they go to.
+    /// How the rows are spread over the instances of the receiving node.
     pub exchange: Exchange,
 }
 
 /// How rows are spread over the receiving instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exchange {
-    /// Instance `i` of `n` sends to instance `i % m` of `m`: the order of each source partition is
-    /// kept.
+    /// Instance `i` of `n` sends to instance `i % m` of `m`: the order of each source partition is kept.
     Forward,
     /// By the hash of these columns.
     Key(Vec<usize>),
-    /// All to one instance.
+    /// All rows to one instance.
     Single,
-    /// To each instance in turn; order is given up.
+    /// Chunks to each instance in turn; order is lost.
     RoundRobin,
-    /// Each chunk to the instance that has the least waiting; order is given up.
+    /// Each chunk to the instance that has the least waiting; order is lost.
     Demand,
-    /// As [`Exchange::Demand`] where there can be more receivers than senders, else as
-    /// [`Exchange::Forward`]: nothing sees the order of the rows.
+    /// As [`Exchange::Demand`] if there can be more receivers than senders, else as
+    /// [`Exchange::Forward`]: nothing depends on the order of the rows.
     Spread,
-    /// All to every instance.
+    /// All rows to every instance.
     Broadcast,
 }
 
@@ -78,7 +77,7 @@ impl QueryGraph {
         self.nodes.len() - 1
     }
 
-    /// A node and all that it hears from, in order.
+    /// A node and all nodes whose rows reach it, in order.
     pub fn upstream(&self, node: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::from([node]);
         let mut open = vec![node];

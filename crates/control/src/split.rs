@@ -1,35 +1,35 @@
 //! From the query graph to subqueries (UPM-CEP, `papers.md` P5).
 //!
-//! A subquery is a maximal tree of operators that run as plain calls: a new one begins at every
-//! source, at every stateful operator, at every operator with several inputs, and wherever rows
-//! change instances (by key, in turn, by demand, or to a sink that can't be written by as many).
+//! A subquery is a maximal tree of operators that run as plain calls. A new one begins at every source,
+//! at every stateful operator, at every operator with several inputs, and wherever rows change instances
+//! (by key, in turn, by demand, or to a sink that fewer instances can write).
 
 use crate::query::{Exchange, Node, NodeKind, QueryGraph};
 
-/// A part of the query graph that one instance runs whole.
+/// A part of the query graph that each of its instances runs whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subquery {
     /// Nodes in the order of the graph; the first is the head.
     pub nodes: Vec<usize>,
-    /// How many instances it runs as.
+    /// The number of instances.
     pub instances: usize,
 }
 
 /// The subqueries of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subqueries {
-    /// The subqueries; the head of each comes after those that feed it.
+    /// The subqueries; each comes after those that feed it.
     pub subqueries: Vec<Subquery>,
     /// The subquery of each node.
     pub of_node: Vec<usize>,
 }
 
-/// Splits a graph for `parallelism` instances of each subquery that can have as many.
+/// Splits a graph for `parallelism` instances of each subquery that allows as many.
 pub fn split(graph: &QueryGraph, parallelism: usize) -> Subqueries {
     split_each(graph, &vec![parallelism; graph.nodes.len()])
 }
 
-/// Splits a graph for a number of instances that each node says for the subquery that begins with it
+/// Splits a graph with a separate number of instances for the subquery that begins with each node
 /// (`parallelism`, by node).
 pub fn split_each(graph: &QueryGraph, parallelism: &[usize]) -> Subqueries {
     let mut split = Subqueries {
@@ -56,7 +56,7 @@ pub fn split_each(graph: &QueryGraph, parallelism: &[usize]) -> Subqueries {
     split
 }
 
-/// The subquery that the node can be called from directly.
+/// The subquery that can call the node directly.
 fn fuses_with(node: &Node, split: &Subqueries, parallelism: usize) -> Option<usize> {
     let [edge] = node.inputs.as_slice() else {
         return None;
@@ -136,11 +136,11 @@ mod tests {
                 .collect()
         };
         assert_eq!(instances(&two), [2, 2, 1, 2]);
-        // With one instance the single file can be written by the subquery that feeds it.
+        // With one instance, the subquery that feeds the single file can write it.
         let one = split(&graph, 1);
         assert_eq!(one.of_node, [0, 0, 1, 1, 1, 0, 2]);
         assert_eq!(instances(&one), [1, 1, 1]);
-        // The source can't be read by more than four.
+        // At most four instances can read the source.
         assert_eq!(instances(&split(&graph, 8)), [4, 8, 1, 8]);
     }
 

@@ -1,24 +1,24 @@
-//! What is known of a machine: NUMA nodes, their distances, cores and caches, as Linux describes
-//! them in the files under `/sys/devices/system`. The files are read by the caller; here is only
-//! what they say, and machines that are known by name.
+//! The topology of a machine: NUMA nodes, their distances, cores and caches, as Linux describes them in
+//! the files under `/sys/devices/system`. The caller reads the files; this module parses them, and knows
+//! some machines by name.
 
 /// A machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// NUMA nodes; one when the machine does not say.
+    /// The NUMA nodes; one if the machine doesn't say.
     pub nodes: Vec<NumaNode>,
     /// Online cores (hardware threads).
     pub cores: Vec<Core>,
-    /// Caches for data; none when the machine does not say.
+    /// The data caches; none if the machine doesn't say.
     pub caches: Vec<Cache>,
 }
 
 /// A NUMA node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NumaNode {
-    /// Its number.
+    /// The node's number.
     pub id: usize,
-    /// Its cores; those that are offline may be among them. A node of memory only has none.
+    /// The node's cores, possibly with offline ones. A node of memory only has none.
     pub cores: Vec<usize>,
     /// Distance to each node, in the order of `Topology::nodes` (10 is local).
     pub distances: Vec<u32>,
@@ -27,24 +27,24 @@ pub struct NumaNode {
 /// A core (a hardware thread).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Core {
-    /// Its number.
+    /// The core's number.
     pub id: usize,
-    /// This process may run on it.
+    /// Whether this process may run on it.
     pub allowed: bool,
     /// Hardware threads of the same physical core, itself included.
     pub siblings: Vec<usize>,
-    /// The physical package (socket) that it is on, where the kernel says.
+    /// The physical package (socket) that it is on, if the kernel says.
     pub package: Option<usize>,
-    /// Highest frequency in kHz, where the kernel says.
+    /// The highest frequency in kHz, if the kernel says.
     pub frequency_max_khz: Option<u64>,
 }
 
 /// A cache for data, or for data and instructions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cache {
-    /// Its level: 1 is next to the core.
+    /// The cache's level: 1 is next to the core.
     pub level: u32,
-    /// Its size in bytes.
+    /// The cache's size in bytes.
     pub size_bytes: u64,
     /// The cores that share it.
     pub cores: Vec<usize>,
@@ -53,20 +53,20 @@ pub struct Cache {
 /// The distance of a node to itself, as firmware writes it (ACPI's SLIT).
 pub const DISTANCE_LOCAL: u32 = 10;
 
-/// The distance to another node that is taken where the machine does not say: what Linux takes.
+/// The distance to another node if the machine doesn't say: the same default as in Linux.
 pub const DISTANCE_REMOTE: u32 = 20;
 
 /// The name of the machine that UPM-CEP was measured on.
 pub const BULLION_S16: &str = "bullion-s16";
 
 impl Topology {
-    /// A machine that is known by name; `None` for any other.
+    /// The machine of that name; `None` for any other name.
     pub fn named(name: &str) -> Option<Topology> {
         (name == BULLION_S16).then(Topology::bullion_s16)
     }
 
-    /// The Bullion S16 (UPM-CEP, `papers.md` P5): 16 sockets of 18 cores, a node each. Nodes 2k and
-    /// 2k + 1 share a module: 15 between them, 40 to any other.
+    /// The Bullion S16 (UPM-CEP, `papers.md` P5): 16 sockets of 18 cores, a node each. Nodes 2k and 2k +
+    /// 1 share a module: distance 15 between them, 40 to any other.
     pub fn bullion_s16() -> Topology {
         Topology::of_nodes(16, 18, |one, other| match (one, other) {
             _ if one == other => DISTANCE_LOCAL,
@@ -109,14 +109,14 @@ impl Topology {
         allowed
     }
 
-    /// Leaves these cores to this process, of those that it may use.
+    /// Restricts the allowed cores to these.
     pub fn allow_only(&mut self, cores: &[usize]) {
         for core in &mut self.cores {
             core.allowed &= cores.contains(&core.id);
         }
     }
 
-    /// Where the node of a core stands in `nodes`; the first one for a core that no node names.
+    /// The index of a core's node in `nodes`; the first one for a core that no node names.
     pub fn node_of(&self, core: usize) -> usize {
         let mut nodes = self.nodes.iter();
         nodes
@@ -124,8 +124,8 @@ impl Topology {
             .unwrap_or(0)
     }
 
-    /// The distance between two nodes by their places in `nodes`: the mean of both ways, since what
-    /// one side writes the other reads.
+    /// The distance between two nodes, given by their index in `nodes`: the mean of both directions,
+    /// since what one side writes the other reads.
     pub fn distance(&self, one: usize, other: usize) -> f64 {
         let way = |from: usize, to: usize| {
             let distances = self.nodes.get(from).map(|node| &node.distances);
@@ -140,11 +140,11 @@ impl Topology {
         way(one, other).midpoint(way(other, one))
     }
 
-    /// Whether a description that somebody wrote makes sense.
+    /// Checks a description that a user wrote.
     ///
     /// # Errors
     ///
-    /// What does not, and how to fix it.
+    /// What is wrong, and how to fix it.
     pub fn check(&self) -> Result<(), String> {
         if self.allowed().is_empty() {
             return Err("no core may be used: set 'allowed' of a core to true".to_string());
@@ -186,7 +186,7 @@ impl Topology {
     }
 }
 
-/// Parses a list of numbers and ranges as the kernel writes it: `0-3,8,10-11`.
+/// Parses a list of numbers and ranges in the kernel's format: `0-3,8,10-11`.
 pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     let mut numbers = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -210,7 +210,7 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(numbers)
 }
 
-/// Parses a size as the kernel writes that of a cache: `32K`, `8192K`, `1M`. In bytes.
+/// Parses the size of a cache in the kernel's format: `32K`, `8192K`, `1M`. In bytes.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, factor) = match text.strip_suffix(['K', 'M', 'G']) {
@@ -222,7 +222,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Cores of the largest machine that Linux supports (`NR_CPUS` is at most 8,192 on x86-64).
+/// The cores of the largest machine that Linux supports (`NR_CPUS` is at most 8,192 on x86-64).
 pub const CORES_MAX: usize = 8192;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Balancers: which outgoing link gets a chunk, or how it is split.
+//! Balancers: they decide which outgoing link gets a chunk, or how it is split.
 //!
-//! Control messages go to every link, behind the chunks before them.
+//! Control messages go to every link, after the chunks before them.
 
 mod demand;
 
@@ -21,46 +21,46 @@ use crate::key::KeyColumns;
 use demand::Demand;
 pub use demand::UNACKNOWLEDGED_MAX;
 
-/// Of the chunks that are split by key, one in so many is counted by bucket: counting costs a
-/// nanosecond a row, and the counts only have to be in proportion.
+/// One in this many chunks that are split by key is counted by bucket: counting costs a nanosecond a row,
+/// and the counts only have to be in proportion.
 pub const COUNTED_CHUNKS: u64 = 8;
 
 /// How chunks are spread over the links of one output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BalancerPlan {
-    /// All to the only link.
+    /// All chunks go to the only link.
     PointToPoint,
-    /// Each to the next link in turn; rows of one key lose their order.
+    /// Each chunk goes to the next link in turn; rows of one key lose their order.
     RoundRobin,
-    /// Each to the instance that has the least waiting; rows of one key lose their order.
+    /// Each chunk goes to the instance with the fewest rows waiting; rows of one key lose their order.
     Demand,
-    /// Each row to the instance that holds its key's bucket.
+    /// Each row goes to the instance that holds its key's bucket.
     Keyed {
         /// Key columns.
         columns: Vec<usize>,
-        /// The receiver asks where rows come from (it orders them by partition and position).
-        /// Otherwise the origin stays behind: gathering it would cost as much as a column.
+        /// Whether the receiver needs the rows' origin (it orders them by partition and position). If
+        /// not, the origin is left out: gathering it would cost as much as a column.
         keep_origin: bool,
         /// The node of the query graph that the links lead to, whose buckets may move.
         to: usize,
     },
-    /// All to every receiver, over one [fan](crate::exchange::fan) of links; behind some of them relays hand on
-    /// what they get.
+    /// Every chunk goes to every receiver, over one [fan](crate::exchange::fan) of links. Some receivers
+    /// may be relays, which forward what they get.
     Broadcast {
-        /// Chunks of more bytes travel in parts of about so many, so that a relay hands on one while
-        /// the next is on its way to it.
+        /// Chunks of more bytes are sent in parts of about this size, so that a relay forwards one part
+        /// while the next is on its way.
         segment_bytes: Option<usize>,
     },
 }
 
 impl BalancerPlan {
-    /// Receivers acknowledge what they take.
+    /// Whether receivers acknowledge the chunks that they take.
     pub fn is_acknowledged(&self) -> bool {
         matches!(self, BalancerPlan::Demand)
     }
 }
 
-/// Which link each bucket begins with, of `links`: dealt out in turn.
+/// The first owner of each bucket among `links` links, dealt out in turn.
 pub fn first_owners(links: usize) -> Vec<u16> {
     (0..BUCKETS).map(|bucket| (bucket % links) as u16).collect()
 }
@@ -69,22 +69,22 @@ pub fn first_owners(links: usize) -> Vec<u16> {
 pub struct Route {
     dealing: Dealing,
     senders: Vec<LinkSender>,
-    /// What has no link yet, in order: only [`Dealing::Demand`] decides that late.
+    /// Messages that have no link yet, in order. Only [`Dealing::Demand`] chooses a link that late.
     undealt: VecDeque<Message>,
-    /// Messages that found their link full. These and `undealt` hold what one input message makes:
-    /// the instance takes no further input while there are any.
+    /// Messages that found their link full. These and `undealt` hold what one input message produces: the
+    /// instance takes no further input while there are any.
     queues: Vec<VecDeque<Message>>,
     queued: usize,
-    /// The links are to be closed behind what is held back.
+    /// Whether the links are to be closed once everything held back is sent.
     is_closing: bool,
-    /// What the reader of each link has not been rung for yet.
+    /// What the reader of each link has not been woken for yet.
     unrung: Vec<Unrung>,
 }
 
-/// A balancer with what it remembers.
+/// A balancer with its state.
 enum Dealing {
     ToOne,
-    /// As [`Dealing::ToOne`], in parts of about so many bytes.
+    /// As [`Dealing::ToOne`], in parts of about this many bytes.
     Segments(usize),
     InTurn {
         next: usize,
@@ -93,27 +93,27 @@ enum Dealing {
     Keyed(Keyed),
 }
 
-/// Rows by their keys.
+/// Splits chunks by the keys of their rows.
 struct Keyed {
     columns: Arc<[usize]>,
     keep_origin: bool,
     to: usize,
-    /// Which links stay in the process. The others write each part into memory of its own anyway, and
+    /// Which links stay in this process. The others copy each part into their own memory anyway, and
     /// leave hashes out.
     stays: Vec<bool>,
     /// The link of each bucket.
     owners: Vec<u16>,
     chunks: u64,
-    /// The rows of the chunk at hand, by link.
+    /// The rows of the current chunk, by link.
     rows: Vec<Vec<u32>>,
 }
 
-/// What a reader has not been rung for.
+/// What a reader has not been woken for yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unrung {
     Nothing,
     Messages,
-    /// Among them one that ends a timed sleep: a barrier, or the end.
+    /// Messages of which at least one ends a timed sleep: a barrier, or the end.
     Urgent,
 }
 
@@ -187,8 +187,8 @@ impl Route {
         }
     }
 
-    /// Sends a control message on every link. At a barrier that moves buckets of the receivers, their
-    /// rows go to the new owners from here on.
+    /// Sends a control message on every link. A barrier may move buckets of the receivers; from here on,
+    /// the rows of those buckets go to the new owners.
     pub fn control(&mut self, message: &Message) -> Result<()> {
         if let (Dealing::Keyed(keyed), Message::Barrier(barrier)) = (&mut self.dealing, message) {
             keyed.change(barrier);
@@ -211,8 +211,7 @@ impl Route {
         Ok(())
     }
 
-    /// Gives chunks to those who want them, up to the first that nobody wants; returns how many
-    /// messages went.
+    /// Deals chunks to receivers until one finds no receiver; returns how many messages were sent.
     fn deal(&mut self) -> Result<usize> {
         let mut dealt = 0;
         while let Some(message) = self.undealt.pop_front() {
@@ -240,14 +239,14 @@ impl Route {
         Ok(dealt)
     }
 
-    /// Sends what was held back; returns how much of it.
+    /// Sends messages that were held back; returns how many.
     pub fn flush(&mut self) -> Result<usize> {
         let mut sent = 0;
         for link in 0..self.senders.len() {
             sent += usize::from(self.senders[link].flush()?);
             while let Some(message) = self.queues[link].pop_front() {
-                // Its reader was rung when the link refused a message first. Were it rung each time,
-                // two workers that wait for each other's links would keep each other awake.
+                // The reader was woken when the link first refused a message. If it were woken at every
+                // attempt, two workers that wait for each other's links would keep each other awake.
                 if let Some(message) = self.senders[link].post(message)? {
                     self.queues[link].push_front(message);
                     break;
@@ -264,7 +263,7 @@ impl Route {
         Ok(sent)
     }
 
-    /// No message follows; what was taken still has to get there.
+    /// Closes the links; messages taken before are still delivered.
     pub fn close(&mut self) {
         self.is_closing = true;
         self.close_behind_the_last();
@@ -281,14 +280,14 @@ impl Route {
         !self.is_blocked() && self.senders.iter().all(LinkSender::is_drained)
     }
 
-    /// When it is to be flushed though nobody rings.
+    /// When to flush even if nothing wakes the worker.
     pub fn due_ns(&self) -> Option<u64> {
         self.senders.iter().filter_map(LinkSender::due_ns).min()
     }
 
-    /// Rings the readers of what was sent since the last call. Once per step of the instance and
-    /// not per message: a reader that keeps up would otherwise be woken for every chunk, and a
-    /// wake-up costs more than the work on a small one.
+    /// Wakes the readers of what was sent since the last call. Called once per step of the instance, not
+    /// per message: a reader that keeps up would otherwise be woken for every chunk, and a wake-up costs
+    /// more than the work on a small chunk.
     pub fn ring(&mut self) {
         for (sender, unrung) in self.senders.iter_mut().zip(&mut self.unrung) {
             match std::mem::replace(unrung, Unrung::Nothing) {
@@ -299,7 +298,7 @@ impl Route {
         }
     }
 
-    /// Whether something is held back.
+    /// Whether messages are held back.
     pub fn is_blocked(&self) -> bool {
         self.queued > 0 || !self.undealt.is_empty()
     }
@@ -317,13 +316,13 @@ impl Route {
         Ok(())
     }
 
-    /// Hands the message back when the link is full.
+    /// Posts a message on a link, or returns it when the link is full.
     fn post(&mut self, link: usize, message: Message) -> Result<Option<Message>> {
         self.mark(link);
         self.senders[link].post(message)
     }
 
-    /// There is something to ring the reader of a link for.
+    /// Notes that the reader of a link is to be woken.
     fn mark(&mut self, link: usize) {
         if self.unrung[link] == Unrung::Nothing {
             self.unrung[link] = Unrung::Messages;
@@ -332,7 +331,7 @@ impl Route {
 }
 
 impl Keyed {
-    /// The parts of a chunk, each with its link.
+    /// Splits a chunk into parts, each with its link.
     fn split(&mut self, mut chunk: Chunk, counters: &StepCounters) -> Result<Vec<(usize, Chunk)>> {
         if !self.keep_origin {
             chunk.origin = None;
@@ -376,9 +375,9 @@ impl Keyed {
         Ok(parts)
     }
 
-    /// The rows with the bytes of their text keys side by side. Whoever gets them looks at each key, and
-    /// would fetch a cache line for each from where the source has read it; here they have just been
-    /// looked at.
+    /// Returns the rows with the bytes of their string keys side by side. The receiver looks at each key,
+    /// and would otherwise fetch a cache line for each from where the source has read it; here they have
+    /// just been read.
     fn gathered(&self, chunk: Chunk) -> Result<Chunk> {
         let mut columns = chunk.batch.columns().to_vec();
         let mut has_texts = false;

@@ -1,24 +1,25 @@
 //! Barriers: cuts through all streams of a deployment at once.
 //!
-//! Every source puts the barrier among its messages; an instance that has received it on all of its
-//! links stands at the cut: it has taken in exactly the rows before it. Then it does what the barrier
-//! asks for, and passes it on. (The alignment is Carbone, Ewen and others, "Lightweight Asynchronous
-//! Snapshots for Distributed Dataflows", section 4.)
+//! Every source inserts the barrier among its messages. An instance that has received it on all of its
+//! links stands at the cut: it has processed exactly the rows before it. The instance then does what the
+//! barrier asks for, and forwards it. (The alignment is that of Carbone, Ewen and others, "Lightweight
+//! Asynchronous Snapshots for Distributed Dataflows", section 4.)
 //!
-//! It asks for one of two things:
-//! - A **move of buckets**: from the cut on, rows of the moved buckets go to other instances of a
-//!   subquery, which get the state of the rows before.
-//! - A **checkpoint**: every instance says what it has at the cut ([`crate::checkpoint`]), and goes on.
+//! A barrier asks for one of two things:
+//! - A **move of buckets**: after the cut, rows of the moved buckets go to other instances of a subquery,
+//!   which receive the state that the earlier rows have made.
+//! - A **checkpoint**: every instance records its state at the cut ([`crate::checkpoint`]), and
+//!   continues.
 //!
 //! Invariants of moves:
-//! - No row is lost or doubled: before the cut a bucket's rows reach its old instance, after it the new
-//!   one, since senders change their minds between two messages, at the barrier.
-//! - The new instance takes in nothing between the cut and the last state that is handed to it.
+//! - No row is lost or duplicated: before the cut a bucket's rows reach its old instance, after it the
+//!   new one, since senders switch at the barrier, between two messages.
+//! - The new instance processes nothing between the cut and the last state that is handed to it.
 //! - Rows of one key keep their order up to the sinks: the barrier is aligned on the way there too, so
-//!   what the old instance emitted is taken in before what the new one does.
+//!   rows that the old instance emitted are processed before those of the new one.
 //! - All instances of the subquery have seen the same watermarks at the cut, since watermarks go to all
-//!   of them; only silence ([`crate::chunk::Message::Idle`]) may end at different times, and then a
-//!   window that one of them has closed is emitted with the next watermark.
+//!   of them. Only silence ([`crate::chunk::Message::Idle`]) may end at different times; then a window
+//!   that one of them has closed is emitted with the next watermark.
 
 use std::sync::Arc;
 
@@ -26,57 +27,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::hash::BUCKETS;
 
-/// Moves in one barrier at most: every bucket once.
+/// The most moves in one barrier: every bucket once.
 pub const MOVES_MAX: usize = BUCKETS;
 
-/// Instances that a barrier names at most.
+/// The most instances that a barrier names.
 pub const BASES_MAX: usize = 1 << 16;
 
-/// A cut, and what is to be done there.
+/// A cut, and what is done there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Barrier {
-    /// Barriers of a deployment for one purpose are numbered upwards, from 1.
+    /// The barrier's number. Barriers of a deployment for one purpose are numbered upwards, from 1.
     pub number: u64,
-    /// What is to be done.
+    /// What is done at the cut.
     pub purpose: Purpose,
 }
 
-/// What is to be done at a cut.
+/// What is done at a cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
-    /// Buckets move; there is one such barrier at a time.
+    /// Moves buckets; there is one such barrier at a time.
     Move {
         /// The subquery whose buckets move, by its head's number in the query graph.
         node: usize,
-        /// Which buckets.
+        /// The buckets that move.
         #[serde(with = "shared")]
         moves: Arc<[BucketMove]>,
     },
-    /// A checkpoint is taken.
+    /// Takes a checkpoint.
     Checkpoint {
-        /// Snapshots hold what has changed since the checkpoint at this barrier; none for everything.
+        /// Snapshots hold what has changed since the checkpoint at this barrier; `None` for everything.
         since: Option<u64>,
-        /// Instances that snapshot everything all the same, by their numbers in the deployment.
+        /// Instances that take a full snapshot anyway, by their numbers in the deployment.
         #[serde(with = "shared")]
         bases: Arc<[u32]>,
-        /// Sources end behind the barrier: the query is stopped.
+        /// Whether sources end after the barrier, because the query is being stopped.
         stops: bool,
     },
 }
 
-/// A bucket goes to another instance.
+/// The move of a bucket to another instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketMove {
     /// The bucket ([`crate::hash::bucket`]).
     pub bucket: u16,
-    /// The instance that had it, by its number among those of the subquery.
+    /// The instance that has held it, by its number among those of the subquery.
     pub from: u16,
-    /// The instance that gets it.
+    /// The instance that receives it.
     pub to: u16,
 }
 
 impl Barrier {
-    /// What moves between the instances of the subquery with the head `node`.
+    /// The moves between the instances of the subquery with the head `node`.
     pub fn moves_of(&self, node: usize) -> &[BucketMove] {
         match &self.purpose {
             Purpose::Move { node: moved, moves } if *moved == node => moves,
@@ -91,13 +92,13 @@ impl Barrier {
         }
     }
 
-    /// Instances that hand something to instance `to`, each once.
+    /// Instances that hand state to instance `to`, each once.
     pub fn givers(&self, to: usize) -> Vec<usize> {
         let moves = self.moves().iter().filter(|m| usize::from(m.to) == to);
         distinct(moves.map(|m| m.from))
     }
 
-    /// Instances that instance `from` hands something to, each once.
+    /// Instances that instance `from` hands state to, each once.
     pub fn takers(&self, from: usize) -> Vec<usize> {
         let moves = self.moves().iter().filter(|m| usize::from(m.from) == from);
         distinct(moves.map(|m| m.to))
@@ -111,21 +112,21 @@ fn distinct(numbers: impl Iterator<Item = u16>) -> Vec<usize> {
     numbers
 }
 
-/// State that one instance hands to another at a barrier; the state itself travels beside it
-/// ([`crate::state::KeyedState::restore`] takes it, and there is none for buckets without any).
+/// Names the state that one instance hands to another at a barrier. The state itself travels beside it
+/// ([`crate::state::KeyedState::restore`] takes it); buckets without state have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// The barrier's number.
     pub barrier: u64,
     /// The subquery, by its head's number in the query graph.
     pub node: usize,
-    /// The instance that hands it over, by its number among the instances of the subquery.
+    /// The instance that hands the state over, by its number among the instances of the subquery.
     pub from: usize,
-    /// The instance that gets it.
+    /// The instance that receives the state.
     pub to: usize,
 }
 
-/// Slices that are shared by all who pass a barrier on, as data.
+/// Serializes slices that are shared by everyone who forwards a barrier.
 mod shared {
     use std::sync::Arc;
 

@@ -1,27 +1,27 @@
 //! A budget for the memory that the operators of a process hold.
 //!
-//! - Every instance says now and then what its head operator holds; that takes it a hundredth of its time
-//!   at most, however long a look takes.
-//! - From three quarters of the budget on a source waits whose watermark is ahead of another's: what
-//!   is kept until both are as far shrinks then, as in a join of a fast stream with a slow one. (Flink
-//!   calls it watermark alignment, and asks for a distance instead.)
-//! - Beyond the budget the query is told to end; whether its state is saved then is not the engine's
+//! - Every instance regularly reports how much its head operator holds. Measuring takes at most a
+//!   hundredth of its time, however long one measurement takes.
+//! - From three quarters of the budget on, a source whose watermark is ahead of another's waits. State
+//!   that is kept until both have come equally far shrinks then, as in a join of a fast stream with a
+//!   slow one. (Flink calls this watermark alignment, and asks for a distance instead.)
+//! - Above the budget the query is told to end; whether its state is saved then is not the engine's
 //!   business.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::time::{EventTime, MAX_WATERMARK};
 
-/// From so much of the budget on sources that are ahead wait.
+/// The share of the budget, in percent, from which sources that are ahead wait.
 const TIGHT_PERCENT: u64 = 75;
 
-/// Sources of one process that can wait for each other; further ones don't.
+/// The most sources of one process that can wait for each other; further ones don't wait.
 const SOURCES_MAX: usize = 1024;
 
-/// The shortest time between two looks at what an operator holds.
+/// The shortest time between two measurements of what an operator holds.
 const LOOK_MIN_NS: u64 = 1_000_000;
 
-/// The share of the time that looks may take: one in so many.
+/// The share of the time that measuring may take: one in this many.
 const LOOK_SHARE: u64 = 100;
 
 /// The memory that the operators of a process may hold.
@@ -30,13 +30,13 @@ pub struct Budget {
     limit: u64,
     held: AtomicU64,
     is_over: AtomicBool,
-    /// The watermark of each source; the largest time for those that wait for nobody.
+    /// The watermark of each source; the largest time for sources that hold nobody back.
     watermarks: Vec<AtomicI64>,
     sources: AtomicU64,
 }
 
 impl Default for Budget {
-    /// Without a limit.
+    /// A budget without a limit.
     fn default() -> Budget {
         Budget::new(u64::MAX)
     }
@@ -55,9 +55,9 @@ impl Budget {
         }
     }
 
-    /// What is held now, in bytes.
+    /// The memory held now, in bytes.
     pub fn held(&self) -> u64 {
-        // Relaxed here and below: figures of their own, that order nothing.
+        // Relaxed here and below: these figures order nothing else.
         self.held.load(Ordering::Relaxed)
     }
 
@@ -66,8 +66,8 @@ impl Budget {
         self.limit
     }
 
-    /// An operator holds `now` bytes, where it held `before`. Whether that is the first time that all of
-    /// them hold too much.
+    /// Notes that an operator holds `now` bytes, after `before`. Returns whether all operators together
+    /// exceed the limit for the first time.
     fn change(&self, before: u64, now: u64) -> bool {
         let held = match now >= before {
             true => self.held.fetch_add(now - before, Ordering::Relaxed) + (now - before),
@@ -77,18 +77,18 @@ impl Budget {
     }
 
     fn is_tight(&self) -> bool {
-        // In this order nothing overflows for limits that are real.
+        // Dividing first: nothing overflows for realistic limits.
         self.held() / 100 >= self.limit / 100 * TIGHT_PERCENT / 100
     }
 
-    /// A place among the sources, where there is a limit.
+    /// Adds a source, if there is a limit; returns its place.
     pub fn join(&self) -> Option<usize> {
         let place = self.sources.fetch_add(1, Ordering::Relaxed) as usize;
         (place < self.watermarks.len()).then_some(place)
     }
 
-    /// A source is at `watermark`; the largest for one that is silent or has ended. Whether it is to
-    /// wait for another.
+    /// Notes that a source is at `watermark` (the largest time if it is silent or has ended). Returns
+    /// whether it must wait for another source.
     pub fn is_to_wait(&self, place: usize, watermark: EventTime) -> bool {
         self.watermarks[place].store(watermark, Ordering::Relaxed);
         if !self.is_tight() {
@@ -100,22 +100,22 @@ impl Budget {
     }
 }
 
-/// One instance's share of what is held.
+/// One instance's share of the memory held.
 #[derive(Debug, Default)]
 pub struct Share {
     held: u64,
-    /// The time of the next look.
+    /// When to measure next.
     look_ns: u64,
 }
 
 impl Share {
-    /// Whether it is time to look.
+    /// Whether it is time to measure.
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.look_ns
     }
 
-    /// The operator holds `bytes`; looking took from `begin_ns` to `end_ns`. Whether all hold too much,
-    /// for the first time.
+    /// Notes that the operator holds `bytes`, measured from `begin_ns` to `end_ns`. Returns whether all
+    /// operators together exceed the limit for the first time.
     pub fn note(&mut self, budget: &Budget, bytes: u64, begin_ns: u64, end_ns: u64) -> bool {
         let took_ns = end_ns.saturating_sub(begin_ns);
         self.look_ns = end_ns + (took_ns * LOOK_SHARE).max(LOOK_MIN_NS);

@@ -1,13 +1,13 @@
-//! Checkpoints: what an instance says at a cut, and what it begins with when a query is restored.
+//! Checkpoints: what an instance records at a cut, and what it starts with when a query is restored.
 //!
-//! The barrier that makes the cut is in [`crate::barrier`]; what an instance does there in
+//! The barrier that makes the cut is in [`crate::barrier`]; what an instance does there is in
 //! `instance/checkpoint.rs`; storing is not the engine's business.
 //!
 //! Invariants:
 //! - A snapshot is what the rows before the cut have made, on every instance, and nothing else (Carbone,
 //!   Ewen and others, "Lightweight Asynchronous Snapshots for Distributed Dataflows", section 4).
-//! - Nothing is waited for: an instance goes on as soon as it has copied its state.
-//! - What is behind a table's side of a join takes no part: tables are read again.
+//! - Nothing waits for a checkpoint: an instance continues as soon as it has copied its state.
+//! - The instances after a table's side of a join are not checkpointed: tables are read again.
 
 use arrow_array::RecordBatch;
 
@@ -17,70 +17,71 @@ use crate::source::Resume;
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
 
-/// What an instance has at a cut.
+/// What an instance records at a cut.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
-    /// The barrier; at the end of an instance the last one that it had answered, zero for none.
+    /// The barrier's number; at the end of an instance, that of the last barrier that it has passed, or
+    /// zero.
     pub barrier: u64,
-    /// Its watermark; none before the first.
+    /// The instance's watermark; `None` before the first.
     pub watermark: Option<EventTime>,
-    /// How far a source was read.
+    /// How far the source has been read.
     pub partitions: Vec<PartitionState>,
-    /// The state of its head operator.
+    /// The state of the head operator.
     pub state: Option<StateSnapshot>,
-    /// What its sinks have prepared since the barrier before.
+    /// What the sinks have prepared since the barrier before.
     pub prepared: Vec<Prepared>,
 }
 
-/// How far a partition of a source was read.
+/// How far a partition of a source has been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionState {
-    /// Where the source goes on.
+    /// Where the source resumes.
     pub resume: Resume,
-    /// Its watermark; none before its first row.
+    /// The partition's watermark; `None` before its first row.
     pub watermark: Option<EventTime>,
 }
 
-/// State of an operator.
+/// The state of an operator.
 #[derive(Debug, Clone)]
 pub struct StateSnapshot {
-    /// The barrier since which it holds what has changed; none for everything.
+    /// The barrier since which the snapshot holds changes; `None` if it holds everything.
     pub since: Option<u64>,
-    /// It ([`crate::state::KeyedState::restore`] takes it).
+    /// The state, as [`crate::state::KeyedState::restore`] takes it.
     pub batches: Vec<RecordBatch>,
-    /// Buckets have moved since the instance began: it has others than those it began with.
+    /// Whether buckets have moved since the instance started, so that it has others than it started with.
     pub has_moved: bool,
-    /// What the whole state takes in memory, in bytes.
+    /// The memory that the whole state takes, in bytes.
     pub bytes: usize,
-    /// How long the instance stood still for it, in nanoseconds.
+    /// How long the instance stopped to take the snapshot, in nanoseconds.
     pub taken_ns: u64,
 }
 
-/// What a sink has prepared.
+/// Output that a sink has prepared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prepared {
     /// The sink's node in the query graph.
     pub node: usize,
-    /// What commits it ([`crate::sink::SinkCheckpoints::commit`]).
+    /// The handle that commits it ([`crate::sink::SinkCheckpoints::commit`]).
     pub commit: String,
-    /// When the oldest input of its rows entered the engine, on the clock of
-    /// [`crate::time::now_ns`]; none without rows.
+    /// When the oldest input of its rows entered the engine, on the clock of [`crate::time::now_ns`];
+    /// `None` without rows.
     pub ingest_ns: Option<u64>,
 }
 
-/// One instance's snapshots in the order in which they were taken: everything, then what changed.
+/// One instance's snapshots in the order in which they were taken: a full one, then the changes.
 #[derive(Debug, Clone, Default)]
 pub struct Chain {
     /// The batches of each snapshot.
     pub snapshots: Vec<Vec<RecordBatch>>,
     /// The instance's watermark at the last of them.
     pub watermark: Option<EventTime>,
-    /// It holds keys of other instances than the one that is restored, too.
+    /// Whether it also holds keys of other instances than the one that is restored.
     pub is_shared: bool,
 }
 
-/// Gives an operator the state of the buckets `own` from the chains of those who had them; `make` makes
-/// another operator like it. Returns the least watermark that they had.
+/// Restores an operator's state for the buckets `own` from the chains of their previous owners; `make`
+/// makes another operator like it. Returns the smallest of the owners' watermarks.
 ///
 /// # Errors
 ///
@@ -106,8 +107,9 @@ pub fn restore(
             only.iter().try_for_each(|batch| state.restore(batch))?;
             continue;
         }
-        // What was dropped between two snapshots is in the earlier one still. Which entries these are
-        // the watermark of their own instance says, so they are sorted out before they meet others.
+        // An earlier snapshot still holds entries that were dropped later. Which ones depends on the
+        // watermark of the instance that had them, so they are dropped before entries of other instances
+        // join them.
         let mut alone = make()?;
         let Some(of_one) = alone.state() else {
             return Ok(None);

@@ -24,25 +24,25 @@ pub struct Chunk {
     pub batch: RecordBatch,
     /// When the oldest row entered the engine, on the clock of [`crate::time::now_ns`].
     pub ingest_ns: u64,
-    /// Where the rows came from; `None` once a stateful operator has made them.
+    /// Where the rows came from; `None` once a stateful operator has made new rows.
     pub origin: Option<Origin>,
-    /// What each row does to the result ([`RowKind`] as its number); `None` means all insert.
+    /// What each row does to the result (a [`RowKind`] as a number); `None` means that all rows insert.
     pub kinds: Option<Int8Array>,
-    /// The hashes of the rows' keys, where whoever routed them by these has computed them.
+    /// The hashes of the rows' keys, if routing has computed them.
     pub key_hashes: Option<KeyHashes>,
 }
 
-/// Hashes of the rows of a chunk. They stay in the process: a link to another one leaves them out.
+/// Hashes of the rows of a chunk. They stay in this process: a link to another process leaves them out.
 #[derive(Debug, Clone)]
 pub struct KeyHashes {
     /// The key columns.
     pub columns: Arc<[usize]>,
-    /// [`crate::hash::hash_rows`] over these.
+    /// The [`crate::hash::hash_rows`] of these columns.
     pub hashes: Arc<[u64]>,
 }
 
-/// Partitions that one source can have, so that every source's partitions get numbers of their own: those of
-/// source `n` of a query begin at `n` times this.
+/// The most partitions of one source. Partitions are numbered uniquely in a query: those of source `n`
+/// begin at `n` times this.
 pub const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
 
 /// Where the rows of a chunk came from.
@@ -50,20 +50,20 @@ pub const PARTITIONS_PER_SOURCE: u32 = 1 << 20;
 pub struct Origin {
     /// The source partition of each row.
     pub partitions: Partitions,
-    /// Position of each row in its partition.
+    /// The position of each row in its partition.
     pub positions: Positions,
-    /// Each row's watermark: the largest event time seen earlier in the partition minus the
-    /// delay. `None` when no row of the chunk lies behind its own watermark, the usual case.
+    /// Each row's watermark: the largest event time seen earlier in the partition minus the delay. `None`
+    /// when no row of the chunk is earlier than its own watermark, the usual case.
     pub watermarks: Option<Int64Array>,
 }
 
-/// The source partitions of a chunk's rows, by their numbers.
+/// The source partitions of a chunk's rows, by number.
 #[derive(Debug, Clone)]
 pub enum Partitions {
     /// All rows are of one partition, as sources read them.
     One(u32),
-    /// One partition per row: an operator has put rows into an order of its own.
-    /// [`Partitions::NONE`] for a row that has none.
+    /// One partition per row, for operators that reorder rows. [`Partitions::NONE`] for a row without
+    /// one.
     Each(UInt32Array),
 }
 
@@ -86,11 +86,11 @@ pub enum Positions {
 pub enum RowKind {
     /// A new row.
     Insert = 0,
-    /// The new value of a row sent before.
+    /// The new value of a row that was sent before.
     Update = 1,
-    /// The row is gone.
+    /// The row no longer exists.
     Delete = 2,
-    /// What a row was before the update that follows it.
+    /// The old value of a row, before the update that follows.
     UpdateBefore = 3,
 }
 
@@ -105,14 +105,14 @@ impl RowKind {
         }
     }
 
-    /// Whether a row of this kind takes one back: `-D` and `-U`.
+    /// Whether a row of this kind retracts an earlier one: `-D` and `-U`.
     pub fn is_retraction(kind: i8) -> bool {
         kind == RowKind::Delete as i8 || kind == RowKind::UpdateBefore as i8
     }
 }
 
 impl Partitions {
-    /// The partition of a row that a stateful operator has made. Its position is 0.
+    /// The partition of a row that a stateful operator has made. The row's position is 0.
     pub const NONE: u32 = u32::MAX;
 
     /// Partition of row `row`.
@@ -158,8 +158,8 @@ impl Positions {
 }
 
 impl Origin {
-    /// The source that all rows are of, numbered among those of the query; `None` where an operator has made
-    /// some, or they are of several.
+    /// The source that all rows come from, by its number among those of the query; `None` if an operator
+    /// has made some of them, or they come from several.
     pub fn source(&self) -> Option<usize> {
         let of = |partition: u32| {
             let source = (partition / PARTITIONS_PER_SOURCE) as usize;
@@ -175,8 +175,8 @@ impl Origin {
         }
     }
 
-    /// The origin of rows that an operator passes on in an order of its own, by their partitions and
-    /// positions; `None` where no row has one.
+    /// The origin of rows that an operator emits in a new order, from their partitions and positions;
+    /// `None` if no row has one.
     pub fn of_places(places: impl Iterator<Item = (u32, u64)> + Clone) -> Option<Origin> {
         let partitions = places.clone().map(|(partition, _)| partition);
         let first = partitions.clone().next()?;
@@ -244,14 +244,14 @@ impl Chunk {
         )?))
     }
 
-    /// Partition and position of row `row`; those of a row without an origin are ([`Partitions::NONE`], 0).
+    /// The partition and position of row `row`; ([`Partitions::NONE`], 0) for a row without an origin.
     pub fn place(&self, row: usize) -> (u32, u64) {
         let origin = self.origin.as_ref();
         origin.map_or((Partitions::NONE, 0), |origin| origin.place(row))
     }
 
-    /// The rows without those of some kinds. The others are what they were: an update whose `-U` is
-    /// left out is still one, unlike in [`Chunk::filter`].
+    /// The chunk without the rows of some kinds. The other rows keep their kinds: an update whose `-U` is
+    /// left out is still an update, unlike in [`Chunk::filter`].
     pub fn without(&self, left_out: &[RowKind]) -> Result<Cow<'_, Chunk>> {
         let is_left_out = |kind: i8| left_out.iter().any(|&of| of as i8 == kind);
         let Some(kinds) = &self.kinds else {
@@ -314,7 +314,7 @@ impl Chunk {
         })
     }
 
-    /// `length` rows from row `offset`; no copy.
+    /// The `length` rows from row `offset`, without copying.
     pub fn slice(&self, offset: usize, length: usize) -> Chunk {
         Chunk {
             batch: self.batch.slice(offset, length),
@@ -338,8 +338,8 @@ impl Chunk {
     }
 }
 
-/// The kinds of the rows at the given indices. A `-U` that its `+U` does not follow any more is a `-D`, and
-/// a `+U` whose `-U` is gone a `+I`: somewhere else the row is new, or gone.
+/// The kinds of the rows at the given indices. A `-U` that is no longer followed by its `+U` becomes a
+/// `-D`, and a `+U` without its `-U` a `+I`: elsewhere the row is new, or gone.
 fn taken_kinds(kinds: &Int8Array, rows: &[u32]) -> Int8Array {
     const BEFORE: i8 = RowKind::UpdateBefore as i8;
     const UPDATE: i8 = RowKind::Update as i8;
@@ -367,35 +367,35 @@ fn taken_kinds(kinds: &Int8Array, rows: &[u32]) -> Int8Array {
 pub enum Message {
     /// Rows.
     Chunk(Chunk),
-    /// Nothing with an earlier event time follows that is not late.
+    /// No row with an earlier event time follows, except late ones.
     Watermark {
         /// The watermark.
         time: EventTime,
         /// When the input that moved the watermark entered the engine.
         ingest_ns: u64,
     },
-    /// A unit of work has ended (DataCutter's end-of-work marker); the next one follows.
+    /// The end of a unit of work (DataCutter's end-of-work marker); the next one follows.
     EndOfWork {
         /// When the last input of the unit entered the engine.
         ingest_ns: u64,
     },
-    /// No rows for a while: this link holds no watermark back until the next message.
+    /// No rows come for a while: this link holds no watermark back until the next message.
     Idle,
     /// The silence is over, though no row has come yet: this link holds the watermark back again.
     Active,
-    /// A cut through all streams: what was sent before it belongs to one side, the rest to the other.
+    /// A cut through all streams: messages before it belong to one side, those after it to the other.
     Barrier(Barrier),
-    /// Nothing follows.
+    /// The end of the stream.
     EndOfStream {
         /// When the last input entered the engine.
         ingest_ns: u64,
-        /// The query was stopped before its inputs ended: windows stay open.
+        /// Whether the query was stopped before its inputs ended, so that windows stay open.
         stopped: bool,
     },
 }
 
 impl Message {
-    /// Whether it ends a timed sleep of its receiver: a barrier, or the end.
+    /// Whether the message ends a timed sleep of its receiver: a barrier, or the end.
     pub fn is_urgent(&self) -> bool {
         matches!(
             self,

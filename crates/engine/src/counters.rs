@@ -7,12 +7,12 @@ use slackwater_link::IdleCounters;
 use crate::hash::{BUCKETS, bucket};
 use crate::latency::LatencySlots;
 
-/// Sources whose late rows are told apart: 32 slots are 256 bytes an instance, and more than a query has tables.
-/// The late rows of further ones count only in all.
+/// The most sources whose late rows are counted separately: 32 slots are 256 bytes an instance, and more
+/// than a query has tables. Late rows of further sources count only in the total.
 pub const SOURCES_COUNTED: usize = 32;
 
-/// What one instance counts. Written by its worker only; a reader sees values that are a little
-/// old, never torn.
+/// The counters of one instance. Only its worker writes them; a reader sees values that are slightly old,
+/// never torn.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct InstanceCounters {
@@ -22,39 +22,39 @@ pub struct InstanceCounters {
     pub rows_out: AtomicU64,
     /// Rows dropped because all their windows were closed.
     pub rows_late: AtomicU64,
-    /// Those of them whose source is known, by its number among the sources of the query.
+    /// The late rows whose source is known, by its number among the sources of the query.
     pub late_by_source: [AtomicU64; SOURCES_COUNTED],
-    /// Records and rows refused.
+    /// Records and rows rejected.
     pub rows_bad: AtomicU64,
-    /// Connections of its source that were lost.
+    /// Lost connections of the source.
     pub connections_lost: AtomicU64,
     /// Chunks taken from the source or from links.
     pub chunks: AtomicU64,
-    /// Latency of the chunk that reached a sink last, in nanoseconds.
+    /// The latency of the last chunk that reached a sink, in nanoseconds.
     pub latency_recent_ns: AtomicU64,
-    /// Bytes that its head operator held when they were looked at last.
+    /// The bytes that the head operator held when last measured.
     pub state_bytes: AtomicU64,
-    /// At most.
+    /// The most bytes that the head operator has held.
     pub state_bytes_max: AtomicU64,
-    /// The source: reading and decoding.
+    /// The source's counters: reading and decoding.
     pub source: StepCounters,
-    /// Its operators, routes and sinks, by step.
+    /// The counters of the operators, routes and sinks, by step.
     pub steps: Vec<StepCounters>,
 }
 
-/// What an operator, a route, a source or a sink counts.
+/// The counters of an operator, a route, a source or a sink.
 #[derive(Debug, Default)]
 pub struct StepCounters {
-    /// Time spent in it and not in what follows it, in nanoseconds: CPU time unless the thread was
-    /// preempted meanwhile.
+    /// Time spent in the step and not in those after it, in nanoseconds: CPU time unless the thread was
+    /// preempted.
     pub busy_ns: AtomicU64,
-    /// Chunks that it took.
+    /// Chunks that the step took.
     pub chunks: AtomicU64,
-    /// Rows that it took.
+    /// Rows that the step took.
     pub rows: AtomicU64,
-    /// Of a sink with a latency target: how late its rows left.
+    /// For a sink with a latency target: the latencies of its rows.
     pub latency: Option<LatencySlots>,
-    /// Of a route that splits by key: about how many rows each bucket had.
+    /// For a route that splits by key: about how many rows each bucket had.
     pub buckets: Option<Box<[AtomicU64]>>,
 }
 
@@ -65,14 +65,14 @@ impl StepCounters {
         InstanceCounters::add(&self.rows, rows);
     }
 
-    /// Counts rows by the buckets of their hashes, each as `weight`.
+    /// Counts rows by the buckets of their hashes, each with `weight`.
     pub(crate) fn count_buckets(&self, hashes: &[u64], weight: u64) {
         let Some(buckets) = &self.buckets else {
             return;
         };
         for &hash in hashes {
             let slot = &buckets[bucket(hash)];
-            // A store, since only the worker writes: an addition would lock the bus.
+            // A store, since only the worker writes: an atomic addition would lock the bus.
             slot.store(slot.load(Ordering::Relaxed) + weight, Ordering::Relaxed);
         }
     }
@@ -82,33 +82,33 @@ impl StepCounters {
     }
 }
 
-/// What one worker counts.
+/// The counters of one worker.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerCounters {
-    /// Its thread's number, for the system's own count of its CPU time.
+    /// The thread's number, for the system's own measure of its CPU time.
     pub thread: AtomicU64,
     /// Time between waits, in nanoseconds.
     pub busy_ns: AtomicU64,
-    /// Waits behind which there was something to do.
+    /// Waits after which there was something to do.
     pub activations: AtomicU64,
     /// Timed sleeps.
     pub sleeps: AtomicU64,
-    /// Timed sleeps that a ring ended before their time.
+    /// Timed sleeps that were woken before their time.
     pub sleeps_ended_early: AtomicU64,
     /// Waits without a time-out of the mode's own.
     pub parks: AtomicU64,
-    /// What the sleeps were to last, in all.
+    /// The total time that sleeps were meant to last.
     pub asked_ns: AtomicU64,
-    /// What they lasted.
+    /// The total time that sleeps lasted.
     pub slept_ns: AtomicU64,
-    /// How often `auto` went from one mode to the other.
+    /// How often `auto` switched modes.
     pub changes: AtomicU64,
 }
 
 impl WorkerCounters {
     pub(crate) fn waited(&self, busy_ns: u64, worked: bool, idle: IdleCounters) {
-        // Stores, since only the worker writes: an addition would lock the bus.
+        // Stores, since only the worker writes: an atomic addition would lock the bus.
         let add = |slot: &AtomicU64, amount: u64| {
             slot.store(slot.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
         };
@@ -124,16 +124,16 @@ impl WorkerCounters {
     }
 }
 
-/// What one side of a link between processes counts; each side has its own.
+/// The counters of one side of a link between processes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct LinkCounters {
-    /// Messages sent, or received.
+    /// Messages sent or received.
     pub messages: AtomicU64,
-    /// Bytes of their frames.
+    /// The bytes of their frames.
     pub bytes: AtomicU64,
-    /// Time spent on sending (encode, copy, ring) or receiving (find, decode, check), in
-    /// nanoseconds: CPU time unless the thread was preempted meanwhile, for neither side blocks.
+    /// Time spent sending (encode, copy, wake) or receiving (find, decode, check), in nanoseconds: CPU
+    /// time unless the thread was preempted, for neither side blocks.
     pub busy_ns: AtomicU64,
 }
 
@@ -144,8 +144,8 @@ impl LinkCounters {
 }
 
 impl InstanceCounters {
-    /// Slots for an instance of so many steps; `sinks` are those whose latency is watched, `keyed` the
-    /// routes that split by key.
+    /// Counters for an instance of `steps` steps; `sinks` are those whose latency is measured, `keyed`
+    /// the routes that split by key.
     pub fn new(steps: usize, sinks: &[usize], keyed: &[usize]) -> InstanceCounters {
         let buckets = || (0..BUCKETS).map(|_| AtomicU64::new(0)).collect();
         let steps = (0..steps).map(|step| StepCounters {

@@ -1,4 +1,4 @@
-//! Deployments: what the control path hands down, as plain data, and how it becomes instances.
+//! Deployments: the plan that the control path hands down, as plain data, and how it becomes instances.
 
 mod build;
 
@@ -23,7 +23,7 @@ use crate::source::{DeadLetters, Source};
 
 pub use build::build;
 
-/// Messages that an in-process link holds at most. With chunks of 8,192 rows of 100 bytes that is
+/// The most messages that a link inside a process holds. With chunks of 8,192 rows of 100 bytes that is
 /// 13 MB a link; fewer would wake sender and receiver more often.
 pub const LINK_MESSAGES_MAX: usize = 16;
 
@@ -32,24 +32,24 @@ pub const LINK_MESSAGES_MAX: usize = 16;
 pub struct Deployment {
     /// The instances.
     pub instances: Vec<InstancePlan>,
-    /// The links; an index into this list is a link's number.
+    /// The links; a link's number is its index here.
     pub links: Vec<LinkPlan>,
-    /// Rows per chunk at most.
+    /// The most rows per chunk.
     pub chunk_rows: usize,
     /// The process of each worker; empty when there is one process, which is number 0.
     pub process_of: Vec<usize>,
-    /// What receivers of broadcasts hand on.
+    /// Which receivers forward broadcasts, and where.
     pub relays: Vec<RelayPlan>,
 }
 
 impl Deployment {
-    /// The process of an instance.
+    /// The process that runs an instance.
     pub fn process(&self, instance: usize) -> usize {
         let worker = self.instances[instance].worker;
         self.process_of.get(worker).copied().unwrap_or(0)
     }
 
-    /// The links whose receivers acknowledge what they take.
+    /// The links whose receivers acknowledge the chunks that they take.
     fn acknowledged(&self) -> HashSet<usize> {
         let steps = self.instances.iter().flat_map(|instance| &instance.steps);
         let links = steps.filter_map(|step| match &step.kind {
@@ -59,7 +59,7 @@ impl Deployment {
         links.flatten().copied().collect()
     }
 
-    /// The links of routes by key, with the columns that these go by.
+    /// The links of routes by key, with the key columns.
     fn keyed(&self) -> HashMap<usize, &[usize]> {
         let mut keyed = HashMap::new();
         for step in self.instances.iter().flat_map(|instance| &instance.steps) {
@@ -74,7 +74,7 @@ impl Deployment {
         keyed
     }
 
-    /// A number for each instance, the same for those that hear the same sources.
+    /// A number for each instance; instances that receive from the same sources have the same number.
     fn hearing(&self) -> Vec<usize> {
         let mut numbers: HashMap<BTreeSet<usize>, usize> = HashMap::new();
         // Most instances of a subquery have the same senders.
@@ -82,7 +82,7 @@ impl Deployment {
         let instances = 0..self.instances.len();
         let number = |instance: usize| {
             let senders = self.senders(instance);
-            // Sources have none, and hear themselves.
+            // Sources have no senders, and count as their own.
             if let Some(&number) = known.get(&senders).filter(|_| !senders.is_empty()) {
                 return number;
             }
@@ -94,7 +94,8 @@ impl Deployment {
         instances.map(number).collect()
     }
 
-    /// The instances with sources that an instance hears, by way of others or by itself.
+    /// The source instances that an instance receives from, directly or through others; itself if it is
+    /// one.
     fn heard(&self, instance: usize) -> BTreeSet<usize> {
         let (mut heard, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut open = vec![instance];
@@ -126,8 +127,9 @@ impl Deployment {
         links.filter(|(_, link)| self.process(link.from) != self.process(link.to))
     }
 
-    /// Links from one instance to other processes, two or more, that carry the same: through shared
-    /// memory they are one feed. The feed's writer goes by the first of them.
+    /// Groups of two or more links from one instance to other processes that carry the same messages:
+    /// through shared memory each group is one feed. The feed's writer goes by the first link of the
+    /// group.
     pub fn feeds(&self) -> Vec<Vec<usize>> {
         let steps = self.instances.iter().flat_map(|instance| &instance.steps);
         let broadcasts = steps.filter_map(|step| match &step.kind {
@@ -149,40 +151,40 @@ impl Deployment {
     }
 }
 
-/// What comes over a link is handed on by its receiver.
+/// A receiver that forwards what comes over a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayPlan {
-    /// The link that it comes by.
+    /// The link that it receives by.
     pub link: usize,
-    /// The links that it goes on by.
+    /// The links that it forwards on.
     pub links: Vec<usize>,
 }
 
 /// One instance.
 #[derive(Debug, Clone)]
 pub struct InstancePlan {
-    /// For messages: `aggregate 3 [1/2]`.
+    /// The instance's name for messages: `aggregate 3 [1/2]`.
     pub name: String,
     /// The worker that runs it.
     pub worker: usize,
-    /// It may go on on another worker: it has no source, and no sink that waits for anything.
+    /// Whether it may move to another worker: it has no source, and no sink that waits for anything.
     pub movable: bool,
-    /// It takes part in checkpoints.
+    /// Whether it is checkpointed.
     pub checkpointed: bool,
-    /// Its number among the instances of its subquery.
+    /// The instance's number among the instances of its subquery.
     pub index: usize,
     /// How many instances its subquery has.
     pub of: usize,
     /// Where its rows come from.
     pub input: InputPlan,
-    /// What happens to them; with links as input, step 0 is the head operator.
+    /// What happens to the rows; with links as input, step 0 is the head operator.
     pub steps: Vec<StepPlan>,
-    /// Where the input goes.
+    /// The steps that get the input.
     pub roots: Vec<usize>,
 }
 
 impl InstancePlan {
-    /// The node of its source, if it has one.
+    /// The node of the instance's source, if it has one.
     pub fn source(&self) -> Option<usize> {
         match self.input {
             InputPlan::Source { node } => Some(node),
@@ -190,7 +192,7 @@ impl InstancePlan {
         }
     }
 
-    /// Slots for what it counts.
+    /// New counters for the instance.
     pub fn counters(&self) -> InstanceCounters {
         let steps = self.steps.iter().enumerate();
         let watched = steps.filter(|(_, step)| {
@@ -219,7 +221,7 @@ impl InstancePlan {
 pub enum InputPlan {
     /// A source.
     Source {
-        /// Node of the query graph.
+        /// The source's node in the query graph.
         node: usize,
     },
     /// Links, grouped by input of the head operator.
@@ -229,9 +231,9 @@ pub enum InputPlan {
 /// One step of an instance.
 #[derive(Debug, Clone)]
 pub struct StepPlan {
-    /// Node of the query graph; for a route the node whose output it carries.
+    /// The step's node in the query graph; for a route, the node whose output it carries.
     pub node: usize,
-    /// What it does.
+    /// What the step does.
     pub kind: StepKind,
     /// The steps that get its output.
     pub next: Vec<usize>,
@@ -246,9 +248,9 @@ pub enum StepKind {
     Combine,
     /// Writes to a sink.
     Sink {
-        /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
+        /// The latency, in nanoseconds, that the 99th percentile of rows is to stay below.
         latency_target_ns: Option<u64>,
-        /// Rows of these kinds are not for it.
+        /// The kinds of rows that the sink doesn't get.
         leaves_out: &'static [RowKind],
     },
     /// Sends over links.
@@ -263,13 +265,13 @@ pub enum StepKind {
 /// A link between two instances.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkPlan {
-    /// Sending instance.
+    /// The sending instance.
     pub from: usize,
-    /// Receiving instance.
+    /// The receiving instance.
     pub to: usize,
 }
 
-/// Makes what the nodes of a query graph stand for.
+/// Makes the sources, operators and sinks that the nodes of a query graph stand for.
 pub trait Catalog {
     /// The source at `node` for instance `instance` of `instances`.
     fn source(&self, node: usize, instance: usize, instances: usize) -> Result<SourceParts>;
@@ -288,16 +290,16 @@ pub trait Catalog {
     /// The sink at `node` for instance `instance` of `instances`.
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>>;
 
-    /// Where rows go that the operator at `node` refuses.
+    /// Where rows that the operator at `node` rejects go.
     fn dead_letters(&self, node: usize) -> Arc<dyn DeadLetters>;
 
-    /// What the operators of this process may hold; by default as much as they like.
+    /// How much memory the operators of this process may hold; no limit by default.
     fn budget(&self) -> Budget {
         Budget::default()
     }
 
-    /// What the stateful operator at `node` had in a checkpoint: for `Some((instance, instances))` as
-    /// far as that instance needs it, else all of it.
+    /// The checkpointed state of the stateful operator at `node`: for `Some((instance, instances))` the
+    /// part that this instance needs, else all of it.
     fn restored(&self, _node: usize, _share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
         Ok(Vec::new())
     }
@@ -311,34 +313,34 @@ pub struct SourceParts {
     pub intake: IntakeSpec,
     /// Where its bad records go.
     pub dead_letters: Arc<dyn DeadLetters>,
-    /// How far partitions were read in a checkpoint; those of all instances.
+    /// How far partitions had been read in a checkpoint; those of all instances.
     pub restored: Vec<PartitionState>,
-    /// Rows during which a process has died.
+    /// Rows that were being processed when a process died.
     pub suspects: Vec<Suspect>,
-    /// Where the source notes what is being worked on, if somebody would read it.
+    /// Where the source records what is being processed, if anybody reads that.
     pub recorder: Option<Recorder>,
-    /// Who hears what is noticed of the source's rows, if somebody does.
+    /// Who is told what is noticed in the source's rows, if anybody.
     pub notices: Option<Arc<dyn Notices>>,
 }
 
-/// The ends of links to other processes, by number of the link. Each is taken once.
+/// The ends of links to other processes, by link number. Each is taken once.
 #[derive(Default)]
 pub struct RemoteEnds {
-    /// Of the links that this process sends on; of a feed ([`Deployment::feeds`]) only the first link
-    /// has one.
+    /// The ends of links that this process sends on. In a feed ([`Deployment::feeds`]) only the first
+    /// link has one.
     pub senders: HashMap<usize, FrameSender<Buffer>>,
-    /// Of those that it receives from.
+    /// The ends of links that this process receives on.
     pub receivers: HashMap<usize, FrameReceiver>,
 }
 
-/// What one side of a link between processes has counted.
+/// The counters of one side of a link between processes.
 #[derive(Debug, Clone)]
 pub struct LinkSide {
     /// The link's number.
     pub link: usize,
-    /// The sending side, else the receiving one.
+    /// Whether this is the sending side.
     pub sends: bool,
-    /// Its counters.
+    /// The side's counters.
     pub counters: Arc<LinkCounters>,
 }
 
@@ -347,8 +349,8 @@ pub struct LinkSide {
 pub struct Built {
     /// The instances, with their numbers.
     pub instances: Vec<(usize, Instance)>,
-    /// Counters of all instances of the deployment, by number; those of other processes stay zero.
+    /// The counters of all instances of the deployment, by number; those of other processes stay zero.
     pub counters: Vec<Arc<InstanceCounters>>,
-    /// This process's sides of links to others.
+    /// This process's sides of links to other processes.
     pub links: Vec<LinkSide>,
 }

@@ -1,29 +1,29 @@
-//! The one error of the data path: where, what, and a hint.
+//! The error type of the data path: where, what, and a hint.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a query can't go on. Displayed as `place: reason (hint)`.
+/// Why a query can't continue. Displayed as `place: reason (hint)`.
 ///
-/// The place is what the user can find again: `flights.csv:812`, `127.0.0.1:9000`,
-/// `option 'address'`, `aggregate #4`.
+/// The place is something that the user can find: `flights.csv:812`, `127.0.0.1:9000`, `option
+/// 'address'`, `aggregate #4`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// Where it happened; may be empty when the reason says it.
+    /// Where it happened; empty if the reason says it.
     pub place: String,
     /// What happened.
     pub reason: String,
-    /// What the user can do about it; empty when nothing better than the reason is known.
+    /// What the user can do about it; empty if there is nothing to add to the reason.
     pub hint: String,
-    /// It follows from a failure elsewhere (the other end of a link has died, say), which is
-    /// reported by itself and says more.
+    /// Whether the error follows from a failure elsewhere (the other end of a link has died, for
+    /// example), which is reported separately and says more.
     pub consequence: bool,
-    /// Trying again would come to the same: the query is not started again.
+    /// Whether trying again would fail in the same way, so that the query is not restarted.
     pub is_final: bool,
 }
 
-/// A result of the data path.
+/// The result type of the data path.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -38,34 +38,34 @@ impl Error {
         }
     }
 
-    /// The same error, said to follow from a failure elsewhere.
+    /// Marks the error as a consequence of a failure elsewhere.
     #[must_use]
     pub fn consequence(mut self) -> Error {
         self.consequence = true;
         self
     }
 
-    /// The same error, said to come again whenever the same is tried.
+    /// Marks the error as one that every retry would meet again.
     #[must_use]
     pub fn final_one(mut self) -> Error {
         self.is_final = true;
         self
     }
 
-    /// The error that a caught panic stands for.
+    /// The error for a caught panic.
     pub fn of_panic(place: impl Into<String>, panic: &(dyn std::any::Any + Send)) -> Error {
         let text = panic_text(panic);
         Error::new(place, format!("panicked: {text}"))
     }
 
-    /// The same error with what the user can do about it.
+    /// Adds what the user can do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = hint.into();
         self
     }
 
-    /// The same error, further out: `place` goes in front of the place it already names.
+    /// Puts `place` in front of the place that the error already names.
     #[must_use]
     pub fn at(mut self, place: &str) -> Error {
         self.place = if self.place.is_empty() {
@@ -77,7 +77,7 @@ impl Error {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

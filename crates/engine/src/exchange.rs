@@ -1,13 +1,13 @@
-//! The ends of a link between two instances, of whatever kind.
+//! The ends of a link between two instances, of any kind.
 //!
 //! Inside a process a link hands messages over as they are. Between processes they become frames
-//! ([`crate::wire`]) in shared memory or on a socket; what that costs each side is counted there.
+//! ([`crate::wire`]) in shared memory or on a socket; the cost to each side is counted there.
 //!
 //! Invariants:
-//! - A message is taken whole or handed back. At most one message's frames wait here for room
-//!   (a schema's and its own), so that nothing is queued twice.
-//! - A sender is dropped only once it is drained, unless its query failed: then the frames that
-//!   are lost tell the receiver so.
+//! - A message is taken whole or handed back. At most one message's frames wait here for room (a schema's
+//!   and its own), so that nothing is queued twice.
+//! - A sender is dropped only once it is drained, unless its query failed: then the receiver notices the
+//!   failure by the missing frames.
 
 pub mod fan;
 pub mod relay;
@@ -29,11 +29,11 @@ use relay::Relay;
 
 /// The sending end.
 pub enum LinkSender {
-    /// To an instance of this process.
+    /// A link to an instance of this process.
     Local(Sender<Message>),
-    /// To one of another process.
+    /// A link to an instance of another process.
     Remote(Box<RemoteSender>),
-    /// To several at once, all of which get everything.
+    /// Links to several instances at once, all of which get every message.
     Fan(Box<Fan>),
 }
 
@@ -43,7 +43,7 @@ pub struct RemoteSender {
     encoder: Encoder,
     /// Frames of the last message that found no room.
     waiting: VecDeque<Vec<Buffer>>,
-    /// To be closed behind them.
+    /// Whether to close the link after these frames.
     is_closing: bool,
     encoded: Vec<Vec<Buffer>>,
     counters: Arc<LinkCounters>,
@@ -62,8 +62,8 @@ impl LinkSender {
         }))
     }
 
-    /// Takes a message, or hands it back when the link is full. What is sent to a receiver that
-    /// has gone is dropped: its failure is reported by itself.
+    /// Takes a message, or hands it back when the link is full. Messages to a receiver that is gone are
+    /// dropped: its failure is reported separately.
     ///
     /// # Errors
     ///
@@ -79,7 +79,7 @@ impl LinkSender {
         }
     }
 
-    /// Rings the receiver for what was sent since the last call.
+    /// Wakes the receiver for what was sent since the last call.
     pub fn ring(&mut self, urgent: bool) {
         match self {
             LinkSender::Local(sender) if urgent => sender.ring_urgent(),
@@ -93,7 +93,8 @@ impl LinkSender {
         }
     }
 
-    /// The place in the stream behind what was posted so far. A fan has none: it is not dealt to.
+    /// The position in the stream after everything posted so far. A fan has none, since chunks are not
+    /// dealt to it.
     pub fn position(&self) -> u64 {
         match self {
             LinkSender::Local(sender) => sender.position() as u64,
@@ -102,8 +103,8 @@ impl LinkSender {
         }
     }
 
-    /// Whether the receiver has taken all before a [position](LinkSender::position). One that is gone
-    /// has taken everything.
+    /// Whether the receiver has taken everything before a [position](LinkSender::position). A receiver
+    /// that is gone counts as having taken everything.
     pub fn is_acknowledged(&mut self, position: u64) -> bool {
         match self {
             LinkSender::Local(sender) => {
@@ -116,8 +117,8 @@ impl LinkSender {
         }
     }
 
-    /// As [`LinkSender::is_acknowledged`]; if it has not, it is woken, and this side is rung once it
-    /// has.
+    /// As [`LinkSender::is_acknowledged`]. If the receiver has not taken everything, it is woken, and
+    /// wakes this side once it has.
     pub fn await_acknowledged(&mut self, position: u64) -> bool {
         match self {
             LinkSender::Local(sender) => {
@@ -130,7 +131,7 @@ impl LinkSender {
         }
     }
 
-    /// Moves on what waits for room; returns whether something moved.
+    /// Sends what waits for room; returns whether something was sent.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl LinkSender {
         }
     }
 
-    /// Whether nothing that was taken is still here.
+    /// Whether every message that was taken has been sent.
     pub fn is_drained(&self) -> bool {
         match self {
             LinkSender::Local(_) => true,
@@ -152,7 +153,7 @@ impl LinkSender {
         }
     }
 
-    /// No message follows: what was taken still has to get there.
+    /// Closes the link; messages taken before are still delivered.
     pub fn close(&mut self) {
         match self {
             LinkSender::Local(_) => {}
@@ -161,7 +162,7 @@ impl LinkSender {
         }
     }
 
-    /// When it is to be flushed though nobody rings.
+    /// When to flush even if nothing wakes the worker.
     pub fn due_ns(&self) -> Option<u64> {
         match self {
             LinkSender::Local(_) => None,
@@ -172,7 +173,7 @@ impl LinkSender {
 }
 
 impl RemoteSender {
-    /// The link itself, for a fan, which encodes for several.
+    /// The link itself, for a fan, which encodes for several links.
     pub(crate) fn into_parts(self) -> (FrameSender<Buffer>, Arc<LinkCounters>) {
         (self.frames, self.counters)
     }
@@ -209,7 +210,7 @@ impl RemoteSender {
         Ok(before != (self.waiting.len(), self.frames.is_drained()))
     }
 
-    /// Returns whether all that waited is gone.
+    /// Sends the waiting frames; returns whether none is left.
     fn flush_waiting(&mut self) -> Result<bool> {
         while let Some(frame) = self.waiting.pop_front() {
             let bytes = frame.iter().map(|piece| piece.len() as u64).sum();
@@ -217,7 +218,7 @@ impl RemoteSender {
                 Ok(()) => LinkCounters::add(&self.counters.bytes, bytes),
                 Err(SendError::Full(frame)) => {
                     self.waiting.push_front(frame);
-                    // The reader may sleep over the frames that fill the link.
+                    // The reader may be asleep while these frames fill the link.
                     self.frames.push(false);
                     return Ok(false);
                 }
@@ -239,9 +240,9 @@ impl RemoteSender {
 
 /// The receiving end.
 pub enum LinkReceiver {
-    /// From an instance of this process.
+    /// A link from an instance of this process.
     Local(Receiver<Message>),
-    /// From one of another process.
+    /// A link from an instance of another process.
     Remote(Box<RemoteReceiver>),
 }
 
@@ -266,7 +267,7 @@ impl LinkReceiver {
     ///
     /// # Errors
     ///
-    /// When the link broke, or what came is no message.
+    /// When the link broke, or the bytes received are not a valid message.
     pub fn receive(&mut self) -> Result<Option<Message>> {
         match self {
             LinkReceiver::Local(receiver) => Ok(receiver.receive()),
@@ -274,11 +275,11 @@ impl LinkReceiver {
         }
     }
 
-    /// The oldest message, which `relay` has handed on. To be called when that is ready.
+    /// The oldest message, after `relay` has forwarded it. Call this only when the relay is ready.
     ///
     /// # Errors
     ///
-    /// When the link or one behind it broke, or what came is no message.
+    /// When the link or one of the relay's links broke, or the bytes received are not a valid message.
     pub fn receive_and_relay(&mut self, relay: &mut Relay) -> Result<Option<Message>> {
         match self {
             LinkReceiver::Local(receiver) => {
@@ -292,7 +293,7 @@ impl LinkReceiver {
         }
     }
 
-    /// For a receiver that stops before it has received everything: see [`FrameReceiver::settle`].
+    /// Settles a receiver that stops before it has received everything: see [`FrameReceiver::settle`].
     pub fn settle(&mut self) {
         match self {
             LinkReceiver::Local(receiver) => receiver.settle(),
@@ -308,14 +309,15 @@ impl LinkReceiver {
         }
     }
 
-    /// For a receiver that keeps the rows it gets: see [`FrameReceiver::copy_frames`].
+    /// Makes the receiver copy frames, for instances that keep the rows they get: see
+    /// [`FrameReceiver::copy_frames`].
     pub fn copy_frames(&mut self) {
         if let LinkReceiver::Remote(receiver) = self {
             receiver.frames.copy_frames();
         }
     }
 
-    /// When it is to be looked at though nobody rings.
+    /// When to look at the link even if nothing wakes the worker.
     pub fn due_ns(&self) -> Option<u64> {
         match self {
             LinkReceiver::Local(_) => None,
@@ -347,7 +349,7 @@ impl RemoteReceiver {
     }
 }
 
-/// The bytes of a frame, where they are; the last array over them hands the frame back.
+/// A buffer over the bytes of a frame, without copying; the last array over them hands the frame back.
 fn as_buffer(frame: Frame) -> Buffer {
     let length = frame.len();
     let owner = Arc::new(frame);

@@ -1,8 +1,8 @@
 //! Expressions over a chunk's columns, and what happens when one fails.
 //!
-//! The engine does not know SQL: an [`Expression`] is whatever maps a batch to a column. One that
-//! fails condemns its row, not its chunk (I4): the batch is halved until the rows that fail on
-//! their own are found, so that `b` bad rows of `n` cost about `b · log2 n` more evaluations.
+//! The engine doesn't know SQL: an [`Expression`] is anything that maps a batch to a column. An
+//! expression that fails rejects its row, not its chunk (I4): the batch is halved until the rows that
+//! fail on their own are found, so that `b` bad rows of `n` cost about `b · log2 n` more evaluations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::source::{REJECTED_RECORD_BYTES_MAX, Rejected};
 
 /// Maps the columns of a batch to one column with as many rows.
 pub trait Expression: Send + Sync + fmt::Debug {
-    /// Evaluates it; an error means that at least one row fails.
+    /// Evaluates the expression; an error means that at least one row fails.
     fn evaluate(&self, batch: &RecordBatch) -> Result<ArrayRef>;
 
-    /// The type of the column.
+    /// The type of the resulting column.
     fn data_type(&self) -> DataType;
 
-    /// The column's index, where the expression is just that column.
+    /// The column's index, if the expression is just that column.
     fn column(&self) -> Option<usize> {
         None
     }
@@ -55,9 +55,9 @@ impl Expression for Column {
     }
 }
 
-/// What came out of evaluating expressions over a chunk.
+/// The result of evaluating expressions over a chunk.
 pub struct Evaluated {
-    /// The rows that all expressions could be evaluated for (usually the chunk itself).
+    /// The rows for which all expressions succeeded (usually the chunk itself).
     pub chunk: Chunk,
     /// A column per expression, for the rows of `chunk`.
     pub columns: Vec<ArrayRef>,
@@ -67,8 +67,8 @@ pub struct Evaluated {
 
 /// Evaluates all expressions over a chunk; rows for which one fails are taken out.
 ///
-/// An expression may fail for a row beside others and not alone: `y > 0 AND 10 / y > 1` computes its right side
-/// for all rows or for none. What counts is whether the row fails alone.
+/// An expression may fail for a row together with others but not for the row alone: `y > 0 AND 10 / y >
+/// 1` computes its right side for all rows or for none. A row counts as failed only if it fails alone.
 pub fn evaluate(expressions: &[Arc<dyn Expression>], chunk: Chunk) -> Result<Evaluated> {
     if let Ok(columns) = evaluate_batch(expressions, &chunk.batch) {
         return Ok(Evaluated {
@@ -106,7 +106,7 @@ pub fn evaluate(expressions: &[Arc<dyn Expression>], chunk: Chunk) -> Result<Eva
 #[derive(Default)]
 struct Found {
     failing: Vec<(usize, String)>,
-    /// In the order of their rows.
+    /// The columns of the other rows, in row order.
     parts: Vec<Vec<ArrayRef>>,
 }
 
@@ -143,7 +143,7 @@ fn find_failing(
     }
 }
 
-/// Row `row` of `chunk` as a refused record.
+/// Row `row` of `chunk` as a rejected record.
 pub fn reject(chunk: &Chunk, row: usize, reason: String) -> Rejected {
     Rejected {
         partition: chunk

@@ -1,14 +1,14 @@
-//! The hash of key columns: routes rows to buckets and finds groups in tables.
+//! The hash of key columns: it routes rows to buckets and finds groups in tables.
 //!
-//! Written out here and not taken from a library because buckets are part of what a checkpoint
-//! means: the value must not change with a library's version or the platform.
+//! The hash is written here and not taken from a library because stored state depends on buckets: the
+//! value must not change with a library's version or the platform.
 //!
-//! One 64 × 64 → 128 bit multiplication per 8 bytes, high half folded onto the low one (the
-//! construction of wyhash). Integers, dates and times of every width hash as their 64-bit value;
-//! booleans as 0 and 1; decimals as the two halves of their 128 bits; floating-point numbers by their
-//! bits with -0 as 0 and one NaN; text and binary by their bytes in 8-byte little-endian words, the
-//! length mixed in; NULL as a constant. Nested types go by their `arrow-row` encoding, which is not
-//! ours to fix. `docs/internals/balancing.md` has it in Python.
+//! It is one 64 × 64 → 128 bit multiplication per 8 bytes, the high half folded onto the low one (the
+//! construction of wyhash). Integers, dates and times of every width hash as their 64-bit value; booleans
+//! as 0 and 1; decimals as the two halves of their 128 bits; floating-point numbers by their bits with -0
+//! as 0 and one NaN; strings and binary values by their bytes in 8-byte little-endian words, with the
+//! length mixed in; NULL as a constant. Nested types hash as their `arrow-row` encoding, which we don't
+//! control. `docs/internals/balancing.md` has the hash in Python.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use arrow_schema::{DataType, TimeUnit};
 
 use crate::error::Result;
 
-/// Number of buckets that keys are hashed into: many more than instances (at 64 instances each
-/// still has 64 buckets to give away), few enough that a map of them is 16 KiB.
+/// The number of buckets that keys are hashed into: many more than instances (at 64 instances each still
+/// has 64 buckets to give away), few enough that a map of them is 16 KiB.
 pub const BUCKETS: usize = 4096;
 
-/// Strings of up to so many bytes lie in their view (Arrow's variable-size view layout).
+/// Strings of up to this many bytes are stored in their view (Arrow's variable-size view layout).
 pub(crate) const INLINE_BYTES_MAX: u32 = 12;
 
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -60,8 +60,8 @@ fn hash_bytes(state: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
-/// The bytes behind the last whole word, 1 to 7 of them, with zeros behind them. Loads that overlap
-/// take half the time of a copy whose length is only known here.
+/// The bytes after the last whole word, 1 to 7 of them, followed by zeros. Overlapping loads take half
+/// the time of a copy whose length is only known at run time.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let bits = 8 * bytes.len();
@@ -76,8 +76,8 @@ fn last_word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, word)
 }
 
-/// [`hash_bytes`] of a string of a view array. A short one lies in its view, zeros behind it, so
-/// its words are there already.
+/// The [`hash_bytes`] of a string of a view array. A short string is stored in its view, followed by
+/// zeros, so its words are there already.
 #[inline]
 fn hash_view(state: u64, view: u128, array: &StringViewArray, row: usize) -> u64 {
     let length = view as u32;
@@ -94,26 +94,28 @@ fn hash_view(state: u64, view: u128, array: &StringViewArray, row: usize) -> u64
     hash
 }
 
-/// Hashes each row of `columns` into `hashes` (cleared first). Who compares keys beside it compares [`canonical`] ones.
+/// Hashes each row of `columns` into `hashes` (cleared first). Code that also compares keys must compare
+/// [`canonical`] ones.
 pub fn hash_rows(columns: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -> Result<()> {
     hashes.clear();
     hashes.resize(rows, SEED);
     for column in columns {
         hash_column(column, hashes)?;
     }
-    // One last mix, so that the upper bits depend on every word also for a single short key.
+    // One last mix, so that the upper bits depend on every word even for a single short key.
     for hash in hashes.iter_mut() {
         *hash = mix(*hash, SEED);
     }
     Ok(())
 }
 
-/// How far ahead texts are asked for: the time of so many rows is that of a line from another core.
+/// How many rows ahead strings are prefetched: processing them takes as long as fetching a cache line
+/// from another core.
 pub(crate) const ROWS_AHEAD: usize = 16;
 
-/// Asks for the first cache line of a text that is not in its view. A row that was routed comes from
-/// another core's caches, and texts of different lengths are hashed by branches that the processor
-/// guesses wrong, so that without this it waits for one line after the other.
+/// Prefetches the first cache line of a string that is not stored in its view. A row that was routed
+/// comes from another core's caches, and strings of different lengths are hashed by branches that the
+/// processor mispredicts, so that without this it would wait for one line after the other.
 #[inline]
 pub(crate) fn fetch_text(array: &StringViewArray, row: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -123,7 +125,7 @@ pub(crate) fn fetch_text(array: &StringViewArray, row: usize) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let text = buffer.as_ptr().wrapping_add((view >> 96) as usize);
-        // SAFETY: a prefetch reads nothing that could be seen and faults at no address.
+        // SAFETY: a prefetch reads nothing that could be observed, and faults at no address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(text.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -235,8 +237,9 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
     Ok(())
 }
 
-/// Columns as they are compared: floating-point numbers with -0 as 0 and one NaN, the greatest of all, as they are
-/// hashed. Equal keys have equal `arrow-row` encodings then, and those stand in the order of SQL.
+/// Columns as they are compared: floating-point numbers with -0 as 0 and one NaN, the greatest of all,
+/// just as they are hashed. Equal keys then have equal `arrow-row` encodings, which sort in the order of
+/// SQL.
 pub fn canonical(columns: &[ArrayRef]) -> Cow<'_, [ArrayRef]> {
     if columns.iter().all(is_canonical) {
         return Cow::Borrowed(columns);
@@ -258,11 +261,11 @@ pub fn canonical(columns: &[ArrayRef]) -> Cow<'_, [ArrayRef]> {
     Cow::Owned(columns.collect())
 }
 
-/// Whether no value is -0 or NaN: looking costs less than writing a column.
+/// Whether no value is -0 or NaN: checking costs less than writing a column.
 fn is_canonical(column: &ArrayRef) -> bool {
     const NEGATIVE_ZERO: u64 = (-0.0f64).to_bits();
     const NEGATIVE_ZERO_32: u32 = (-0.0f32).to_bits();
-    // No `any`: without a way out of the loop it takes several values at a time.
+    // Not `any`: without an early exit, the loop handles several values at a time.
     match column.data_type() {
         DataType::Float64 => {
             let values = column.as_primitive::<Float64Type>().values();
@@ -364,7 +367,7 @@ mod tests {
         }
     }
 
-    // Computed by a program of its own from the construction that the module describes.
+    // Computed by an independent program from the construction in the module documentation.
     const FIXED_TEXT: [usize; 3] = [2228, 2411, 3229];
     const FIXED_NUMBER: [usize; 3] = [1267, 3672, 1364];
     const FIXED_FLOAT: [usize; 5] = [1267, 1267, 581, 2938, 2938];

@@ -1,11 +1,12 @@
 //! Instances: one copy of a subquery, run by one worker.
 //!
 //! An instance is an input (a source's intake, or the links of its ports, which may lead into a stateful
-//! operator, its head), a tree of steps (stateless operators that call each other, sinks and outgoing links
-//! at the leaves), and the rule that it takes no further input while a link or a sink is full: back-pressure.
+//! operator, its head), a tree of steps (stateless operators that call each other, with sinks and
+//! outgoing links at the leaves), and one rule: it takes no further input while a link or a sink is full.
+//! That rule is the back-pressure.
 //!
-//! How rows and control messages go through the steps is in `instance/steps.rs`, what it does at a barrier in
-//! `instance/cut.rs` and `instance/checkpoint.rs`.
+//! `instance/steps.rs` has the way of rows and control messages through the steps; `instance/cut.rs` and
+//! `instance/checkpoint.rs` what an instance does at a barrier.
 
 mod checkpoint;
 mod cut;
@@ -35,8 +36,8 @@ use cut::Cut;
 pub use cut::Notice;
 pub use parts::{Head, InstanceInput, PlacedStep, Step};
 
-/// Inputs that one step takes at most, so that the other instances of a worker get their turn:
-/// 8 chunks of 8,192 rows are about 10 ms of work at 0.15 µs a row.
+/// The most inputs that one step takes, so that the other instances of a worker get their turn: 8 chunks
+/// of 8,192 rows are about 10 ms of work at 0.15 µs a row.
 const INPUTS_PER_STEP: usize = 8;
 
 /// One copy of a subquery.
@@ -46,36 +47,37 @@ pub struct Instance {
     index: usize,
     input: InstanceInput,
     steps: Vec<PlacedStep>,
-    /// The steps that get the input, or what the head emits.
+    /// The steps that get the input, or the output of the head.
     roots: Vec<usize>,
     output: Output,
-    /// It comes before any further input.
+    /// Work that the head has not finished; it comes before any further input.
     unfinished: Option<Unfinished>,
-    /// Barriers that a source is to send.
+    /// Barriers that the source is to send.
     requested: VecDeque<Barrier>,
-    /// The barrier that it stands at until it has all the state that it is to get.
+    /// The barrier that the instance stands at until it has received all state for it.
     cut: Option<Cut>,
-    /// State that came before the barrier did: at most one for each other instance of the subquery.
+    /// State that arrived before its barrier: at most one for each other instance of the subquery.
     early: Vec<(Handover, Vec<RecordBatch>)>,
     notices: Vec<Notice>,
-    /// Its part in checkpoints.
+    /// The instance's checkpointing state.
     member: Member,
-    /// What its head operator may hold, and holds.
+    /// How much the operators may hold, and this instance's share.
     budget: Arc<Budget>,
     share: Share,
     counters: Arc<InstanceCounters>,
     ended: bool,
-    /// It has ended, with its inputs: neither was the query stopped, nor has a sender gone.
+    /// Whether it has ended normally, because its inputs ended: the query was not stopped, and no sender
+    /// was lost.
     is_whole: bool,
 }
 
-/// What the head operator is not done with.
+/// Work that the head operator has not finished.
 enum Unfinished {
-    /// What its last `process` left.
+    /// The rest of its last `process`.
     Rest,
     /// A control message.
     Control(Control),
-    /// What it wanted to emit at this time.
+    /// Rows that are due at a certain time.
     OnTime,
 }
 
@@ -89,7 +91,7 @@ enum Control {
 }
 
 impl Control {
-    /// Whether a unit of work ends with it.
+    /// Whether the message ends a unit of work.
     fn ends_unit(&self) -> bool {
         matches!(
             self,
@@ -97,7 +99,7 @@ impl Control {
         )
     }
 
-    /// What is said of a watermark behind an operator whose rows may lie so far behind it.
+    /// The message to send after an operator whose rows may be `delay_us` older than the watermark.
     fn delayed(&self, delay_us: EventTime) -> Option<Control> {
         match *self {
             Control::Watermark { time, ingest_ns } if delay_us > 0 => Some(Control::Watermark {
@@ -109,31 +111,32 @@ impl Control {
     }
 }
 
-/// What an instance that waits thinks of its worker's descriptors.
+/// How an instance that waits treats its worker's descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Descriptors {
-    /// One of them may be what it waits for.
+    /// A descriptor may be what the instance waits for.
     Wanted,
-    /// It waits for links, which ring. What a descriptor brings (a peer that takes bytes again, a
-    /// link to another host) can wait as long as a source of the same worker lingers.
+    /// The instance waits for links, which wake it. What a descriptor brings (a peer that takes bytes
+    /// again, a link to another host) can wait as long as a source of the same worker lingers.
     Either,
-    /// It lingers: what they bring can wait until then.
+    /// The instance lingers: what descriptors bring can wait until then.
     Unwanted,
 }
 
-/// What one step of an instance came to.
+/// The result of one step of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepped {
-    /// It did something, or has more to do.
+    /// The instance did something, or has more to do.
     Worked,
-    /// Nothing to do until a link, a descriptor or a waker rings, or until this time.
+    /// There is nothing to do until a link, a descriptor or a waker wakes the instance, or until this
+    /// time.
     Waits {
-        /// On the engine's clock.
+        /// The time, on the engine's clock.
         until_ns: Option<u64>,
-        /// What it thinks of the worker's descriptors.
+        /// How it treats the worker's descriptors.
         descriptors: Descriptors,
     },
-    /// It has ended.
+    /// The instance has ended.
     Ended,
 }
 
@@ -144,7 +147,8 @@ impl std::fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// An instance that is not open yet. `roots` are the steps that get the input, or what the head emits.
+    /// An instance that is not open yet. `roots` are the steps that get the input, or the output of the
+    /// head.
     pub fn new(
         name: String,
         index: usize,
@@ -175,7 +179,7 @@ impl Instance {
         }
     }
 
-    /// Its name, for messages: `aggregate 3 [1/2]`.
+    /// The instance's name for messages: `aggregate 3 [1/2]`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -195,7 +199,7 @@ impl Instance {
         }
     }
 
-    /// Ends the source's input; what is on its way still comes through.
+    /// Ends the source's input; rows that are already on their way are still processed.
     pub fn stop(&mut self) {
         if let InstanceInput::Source(intake) = &mut self.input {
             intake.stop();
@@ -271,7 +275,7 @@ impl Instance {
                         let busy_ns = now_ns() - begin_ns;
                         self.counters.source.add(busy_ns, chunk.rows() as u64);
                     }
-                    // What was read before a failure counts, and so does what failed.
+                    // Rows read before a failure count, and so does the one that failed.
                     let counts = intake.take_counts();
                     InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
                     InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);
@@ -310,7 +314,7 @@ impl Instance {
                 Input::End { ingest_ns, stopped } => {
                     self.control(Control::End { ingest_ns, stopped })?;
                 }
-                // Ends here without a word to what follows: links close without an end, so that
+                // Ends without telling the steps after it: links close without an end message, so that
                 // the loss travels on, and `close` discards what the sinks wrote.
                 Input::Lost => self.ended = true,
             }
@@ -318,7 +322,7 @@ impl Instance {
         Ok(Stepped::Worked)
     }
 
-    /// Its operators and its source keep to this budget.
+    /// Makes its operators and its source keep to this budget.
     pub fn keep_to(&mut self, budget: &Arc<Budget>) {
         self.budget = Arc::clone(budget);
         if let InstanceInput::Source(intake) = &mut self.input {
@@ -326,7 +330,7 @@ impl Instance {
         }
     }
 
-    /// Says now and then what the operator behind the links holds.
+    /// Measures, now and then, how much the head operator holds.
     fn look_at_memory(&mut self) {
         // A source has no head.
         if matches!(self.input, InstanceInput::Source(_)) {
@@ -363,7 +367,7 @@ impl Instance {
         until_ns: Option<u64>,
         descriptors: Descriptors,
     ) -> Result<Stepped> {
-        // What links have taken may have to be moved on before anybody sleeps.
+        // Messages that links have taken may have to be sent before the worker sleeps.
         if worked || self.flush_routes()? > 0 {
             return Ok(Stepped::Worked);
         }
@@ -380,7 +384,7 @@ impl Instance {
         })
     }
 
-    /// When its links are to be looked at though nobody rings.
+    /// When to look at the links even if nothing wakes the worker.
     fn due_ns(&self) -> Option<u64> {
         let inputs = match &self.input {
             InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => ports.due_ns(),
@@ -426,7 +430,7 @@ impl Instance {
         Ok(true)
     }
 
-    /// Pushes out what sinks have buffered; called before the worker waits.
+    /// Flushes what sinks have buffered; called before the worker waits.
     pub fn flush(&mut self) -> Result<()> {
         for placed in &mut self.steps {
             if let Step::Sink(sink) = &mut placed.step {
@@ -436,14 +440,14 @@ impl Instance {
         Ok(())
     }
 
-    /// Whether it has ended with its inputs: neither was the query stopped, with windows open, nor has a
-    /// sender gone.
+    /// Whether it has ended normally, because its inputs ended: the query was not stopped with windows
+    /// open, and no sender was lost.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
 
-    /// Releases everything; sinks that have not ended discard what they wrote. Returns what the
-    /// sinks measured.
+    /// Releases everything; sinks that have not ended discard what they wrote. Returns what the sinks
+    /// measured.
     pub fn close(&mut self) -> Vec<SinkResult> {
         if let InstanceInput::Source(intake) = &mut self.input {
             intake.close();

@@ -1,8 +1,8 @@
-//! The intake of a source instance: from what a source reads to chunks with event time.
+//! The intake of a source instance: it turns what a source reads into chunks with event time.
 //!
-//! For each batch: refuse bad records, compute columns, read event times, move the partition's
-//! watermark (I2: on every well-formed row, before any condition of the query), and note each
-//! row's own watermark where some row of the batch lies behind it. The instance's watermark is the
+//! For each batch it rejects bad records, computes columns, reads event times, moves the partition's
+//! watermark (I2: on every well-formed row, before any condition of the query), and records each row's
+//! own watermark if some row of the batch is earlier than its own. The instance's watermark is the
 //! minimum over its partitions that are neither idle nor ended.
 
 mod notices;
@@ -34,18 +34,18 @@ use observe::{extremes, observe, place};
 pub struct IntakeSpec {
     /// Columns of the chunks, over the columns that the source reads.
     pub columns: Vec<Arc<dyn Expression>>,
-    /// Their names and types.
+    /// The columns' names and types.
     pub schema: SchemaRef,
     /// The table's event time, if it declares one.
     pub event_time: Option<EventTimeSpec>,
-    /// Added to the source's partition numbers, so that they are unique in the query.
+    /// The number added to the source's partition numbers, so that they are unique in the query.
     pub partition_base: u32,
-    /// A partition without rows for this long holds no watermark back (`'idle_timeout'`).
+    /// A partition without rows for this long no longer holds the watermark back (`'idle_timeout'`).
     pub idle_timeout_ns: Option<u64>,
-    /// Each partition is a unit of work.
+    /// Whether each partition is a unit of work.
     pub unit_per_partition: bool,
-    /// A partition that has ended is forgotten: no checkpoint needs to know of it, and there may be any
-    /// number of them ([`crate::source::SourceDescription::transient_partitions`]).
+    /// Whether a partition that has ended is forgotten: no checkpoint needs to know of it, and there may
+    /// be any number of them ([`crate::source::SourceDescription::transient_partitions`]).
     pub forgets_ended: bool,
 }
 
@@ -54,10 +54,10 @@ pub struct IntakeSpec {
 pub struct EventTimeSpec {
     /// The column of the chunks with the event time.
     pub column: usize,
-    /// How far the watermark stays behind, in microseconds.
+    /// How far the watermark stays behind the largest event time, in microseconds.
     pub delay_us: i64,
-    /// Something behind takes a row *at* its own watermark for late: such rows are marked like those
-    /// before it.
+    /// Whether a later operator treats a row *at* its own watermark as late: such rows are then marked
+    /// like those before it.
     pub marks_at_watermark: bool,
 }
 
@@ -93,46 +93,45 @@ impl Partition {
     }
 }
 
-/// What is known of records read so far.
+/// The number of records read so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct IntakeCounts {
     /// Records read, bad ones included.
     pub rows_in: u64,
-    /// Records refused.
+    /// Records rejected.
     pub rows_bad: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
 }
 
-/// A source and what becomes of its rows.
+/// A source and how its rows become chunks.
 pub struct Intake {
     source: Box<dyn Source>,
     spec: IntakeSpec,
     dead_letters: Arc<dyn DeadLetters>,
-    /// Where partitions go on that were read before.
+    /// Where partitions that were read before resume.
     restored: Vec<PartitionState>,
     partitions: BTreeMap<u32, Partition>,
     watermark: EventTime,
-    /// The furthest watermark of partitions that were forgotten.
+    /// The largest watermark of partitions that were forgotten.
     forgotten: EventTime,
     all_idle: bool,
     ingest_ns: u64,
-    /// What one poll has made and has not been handed on: a chunk and a watermark.
+    /// What one poll has produced and has not been handed on: a chunk and a watermark.
     ready: VecDeque<Input>,
     counts: IntakeCounts,
-    /// What the operators of the process may hold, and the place of this source among those that wait
-    /// for each other.
+    /// The budget of the process, and this source's place among those that wait for each other.
     budget: Option<(Arc<Budget>, usize)>,
-    /// Where it is noted what is being worked on, and the number of the instance.
+    /// Where the rows being processed are recorded, and the number of the instance.
     recorder: Option<(Recorder, usize)>,
-    /// Something is noted there.
+    /// Whether something is recorded there.
     is_noted: bool,
-    /// Rows during which a process has died: they are taken one by one, and if a single one is left of
-    /// them it is refused.
+    /// Rows that were being processed when a process died: they are processed one by one, and a single
+    /// row that is left of them is rejected.
     suspects: Vec<Suspect>,
-    /// What the source has handed out and is not taken yet: rows under suspicion.
+    /// Rows under suspicion that the source has read and that are not processed yet.
     pieces: VecDeque<SourceRows>,
-    /// Who hears what is noticed of the rows.
+    /// Where notices about the rows go.
     looking: Option<Box<Looking>>,
     stopped: bool,
     ended: bool,
@@ -141,11 +140,11 @@ pub struct Intake {
 /// How long a source that is ahead waits before it looks again.
 const HELD_BACK_NS: u64 = 1_000_000;
 
-/// Nothing to hand on now.
+/// There is nothing to hand on now.
 pub enum Waiting {
-    /// Until the waiter is woken by a descriptor or a waker, or, where given, until this time.
+    /// Wait until the waiter is woken by a descriptor or a waker, or, if given, until this time.
     ForSource(Option<u64>),
-    /// Until this time on the engine's clock; what sources have to say can wait as long.
+    /// Wait until this time on the engine's clock; news from sources can wait as long.
     Until(u64),
 }
 
@@ -175,7 +174,7 @@ impl Intake {
         }
     }
 
-    /// Goes on where a checkpoint was taken. `partitions` may be those of all instances.
+    /// Resumes from a checkpoint. `partitions` may be those of all instances.
     pub fn resume(&mut self, partitions: Vec<PartitionState>) {
         self.restored = partitions;
     }
@@ -193,7 +192,7 @@ impl Intake {
 
     fn begin_partition(&mut self, number: u32, name: String, floor: EventTime) {
         self.name_partition(number, &name);
-        // Units are read one after the other: the next one's silence must not hold back this.
+        // Units are read one after the other: the silence of the next one must not hold this one back.
         if self.spec.unit_per_partition {
             return;
         }
@@ -207,20 +206,20 @@ impl Intake {
         self.partitions.insert(number, partition);
     }
 
-    /// The watermark over all partitions; none before the first.
+    /// The watermark over all partitions; `None` before the first.
     pub fn watermark(&self) -> Option<EventTime> {
         (self.watermark > MIN_WATERMARK).then_some(self.watermark)
     }
 
-    /// How far the partitions are that it reads.
+    /// How far the partitions have been read.
     pub fn partition_states(&mut self) -> Vec<PartitionState> {
         let delay_us = self.spec.event_time.map_or(0, |spec| spec.delay_us);
         let (source, watermark) = (&mut self.source, self.watermark);
-        // The source is further than what was taken.
+        // The source has read further than what was processed.
         let has_pieces = !self.pieces.is_empty();
         let states = self.partitions.iter().map(|(&number, partition)| {
             let own = partition.watermark(delay_us);
-            // One that comes back is as far as the source was meanwhile.
+            // A partition that returns is as far as the source was meanwhile.
             let own = if partition.idle {
                 own.max(watermark)
             } else {
@@ -242,7 +241,7 @@ impl Intake {
         states.collect()
     }
 
-    /// No further rows are read; windows stay open.
+    /// Stops reading; windows stay open.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
@@ -252,12 +251,12 @@ impl Intake {
         self.source.close();
     }
 
-    /// Records read and refused since the last call.
+    /// Records read and rejected since the last call.
     pub fn take_counts(&mut self) -> IntakeCounts {
         std::mem::take(&mut self.counts)
     }
 
-    /// The next thing to do, or how long there is nothing.
+    /// The next input, or how long to wait for it.
     pub fn next_input(&mut self) -> Result<std::result::Result<Input, Waiting>> {
         if let Some(input) = self.ready.pop_front() {
             return Ok(Ok(input));
@@ -293,9 +292,9 @@ impl Intake {
             SourcePoll::ConnectionLost => self.counts.connections_lost += 1,
             SourcePoll::PartitionEnded { partition } => {
                 self.end_partition(partition);
-                // After the last of them the source may have ended, too. It must not fall silent before
-                // it says so: what still comes of its last rows would be late where other sources
-                // are further.
+                // After the last piece the source may have ended, too. It must not be marked silent
+                // before it says so: rows that are still to come would be late if other sources are
+                // further.
                 if self.is_active() {
                     self.move_watermark();
                 }
@@ -334,7 +333,8 @@ impl Intake {
         Ok(self.ready.pop_front().ok_or(Waiting::Until(0)))
     }
 
-    /// Notes what is being worked on, as instance `instance`; rows under suspicion are taken one by one.
+    /// Records what is being processed, as instance `instance`, and processes rows under suspicion one by
+    /// one.
     pub fn watch_out(&mut self, recorder: Option<Recorder>, instance: usize, all: Vec<Suspect>) {
         self.recorder = recorder.map(|recorder| (recorder, instance));
         self.suspects = all;
@@ -351,7 +351,7 @@ impl Intake {
 
     /// Cuts out the rows that are under suspicion.
     fn take_apart(&mut self, mut rows: SourceRows) -> Result<()> {
-        // What was read before is not to be worked on again.
+        // Rows that were read before must not be processed again.
         if let Some(partition) = self.partitions.get(&rows.partition) {
             rows.skip_before(partition.next);
         }
@@ -368,7 +368,7 @@ impl Intake {
         let cuts = cuts.collect::<Vec<usize>>();
         let mut begin = 0;
         for end in cuts {
-            // Refused records stay with the rows behind which they stand.
+            // Rejected records stay with the rows that they follow.
             if let Some(mut piece) = rows.slice(begin, end - begin) {
                 let last = rows.positions.at(end - 1);
                 let is_before = |of: &mut Rejected| of.position.is_none_or(|at| at <= last);
@@ -384,27 +384,28 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether a row has killed a process when it was taken alone.
+    /// Whether a row has killed a process when it was processed alone.
     fn is_refused(&self, partition: u32, position: u64) -> bool {
         let mut suspects = self.suspects.iter();
         suspects.any(|of| (of.partition, of.first, of.last) == (partition, position, position))
     }
 
-    /// Says what it notices of its rows.
+    /// Reports what is noticed in the rows.
     pub fn notice(&mut self, notices: Arc<dyn Notices>) {
         self.looking = Some(Box::new(Looking::new(notices)));
     }
 
-    /// Waits for other sources when the operators of the process hold nearly as much as they may.
+    /// Makes the source wait for other sources when the operators of the process hold nearly as much as
+    /// they may.
     pub fn keep_to(&mut self, budget: &Arc<Budget>) {
-        // Without event time there is nothing to be ahead in.
+        // Without event time, no source is ahead.
         if self.spec.event_time.is_some() {
             let place = budget.join();
             self.budget = place.map(|place| (Arc::clone(budget), place));
         }
     }
 
-    /// It has ended: no source waits for it.
+    /// Notes that the source has ended: no source waits for it.
     fn holds_nobody(&self) {
         if let Some((budget, place)) = &self.budget {
             budget.is_to_wait(*place, MAX_WATERMARK);
@@ -415,7 +416,7 @@ impl Intake {
         let Some((budget, place)) = &self.budget else {
             return false;
         };
-        // One that is silent keeps nobody waiting.
+        // A silent source holds nobody back.
         let watermark = match self.all_idle {
             true => MAX_WATERMARK,
             false => self.watermark,
@@ -540,7 +541,7 @@ impl Intake {
         Ok(chunk)
     }
 
-    /// Says which event time is most likely not what was meant; the first of them.
+    /// Reports the first event time that is most likely wrong.
     fn look_at_times(
         &mut self,
         chunk: &Chunk,
@@ -574,9 +575,9 @@ impl Intake {
         }
     }
 
-    /// Says that the source holds others back again, before anything else of it: a partition that has
-    /// appeared and has sent nothing yet has no watermark, and rows that are sent by key reach some of
-    /// those behind and not others.
+    /// Reports that the source holds others back again, before anything else: a partition that has
+    /// appeared and has sent nothing yet has no watermark, and rows that are routed by key reach only
+    /// some of the receivers.
     fn end_silence(&mut self) {
         if std::mem::take(&mut self.all_idle) {
             self.ready.push_back(Input::Active);
@@ -601,7 +602,7 @@ impl Intake {
         self.partitions.values().any(|p| !p.idle && !p.ended)
     }
 
-    /// Marks partitions idle that have been silent too long; returns when the next one will be.
+    /// Marks partitions as idle that have been silent too long; returns when the next one will be.
     fn find_idle(&mut self) -> Option<u64> {
         let timeout_ns = self.spec.idle_timeout_ns?;
         let now = now_ns();
@@ -629,8 +630,8 @@ impl Intake {
         let watermark = |partition: &Partition| partition.watermark(event_time.delay_us);
         let active = self.partitions.values().filter(|p| !p.idle && !p.ended);
         let held_at = active.map(watermark).min();
-        // Where nobody holds the others back the furthest counts, or which windows close would
-        // depend on who fell silent last.
+        // If nobody holds the others back, the largest watermark counts; otherwise the windows that close
+        // would depend on which partition fell silent last.
         let furthest = self.partitions.values().map(watermark);
         let furthest = furthest.chain([self.forgotten]).max();
         if let Some(time) = held_at.or(furthest)

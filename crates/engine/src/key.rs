@@ -1,7 +1,7 @@
-//! Keys of rows: what state is found by.
+//! Keys of rows, by which state is found.
 //!
-//! Equal keys have to have equal hashes and equal encodings, although SQL says that -0 equals 0 and every
-//! NaN equals every other. This module is the only way from columns to keys, and it brings them into one
+//! Equal keys must have equal hashes and equal encodings, although SQL says that -0 equals 0 and every
+//! NaN equals every other. This module is the only way from columns to keys, and brings them into one
 //! form first ([`canonical`]). So no operator can forget that: a [`Key`] can't be made from a column that
 //! is not in that form.
 
@@ -24,7 +24,7 @@ pub struct KeyColumns {
 
 enum Hashes {
     Computed(Vec<u64>),
-    /// Those that the rows were routed by.
+    /// The hashes that the rows were routed by.
     Routed(Arc<[u64]>),
 }
 
@@ -38,7 +38,7 @@ impl Hashes {
 }
 
 impl KeyColumns {
-    /// The keys of `rows` rows that have them in `columns`. Without columns all rows have the same key.
+    /// The keys of `rows` rows, from `columns`. Without columns all rows have the same key.
     pub fn new(columns: Vec<ArrayRef>, rows: usize) -> Result<KeyColumns> {
         let mut hashes = Vec::new();
         hash_rows(&columns, rows, &mut hashes)?;
@@ -48,14 +48,14 @@ impl KeyColumns {
         })
     }
 
-    /// The keys of a batch's rows, in its columns `keys`.
+    /// The keys of a batch's rows, from its columns `keys`.
     pub fn of_batch(batch: &RecordBatch, keys: &[usize]) -> Result<KeyColumns> {
         let columns = keys.iter().map(|&key| batch.column(key).clone());
         KeyColumns::new(columns.collect(), batch.num_rows())
     }
 
-    /// The keys of a chunk's rows, in its columns `keys`. If the rows were routed by the same columns, they
-    /// are not hashed again.
+    /// The keys of a chunk's rows, from its columns `keys`. If the rows were routed by the same columns,
+    /// they are not hashed again.
     pub fn of_chunk(chunk: &Chunk, keys: &[usize]) -> Result<KeyColumns> {
         match &chunk.key_hashes {
             Some(routed) if *routed.columns == *keys => {
@@ -79,7 +79,7 @@ impl KeyColumns {
         self.hashes.get()
     }
 
-    /// Whether nobody here has looked at the columns yet, so that they are in another core's caches.
+    /// Whether this worker has not read the columns yet, so that they are in another core's caches.
     pub fn are_cold(&self) -> bool {
         matches!(self.hashes, Hashes::Routed(_))
     }
@@ -95,12 +95,12 @@ fn in_one_form(columns: Vec<ArrayRef>) -> Vec<ArrayRef> {
 /// Encodes keys of certain types, and decodes them.
 pub struct KeyEncoder {
     converter: RowConverter,
-    /// Whether there are no columns: then all keys are equal, and encoded as nothing.
+    /// Whether there are no columns: then all keys are equal, and their encoding is empty.
     is_empty: bool,
 }
 
 impl KeyEncoder {
-    /// For keys of these types.
+    /// An encoder for keys of these types.
     pub fn new(types: impl IntoIterator<Item = DataType>) -> Result<KeyEncoder> {
         let fields = types.into_iter().map(SortField::new).collect::<Vec<_>>();
         Ok(KeyEncoder {
@@ -109,7 +109,7 @@ impl KeyEncoder {
         })
     }
 
-    /// For the columns `keys` of `schema`.
+    /// An encoder for the columns `keys` of `schema`.
     pub fn of_schema(schema: &Schema, keys: &[usize]) -> Result<KeyEncoder> {
         let types = keys.iter().map(|&key| schema.field(key).data_type());
         KeyEncoder::new(types.cloned())
@@ -134,7 +134,8 @@ impl KeyEncoder {
         })
     }
 
-    /// Encodes columns that are compared as keys are, but not found by their hash. There is at least one.
+    /// Encodes columns that are compared as keys are, but not found by their hash. There must be at least
+    /// one.
     pub fn rows(&self, columns: &[ArrayRef]) -> Result<Rows> {
         Ok(self.converter.convert_columns(&canonical(columns))?)
     }
@@ -154,7 +155,7 @@ impl KeyEncoder {
 /// Encoded keys of some rows.
 pub struct EncodedKeys {
     hashes: Hashes,
-    /// `None` without key columns.
+    /// The encoded rows; `None` without key columns.
     rows: Option<Rows>,
     is_null: Vec<bool>,
 }
@@ -182,7 +183,7 @@ impl EncodedKeys {
         self.rows.as_ref().map_or(&[], |rows| rows.row(row).data())
     }
 
-    /// Whether a column of row `row`'s key is NULL: in a join such a key equals nothing.
+    /// Whether a column of row `row`'s key is NULL: in a join such a key equals no other.
     pub fn is_null(&self, row: usize) -> bool {
         self.is_null[row]
     }
@@ -201,7 +202,7 @@ pub struct Key<'k> {
 }
 
 impl<'k> Key<'k> {
-    /// A key that was stored: the hash and the bytes of another one.
+    /// A key that was stored, from its hash and bytes.
     pub(crate) fn stored(hash: u64, bytes: &'k [u8]) -> Key<'k> {
         Key { hash, bytes }
     }

@@ -1,23 +1,23 @@
-//! Latencies in fixed slots: a worker adds, whoever steers the query reads (I8).
+//! Latencies in fixed slots: a worker adds, and the latency controller reads (I8).
 //!
-//! Slots are log-linear, 32 to each doubling, so a slot's upper end is at most 1/32 above any
-//! latency in it. (The sinks' own histograms are exact to three digits, but belong to their workers.)
+//! Slots are log-linear, 32 to each doubling, so a slot's upper end is at most 1/32 above any latency in
+//! it. (The sinks' own histograms are exact to three digits, but belong to their workers.)
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// Slots to a doubling, as a power of two.
+/// Slots per doubling, as a power of two.
 const PER_DOUBLING_BITS: u32 = 5;
 const PER_DOUBLING: u64 = 1 << PER_DOUBLING_BITS;
 
 /// Doublings above 32 µs: the last ends at 2^32 µs, 71 minutes.
 const DOUBLINGS: u64 = 27;
 
-/// How many slots there are: 28 × 32, 7 KiB.
+/// The number of slots: 28 × 32, 7 KiB.
 pub const SLOTS: usize = ((DOUBLINGS + 1) * PER_DOUBLING) as usize;
 
-/// How many rows left a sink with which latency.
+/// The number of rows that left a sink, by latency.
 #[derive(Debug)]
 pub struct LatencySlots(Box<[AtomicU64]>);
 
@@ -52,20 +52,21 @@ impl LatencySlots {
         self.0[slot(latency_ns / 1_000)].fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// Slots that hold something, with what they hold: for other processes.
+    /// The slots that are not empty, with their counts, for other processes.
     pub fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let slots = self.0.iter().map(|slot| slot.load(Ordering::Relaxed));
         slots.enumerate().filter(|(_, rows)| *rows > 0)
     }
 
-    /// Sets a slot to what another process has counted in its own.
+    /// Sets a slot to the count of another process.
     pub fn store(&self, slot: usize, rows: u64) {
         if let Some(slot) = self.0.get(slot) {
             slot.store(rows, Ordering::Relaxed);
         }
     }
 
-    /// Adds what came since the last call to `sum`, slot by slot; `last` remembers where that was.
+    /// Adds what was counted since the last call to `sum`, slot by slot; `last` holds the counts of that
+    /// call.
     pub fn add_new(&self, last: &mut [u64; SLOTS], sum: &mut [u64; SLOTS]) {
         for ((slot, last), sum) in self.0.iter().zip(last).zip(sum) {
             let now = slot.load(Ordering::Relaxed);
@@ -75,17 +76,17 @@ impl LatencySlots {
     }
 }
 
-/// A slice of time that is judged as a whole.
+/// A slice of time that is judged as a whole, in nanoseconds.
 const SLICE_NS: u64 = 1_000_000_000;
 
-/// Of a sink with a latency target: for how long rows left it, and for how much of that more than one row
-/// in a hundred was late. Judged by slices of a second since the sink was made. The last slice counts as
-/// long as it lasted, so neither is ever more than the time that the sink was there.
+/// For a sink with a latency target: how long rows left it, and for how much of that time more than one
+/// row in a hundred was late. Judged by slices of a second since the sink was made. The last slice counts
+/// as long as it lasted, so neither figure exceeds the lifetime of the sink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seconds {
-    /// Slices in which rows left, in nanoseconds.
+    /// The total time of slices in which rows left, in nanoseconds.
     pub active_ns: u64,
-    /// Those that violated the target.
+    /// The total time of slices that violated the target, in nanoseconds.
     pub violated_ns: u64,
     #[serde(skip)]
     began_ns: u64,
@@ -98,7 +99,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// Of a sink that is made now.
+    /// The figures of a sink that is made now.
     pub(crate) fn since(began_ns: u64) -> Seconds {
         Seconds {
             began_ns,
@@ -106,7 +107,7 @@ impl Seconds {
         }
     }
 
-    /// Rows left at a time, late or not.
+    /// Records rows that left at a time, late or not.
     pub(crate) fn record(&mut self, now_ns: u64, rows: u64, late: bool) {
         let slice = now_ns.saturating_sub(self.began_ns) / SLICE_NS;
         if slice != self.current {
@@ -117,7 +118,7 @@ impl Seconds {
         self.late += if late { rows } else { 0 };
     }
 
-    /// Counts the slice that is not over yet, as far as it has got.
+    /// Counts the unfinished slice up to now.
     pub(crate) fn close(&mut self, now_ns: u64) {
         let begin_ns = self.began_ns + self.current * SLICE_NS;
         let length_ns = now_ns.saturating_sub(begin_ns).min(SLICE_NS);
@@ -179,7 +180,7 @@ mod tests {
         seconds.record(began + 5 * second + 1, 1, true);
         seconds.record(began + 6 * second, 98, false);
         seconds.record(began + 6 * second, 2, true);
-        // Nothing in second 7.
+        // No rows in second 7.
         seconds.record(began + 8 * second, 1, false);
         assert_eq!(
             (seconds.active_ns, seconds.violated_ns),
@@ -193,7 +194,7 @@ mod tests {
         );
     }
 
-    /// A run of 6.2 s begins up to eight seconds of the clock.
+    /// A run of 6.2 s overlaps up to eight seconds of the clock.
     #[test]
     fn regression_a_sink_is_not_late_for_longer_than_it_was_there() {
         for began in [0, 1, 499_999_999, 999_999_999] {

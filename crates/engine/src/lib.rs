@@ -1,16 +1,15 @@
 //! The data path of Slackwater: what happens to rows between a source and a sink.
 //!
-//! In the order in which data meets the modules:
+//! The modules, in the order in which data meets them:
 //!
 //! ```text
 //! source → [operators, fused] → balancer → link → [operators, fused] → … → sink
 //!          └── one instance ──┘                  └── one instance ──┘
 //! ```
 //!
-//! This crate knows Arrow and links. It does not know SQL, DataFusion, files or sockets: sources,
-//! sinks and expressions are traits. Control reaches it through three doors only: a
-//! [`deploy::Deployment`] and [`protocol::Command`]s down, [`counters`] and
-//! [`protocol::WorkerEvent`]s up.
+//! This crate knows Arrow and links. It doesn't know SQL, DataFusion, files or sockets: sources, sinks
+//! and expressions are traits. The control path uses four interfaces only: a [`deploy::Deployment`] and
+//! [`protocol::Command`]s go down, [`counters`] and [`protocol::WorkerEvent`]s come up.
 
 pub mod chunk;
 pub mod error;

@@ -1,18 +1,19 @@
-//! The receiving side of an instance: merges its links into one input.
+//! The receiving side of an instance: it merges its links into one input.
 //!
-//! A port is one input of the head operator; its lanes are the links from the instances that feed
-//! it. The watermark is the minimum over all lanes that are neither idle nor ended; where all are,
-//! it is the furthest of theirs, or which windows close would depend on who fell silent last. Lanes
-//! from instances that hear the same sources fall silent and come back together: one of them that is
-//! still idle where another is not has only not heard yet, and holds the watermark back until it has.
-//! The end of a silence is said before the first row behind it (`Active`): a source that somebody has
-//! connected to, and that has sent nothing yet, is waited for.
-//! `EndOfWork` and barriers are aligned: a lane that has delivered one is not read until all others
-//! have. The two don't meet: no barrier is sent through a query with units of work, where one source
-//! may end its unit before the barrier and another behind it.
+//! A port is one input of the head operator; its lanes are the links from the instances that feed it.
 //!
-//! One port may come first ([`Port::first`]): a table, read to its end before anything else. Its lanes
-//! bring rows and an end; they have no part in what is worked out over all lanes.
+//! - The watermark is the minimum over all lanes that are neither idle nor ended. If all are, it is the
+//!   maximum of theirs; otherwise the windows that close would depend on which lane fell silent last.
+//! - Lanes from instances that receive from the same sources fall silent and return together. If one of
+//!   them is idle and another is not, the idle one has not received the news yet, and holds the watermark
+//!   back until it has.
+//! - The end of a silence is reported before the first row after it (`Active`): a source that a client
+//!   has connected to, and that has sent nothing yet, is waited for.
+//! - `EndOfWork` and barriers are aligned: a lane that has delivered one is not read until all others
+//!   have. The two never mix: no barrier is sent through a query with units of work, where one source may
+//!   end its unit before the barrier and another after it.
+//! - One port may come first ([`Port::first`]): a table, read to its end before anything else. Its lanes
+//!   bring rows and an end; they don't count in what is computed over all lanes.
 
 use crate::barrier::Barrier;
 use crate::chunk::{Chunk, Message};
@@ -21,8 +22,8 @@ use crate::exchange::LinkReceiver;
 use crate::exchange::relay::Relay;
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
-/// What an instance is to do next.
-// As for `Message`: chunks are the rule.
+/// The next thing for an instance to do.
+// As for `Message`: most of these are chunks.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Input {
@@ -35,16 +36,16 @@ pub enum Input {
     },
     /// The watermark over all inputs has moved.
     Watermark {
-        /// To this time.
+        /// The new watermark.
         time: EventTime,
         /// When the input that moved it entered the engine.
         ingest_ns: u64,
     },
     /// All inputs are idle.
     Idle,
-    /// They no longer are, though nothing has moved yet.
+    /// The inputs are no longer all idle, though nothing has moved yet.
     Active,
-    /// All inputs have come to the barrier.
+    /// All inputs have reached the barrier.
     Barrier(Barrier),
     /// The unit of work has ended on all inputs.
     EndOfWork {
@@ -55,56 +56,57 @@ pub enum Input {
     End {
         /// When the last input entered the engine.
         ingest_ns: u64,
-        /// Not by themselves: the query was stopped.
+        /// Whether the query was stopped, rather than the inputs ending.
         stopped: bool,
     },
-    /// A sender has gone without an end: it has failed or was removed. Nothing that is made from
-    /// the rows so far may look whole.
+    /// A sender is gone without an end: it has failed or was removed. Nothing made from the rows so far
+    /// may look complete.
     Lost,
 }
 
 struct Lane {
     port: usize,
     receiver: LinkReceiver,
-    /// Hands on what is received.
+    /// Forwards what is received.
     relay: Option<Relay>,
     first: bool,
     watermark: EventTime,
     idle: bool,
     held: bool,
-    /// Its writer counts what is not received yet: each chunk is acknowledged as it is.
+    /// Whether the writer counts what is not received yet, so that each chunk is acknowledged.
     acknowledges: bool,
     ended: bool,
-    /// Ended by a stop: it still holds the watermark where it was, so that windows stay open.
+    /// Whether the lane ended by a stop: it still holds the watermark where it was, so that windows stay
+    /// open.
     stopped: bool,
 }
 
 /// The links of one input of the head operator.
 pub struct Port {
-    /// From the instances that feed it, with what hands on what they bring.
+    /// Links from the instances that feed the input, each with the relay that forwards its messages.
     pub links: Vec<(LinkReceiver, Option<Relay>)>,
-    /// Their writers count what is not received yet: each chunk is acknowledged as it is.
+    /// Whether the writers count what is not received yet, so that each chunk is acknowledged.
     pub acknowledges: bool,
-    /// The instances hear the same sources, hence the same control messages.
+    /// Whether the instances receive from the same sources, and so send the same control messages.
     pub in_step: bool,
-    /// It is read to its end before the other ports.
+    /// Whether the port is read to its end before the other ports.
     pub first: bool,
 }
 
 /// All inputs of an instance.
 pub struct Ports {
     lanes: Vec<Lane>,
-    /// Of each port, whether its lanes are in step.
+    /// For each port, whether its lanes are in step.
     in_step: Vec<bool>,
     next: usize,
-    /// Lanes of the port that comes first that have not ended.
+    /// The number of lanes of the first port that have not ended.
     first_open: usize,
     watermark: EventTime,
     ingest_ns: u64,
     all_idle: bool,
-    /// What the lanes that are held wait for, unless it is the end of a unit of work.
+    /// The barrier that held lanes wait for; `None` if they wait for the end of a unit of work.
     barrier: Option<Barrier>,
-    /// All lanes are idle, which is to be said after the watermark that came of it.
+    /// Whether all lanes are idle, which is to be reported after the resulting watermark.
     idle_due: bool,
     stopped: bool,
     ended: bool,
@@ -148,19 +150,19 @@ impl Ports {
         }
     }
 
-    /// Goes on from a checkpoint, at this watermark.
+    /// Resumes from a checkpoint, at this watermark.
     pub fn resume(&mut self, watermark: EventTime) {
         self.watermark = watermark;
     }
 
-    /// The watermark over all inputs; none before the first.
+    /// The watermark over all inputs; `None` before the first.
     pub fn watermark(&self) -> Option<EventTime> {
         (self.watermark > MIN_WATERMARK).then_some(self.watermark)
     }
 
-    /// When to look again though nobody rings.
+    /// When to look again even if nothing wakes the worker.
     pub fn due_ns(&self) -> Option<u64> {
-        // Those that are not read now have nothing to be looked at for.
+        // Lanes that are not read now can wait.
         let lanes = self.lanes.iter().filter(|lane| self.is_read(lane));
         let due = lanes.filter_map(|lane| lane.receiver.due_ns());
         due.chain(self.relays().filter_map(Relay::due_ns)).min()
@@ -179,12 +181,12 @@ impl Ports {
         self.lanes.iter_mut().filter_map(|lane| lane.relay.as_mut())
     }
 
-    /// Behind a step: rings those that were handed something on.
+    /// Ends a step: wakes the receivers that something was forwarded to.
     pub fn ring_relays(&mut self) {
         self.relays_mut().for_each(Relay::end_step);
     }
 
-    /// Moves on what relays hold; returns how many of them could.
+    /// Sends what relays hold; returns how many relays could send.
     ///
     /// # Errors
     ///
@@ -197,24 +199,24 @@ impl Ports {
         Ok(moved)
     }
 
-    /// No message follows on any lane.
+    /// Closes the relays: no message follows on any lane.
     pub fn close_relays(&mut self) {
         self.relays_mut().for_each(Relay::close);
     }
 
-    /// Whether everything that was handed on has left this process.
+    /// Whether everything that was forwarded has left this process.
     pub fn is_drained(&self) -> bool {
         self.relays().all(Relay::is_drained)
     }
 
-    /// Called before the worker may sleep though there may be messages left.
+    /// Settles the links; called before the worker may sleep although messages may be left.
     pub fn settle_links(&mut self) {
         self.lanes
             .iter_mut()
             .for_each(|lane| lane.receiver.settle());
     }
 
-    /// The next thing to do, or `None` when no lane has a message.
+    /// The next input, or `None` when no lane has a message.
     ///
     /// # Errors
     ///
@@ -236,7 +238,8 @@ impl Ports {
                 None => lane.receiver.receive()?,
                 Some(relay) => {
                     if !relay.is_ready()? {
-                        // Held back by those behind it, like a lane that has nothing.
+                        // The receivers of the relay hold the lane back; it counts as a lane without
+                        // messages.
                         lane.receiver.settle();
                         empty += 1;
                         continue;
@@ -289,7 +292,7 @@ impl Ports {
             Message::Active => lane.idle = false,
             Message::EndOfWork { ingest_ns } => {
                 lane.held = true;
-                // It is not read until the others are as far.
+                // The lane is not read until the others have come as far.
                 lane.receiver.settle();
                 self.ingest_ns = self.ingest_ns.max(ingest_ns);
             }
@@ -309,7 +312,7 @@ impl Ports {
         self.settle()
     }
 
-    /// A control message of the port that comes first: only its end matters.
+    /// Handles a control message of the first port: only its end matters.
     fn take_of_first(&mut self, index: usize, message: Message) -> Option<Input> {
         let Message::EndOfStream { ingest_ns, stopped } = message else {
             return None;
@@ -325,14 +328,15 @@ impl Ports {
         })
     }
 
-    /// What follows from the lanes' states once one of them has changed.
+    /// Derives the next input from the lanes' states, after one of them has changed.
     fn settle(&mut self) -> Option<Input> {
         let ingest_ns = self.ingest_ns;
         if self.barrier.is_some() && self.lanes.iter().all(|lane| lane.ended || lane.held) {
             self.lanes.iter_mut().for_each(|lane| lane.held = false);
             return self.barrier.take().map(Input::Barrier);
         }
-        // A stop in the midst of a unit of work is the end, or the unit's open windows would close.
+        // A stop in the middle of a unit of work is the end; otherwise the unit's open windows would
+        // close.
         let over = |lane: &Lane| lane.ended || (lane.held && self.stopped);
         if self.lanes.iter().all(over) {
             self.ended = true;
@@ -352,7 +356,7 @@ impl Ports {
             return Some(Input::EndOfWork { ingest_ns });
         }
         let goes_on = |lane: &Lane| !lane.ended || lane.stopped;
-        // Looked for only where a lane is idle, which is seldom.
+        // Checked only if a lane is idle, which is rare.
         let is_heard = |port: usize| {
             let mut lanes = self.lanes.iter();
             self.in_step[port] && lanes.any(|lane| lane.port == port && goes_on(lane) && !lane.idle)
@@ -370,7 +374,7 @@ impl Ports {
                 Some(Input::Watermark { time, ingest_ns })
             }
             _ if newly_idle => Some(Input::Idle),
-            // Those behind must wait for it again, before its first row has come.
+            // The instances after this one must wait for it again, before its first row has come.
             _ => (was_idle && held_at.is_some()).then_some(Input::Active),
         }
     }

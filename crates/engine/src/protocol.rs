@@ -1,10 +1,10 @@
-//! What workers are told and what they report.
+//! The control protocol of workers: the commands that they get and the events that they report.
 //!
-//! Messages are plain data that can cross a socket as well as a queue. What can't (instances, and the
-//! state and snapshots of instances) travels beside a message, as [`Attached`].
+//! Messages are plain data that can cross a socket as well as a queue. What can't be data (instances, and
+//! the state and snapshots of instances) travels beside a message, as [`Attached`].
 //!
-//! A new message is a variant here and an arm in `worker.rs`; whoever only passes messages on passes
-//! the new one on, too.
+//! A new message is a variant here and an arm in `worker.rs`; code that only forwards messages needs no
+//! change.
 
 use arrow_array::RecordBatch;
 use serde::{Deserialize, Serialize};
@@ -15,96 +15,96 @@ use crate::checkpoint::Snapshot;
 use crate::error::Error;
 use crate::instance::{Instance, SinkResult};
 
-/// Commands that may wait for a worker: deploying and stopping are rare, a few suffice.
+/// The most commands that may wait for a worker: deploying and stopping are rare, so a few suffice.
 pub const COMMANDS_MAX: usize = 16;
 
-/// Events that may wait for whoever listens, 200 bytes each. A worker keeps what does not fit: at most
-/// what its instances have to say about one move and one checkpoint, since the next one of each begins
-/// only when all have answered the last.
+/// The most events that may wait for the listener, 200 bytes each. A worker keeps what does not fit: at
+/// most what its instances report about one move and one checkpoint, since the next one of each begins
+/// only when all instances have answered the last.
 pub const EVENTS_MAX: usize = 1024;
 
-/// What workers are told.
+/// A command to workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Run the instances that come with it.
+    /// Run the instances attached to the command.
     Deploy,
-    /// End the sources; what is on its way still comes through, and windows stay open.
+    /// End the sources; rows on their way are still processed, and windows stay open.
     Stop,
     /// Drop the instances at once.
     Remove,
-    /// A worker waits like this from now on.
+    /// Change how a worker waits.
     Wait {
         /// The worker, by its number in the deployment.
         worker: usize,
         /// How it waits.
         #[serde(with = "WaitModeData")]
         mode: WaitMode,
-        /// CPU time that finding something costs in addition to the waiting, for
-        /// [`WaitMode::Auto`]: what each chunk costs, however few rows it has.
+        /// The CPU time, in nanoseconds, that a wait which finds something costs in addition to the
+        /// waiting, for [`WaitMode::Auto`]: the cost of each chunk, however few rows it has.
         found_ns: u64,
     },
-    /// Take an instance away from its worker ([`WorkerEvent::Detached`]). Nothing is done when it has
-    /// ended.
+    /// Take an instance away from its worker ([`WorkerEvent::Detached`]). Has no effect if the instance
+    /// has ended.
     Detach {
         /// The instance's number.
         instance: usize,
     },
-    /// Run an instance that was detached, and comes with the command, on another worker.
+    /// Run the attached instance, which was detached before, on another worker.
     Adopt {
         /// The instance's number.
         instance: usize,
         /// The worker, by its number in the deployment.
         worker: usize,
     },
-    /// Let the sources send a barrier.
+    /// Make the sources send a barrier.
     Barrier(Barrier),
-    /// Take over the state that comes with the command ([`WorkerEvent::Handover`]).
+    /// Take over the attached state ([`WorkerEvent::Handover`]).
     TakeOver {
-        /// The number of the instance that gets it.
+        /// The number of the instance that receives the state.
         instance: usize,
-        /// Whose state it is.
+        /// Names the state.
         handover: Handover,
     },
-    /// The next worker that does something reports it, once ([`WorkerEvent::Active`]): for whoever
-    /// watches the counters and has seen nothing happen, so that no timer need run in a silence.
+    /// Report, once, when a worker next does something ([`WorkerEvent::Active`]). For a controller that
+    /// watches the counters and has seen no activity, so that it needs no timer meanwhile.
     ReportActivity,
 }
 
-/// What workers report.
+/// An event that a worker reports.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum WorkerEvent {
-    /// An instance has come to its end. Its last snapshot comes with it where the instance takes part in
-    /// checkpoints; there is none where the query was stopped, or a sender has gone: that is no end.
+    /// An instance has ended. If the instance is checkpointed, its last snapshot is attached; there is
+    /// none if the query was stopped or a sender was lost.
     Ended {
         /// The instance's number.
         instance: usize,
-        /// What its sinks measured.
+        /// What the instance's sinks measured.
         sinks: Vec<SinkResult>,
     },
-    /// An instance has answered the barrier of a checkpoint: its snapshot comes with it.
+    /// An instance has passed the barrier of a checkpoint: its snapshot is attached.
     Snapshot {
         /// The instance's number.
         instance: usize,
     },
-    /// A source has read something after the last barrier that it sent.
+    /// A source has read something since the last barrier that it sent.
     Changed,
     /// The operators of the process hold more than they may. Reported once.
     OverBudget {
-        /// What they hold, in bytes.
+        /// How much they hold, in bytes.
         held: u64,
-        /// What they may hold.
+        /// How much they may hold, in bytes.
         limit: u64,
     },
-    /// Something was done after a silence ([`Command::ReportActivity`]).
+    /// A worker did something after a silence ([`Command::ReportActivity`]).
     Active,
-    /// An instance was taken away from its worker; it comes with the event.
+    /// An instance was taken away from its worker; the instance is attached.
     Detached {
         /// The instance's number.
         instance: usize,
     },
-    /// State for another instance comes with it, which is to get it by [`Command::TakeOver`].
+    /// State for another instance, attached; [`Command::TakeOver`] passes it on.
     Handover(Handover),
-    /// An instance has taken part in a move of buckets, and goes on.
+    /// An instance has done its part in a move of buckets, and continues.
     Moved {
         /// The instance's number.
         instance: usize,
@@ -115,14 +115,14 @@ pub enum WorkerEvent {
     Failed {
         /// The instance's number.
         instance: usize,
-        /// What its sinks measured until then.
+        /// What the instance's sinks measured until then.
         sinks: Vec<SinkResult>,
-        /// Why.
+        /// Why it failed.
         error: Error,
     },
 }
 
-/// What travels beside a message, and can't be written down as one.
+/// What travels beside a message because it can't be plain data.
 #[derive(Debug, Default)]
 pub enum Attached {
     /// Nothing.
@@ -132,11 +132,11 @@ pub enum Attached {
     Instances(Vec<(usize, Instance)>),
     /// State that moves with its buckets.
     State(Vec<RecordBatch>),
-    /// What an instance has at a cut.
+    /// What an instance has recorded at a cut.
     Snapshot(Box<Snapshot>),
 }
 
-/// [`WaitMode`] as data; the crate that defines it knows no formats.
+/// [`WaitMode`] as data; the crate that defines it has no serialization.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "WaitMode")]
 enum WaitModeData {

@@ -1,44 +1,43 @@
-//! A flight recorder: what a source's rows are being worked on, where it can be read when the process has
-//! died of them.
+//! A flight recorder: which rows of a source are being processed, readable after the process has died.
 //!
-//! A record that kills its process (a stack that overflows, a library that aborts) leaves no error that
-//! would name it. So each source notes the rows that it has handed out and that its instance still works on,
-//! in memory that somebody else holds, too. Who finds the process dead has the next one take these rows one
-//! by one, and refuse the one that kills again.
+//! A record that kills its process (a stack overflow, a library that aborts) leaves no error that names
+//! it. So each source records the rows that it has handed out and that its instance still processes, in
+//! memory that another process also holds. When a process has died, the next one processes these rows one
+//! by one, and rejects the one that kills it again.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Bytes of a note: whether it counts, partition, first and last position.
+/// The bytes of a note: whether it is valid, partition, first and last position.
 const NOTE_BYTES: usize = 32;
 
-/// Rows of one partition of a source.
+/// Rows of one partition that may have killed a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Suspect {
     /// The partition's number.
     pub partition: u32,
-    /// Position of the first row.
+    /// The position of the first row.
     pub first: u64,
-    /// Position of the last.
+    /// The position of the last row.
     pub last: u64,
 }
 
-/// Notes of the instances of a process.
+/// The notes of a process's instances.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     memory: Arc<File>,
 }
 
 impl Recorder {
-    /// A recorder in a memory file, to which others may hold descriptors.
+    /// A recorder in a memory file, to which other processes may hold descriptors.
     pub fn new(memory: File) -> Recorder {
         Recorder {
             memory: Arc::new(memory),
         }
     }
 
-    /// Instance `instance` works on these rows; `None` for nothing.
+    /// Notes that instance `instance` processes these rows; `None` for no rows.
     pub fn note(&self, instance: usize, work: Option<Suspect>) {
         let mut note = [0; NOTE_BYTES];
         if let Some(work) = work {
@@ -47,11 +46,11 @@ impl Recorder {
             note[8..16].copy_from_slice(&work.first.to_le_bytes());
             note[16..24].copy_from_slice(&work.last.to_le_bytes());
         }
-        // A note less is a suspect less: the query is none the worse for it.
+        // Without a note there is one suspect fewer; the query itself is unaffected.
         let _ = self.memory.write_at(&note, (instance * NOTE_BYTES) as u64);
     }
 
-    /// What the instances worked on last, with their numbers.
+    /// The rows that instances last processed, with the instances' numbers.
     pub fn read(&self) -> Vec<(usize, Suspect)> {
         let mut found = Vec::new();
         let mut note = [0; NOTE_BYTES];

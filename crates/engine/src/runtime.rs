@@ -1,6 +1,6 @@
-//! The runtime: worker threads that run a deployment, and the doors through which they are controlled.
+//! The runtime: worker threads that run a deployment, and the interface that controls them.
 //!
-//! Shutdown: [`Runtime::join`], or dropping it, ends every worker and waits for their threads.
+//! Shutdown: [`Runtime::join`], or dropping the runtime, ends every worker and waits for their threads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,24 +16,24 @@ use crate::error::{Error, Result};
 use crate::protocol::{Attached, COMMANDS_MAX, Command};
 use crate::worker::{Listener, Worker};
 
-/// What the names of worker threads begin with.
+/// The prefix of worker threads' names.
 pub const WORKER_NAME: &str = "worker-";
 
-/// What workers to start.
+/// Which workers to start.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
-    /// A worker for each, pinned to that core where one is given.
+    /// One entry per worker: the core to pin it to, or `None`.
     pub cores: Vec<Option<usize>>,
-    /// The NUMA node whose memory each worker takes, where one is given.
+    /// The NUMA node from which each worker allocates memory, if given.
     pub nodes: Vec<Option<usize>>,
-    /// How they wait when there is nothing to do.
+    /// How workers wait when there is nothing to do.
     pub wait: WaitMode,
-    /// What waiting costs on this host, for [`WaitMode::Auto`].
+    /// The cost of waiting on this host, for [`WaitMode::Auto`].
     pub costs: Costs,
 }
 
 impl RuntimeOptions {
-    /// Workers on these cores that wait as is cheapest.
+    /// Options for workers on these cores that wait in the cheapest way.
     pub fn on(cores: &[Option<usize>]) -> RuntimeOptions {
         RuntimeOptions {
             cores: cores.to_vec(),
@@ -44,29 +44,29 @@ impl RuntimeOptions {
     }
 }
 
-/// Worker threads that run a deployment, or the part of it that is this process's.
+/// Worker threads that run a deployment, or this process's part of it.
 pub struct Runtime {
     workers: Vec<WorkerHandle>,
     silence: Arc<AtomicBool>,
     places: Mutex<Places>,
 }
 
-/// What a deployment counts, in this process.
+/// The counters of a deployment, in this process.
 #[derive(Debug)]
 pub struct Deployed {
-    /// Counters of all instances, by number; those of other processes stay zero.
+    /// The counters of all instances, by number; those of other processes stay zero.
     pub counters: Vec<Arc<InstanceCounters>>,
-    /// This process's sides of links to others.
+    /// This process's sides of links to other processes.
     pub links: Vec<LinkSide>,
 }
 
-/// Which worker runs which instance; workers by their numbers in this process.
+/// Which worker runs each instance; workers by their numbers in this process.
 #[derive(Default)]
 struct Places {
     /// The workers' numbers in the deployment.
     workers: Vec<usize>,
     worker_of: HashMap<usize, usize>,
-    /// Of the instances that may move.
+    /// The waker switches of the instances that may move.
     switches: HashMap<usize, WakerSwitch>,
 }
 
@@ -78,11 +78,11 @@ struct WorkerHandle {
 }
 
 impl Runtime {
-    /// Starts workers. What they report, each one's `listener` hears.
+    /// Starts workers. Each worker's events go to its `listener`.
     ///
     /// # Panics
     ///
-    /// When `nodes` are not as many as `cores`.
+    /// When `nodes` and `cores` have different lengths.
     pub fn start(
         options: &RuntimeOptions,
         listener: impl Listener + Clone + 'static,
@@ -105,11 +105,12 @@ impl Runtime {
                 .name(format!("{WORKER_NAME}{index}"))
                 .spawn(move || {
                     if let Some(core) = core {
-                        // A core that was taken away since it was chosen: unpinned is slower, not wrong.
+                        // The core may have been taken away since it was chosen: running unpinned is
+                        // slower, not wrong.
                         let _ = slackwater_link::pin_to_core(core);
                     }
                     if let Some(node) = node {
-                        // The same: memory further away is slower, not wrong.
+                        // Likewise: memory further away is slower, not wrong.
                         let _ = slackwater_link::prefer_node(node);
                     }
                     slackwater_link::set_timer_slack_ns(1);
@@ -131,14 +132,14 @@ impl Runtime {
         })
     }
 
-    /// What the workers count.
+    /// The workers' counters.
     pub fn counters(&self) -> Vec<Arc<WorkerCounters>> {
         let workers = self.workers.iter();
         workers.map(|worker| worker.counters.clone()).collect()
     }
 
-    /// Tells the workers something; what can't be told as data comes beside it. Commands about an
-    /// instance go to the worker that runs it; there is nothing to do for one that isn't here.
+    /// Sends a command to the workers, with its attachment. Commands about an instance go to the worker
+    /// that runs it; they have no effect if the instance isn't here.
     pub fn tell(&self, command: Command, attached: Attached) {
         match &command {
             Command::ReportActivity => self.silence.store(true, Ordering::Relaxed),
@@ -162,7 +163,7 @@ impl Runtime {
                     self.workers[worker].tell(command, attached);
                 }
             }
-            // Only a deployment does.
+            // Only deploying does that.
             Command::Deploy => {}
         }
     }
@@ -178,18 +179,18 @@ impl Runtime {
         places.workers.iter().position(|&own| own == worker)
     }
 
-    /// Whoever sends to an instance wakes its new worker from now on, whose number in this process is
-    /// returned if there are the two.
+    /// Makes senders to an instance wake its new worker from now on. Returns the worker's number in this
+    /// process, if both exist here.
     fn moves(&self, instance: usize, worker: usize) -> Option<usize> {
         let worker = self.own(worker)?;
         let mut places = self.places.lock().expect("no thread panics under it");
-        // First: whoever sends to it wakes the new worker, which looks once it has it.
+        // First the switch: senders then wake the new worker, which looks once it has the instance.
         places.switches.get(&instance)?.set(worker);
         places.worker_of.insert(instance, worker);
         Some(worker)
     }
 
-    /// What rings a worker, also from another process, and what registers descriptors with it: for
+    /// The handle that wakes a worker, also from another process, and registers descriptors with it: for
     /// the ends of links to other processes.
     pub fn waiter(&self, worker: usize) -> WaiterHandle {
         self.workers[worker].handle.clone()
@@ -200,12 +201,12 @@ impl Runtime {
         self.deploy_part(deployment, 0, catalog, RemoteEnds::default())
     }
 
-    /// Runs the part of a deployment that belongs to `process`, this one. Its workers are this runtime's,
-    /// in order.
+    /// Runs the part of a deployment that belongs to `process`, this one. The part's workers are this
+    /// runtime's, in order.
     ///
     /// # Panics
     ///
-    /// When there are not as many as the part has workers.
+    /// When the part has another number of workers.
     pub fn deploy_part(
         &self,
         deployment: &Deployment,
@@ -288,20 +289,20 @@ impl WorkerHandle {
             .expect("no thread panics under it")
             .clone();
         if let Some(commands) = commands {
-            // Fails only when the worker's thread has ended, and then there is nobody to tell.
+            // Sending fails only if the worker's thread has ended.
             let _ = commands.send((command, attached));
             self.wake();
         }
     }
 
-    /// A worker without anybody who could tell it something ends.
+    /// Drops the command queue: the worker then ends.
     fn end(&self) {
         *self.commands.lock().expect("no thread panics under it") = None;
         self.wake();
     }
 
     fn wake(&self) {
-        // A worker in a timed sleep is not to sleep on beside a command.
+        // A worker in a timed sleep must wake for a command.
         self.handle.waker().wake_urgent();
     }
 }

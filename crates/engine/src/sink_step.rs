@@ -1,7 +1,7 @@
-//! A sink within an instance: writes rows and measures how late they leave.
+//! A sink within an instance: it writes rows and measures how late they leave.
 //!
-//! A row has left when the sink has pushed it out ([`Sink::flush`]), which is when the worker is
-//! about to wait, or when [`LEAVING_CHUNKS_MAX`] chunks were written since.
+//! A row has left when the sink has written it out ([`Sink::flush`]): when the worker is about to wait,
+//! or after [`LEAVING_CHUNKS_MAX`] chunks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,25 +18,25 @@ use crate::latency::Seconds;
 use crate::sink::Sink;
 use crate::time::now_ns;
 
-/// Latencies are kept from 1 µs to 1 hour with 3 significant digits: about 200 KiB a sink.
+/// Latencies are recorded from 1 µs to 1 hour with 3 significant digits: about 200 KiB a sink.
 const LATENCY_MAX_US: u64 = 3_600_000_000;
 
-/// Chunks that may have been written and not pushed out. A worker that always has something to do
-/// pushes out after so many; 64 chunks of 8,192 rows are some 50 ms of work.
+/// The most chunks that may have been written and not flushed. A worker that always has something to do
+/// flushes after this many; 64 chunks of 8,192 rows are some 50 ms of work.
 const LEAVING_CHUNKS_MAX: usize = 64;
 
-/// A sink and what it measures.
+/// A sink and its measurements.
 pub struct SinkStep {
     sink: Box<dyn Sink>,
     target_ns: Option<u64>,
     /// Rows of these kinds are not written.
     leaves_out: &'static [RowKind],
-    /// Latency of each row in microseconds.
+    /// The latency of each row in microseconds.
     latencies_us: Histogram<u64>,
     seconds: Seconds,
-    /// Ingest time and rows of chunks that were written and not pushed out yet.
+    /// The ingest time and number of rows of each chunk that was written and not flushed yet.
     leaving: Vec<(u64, u64)>,
-    /// Ingest time of the oldest row since the last checkpoint.
+    /// The ingest time of the oldest row since the last checkpoint.
     oldest_ns: Option<u64>,
     /// Rows written.
     rows: u64,
@@ -50,16 +50,16 @@ pub struct SinkResult {
     pub node: usize,
     /// Rows written.
     pub rows: u64,
-    /// Latency of each row in microseconds.
+    /// The latency of each row in microseconds.
     #[serde(with = "recorded")]
     pub latencies_us: Histogram<u64>,
-    /// For how long rows left, and for how much of that the target was violated.
+    /// How long rows left the sink, and for how much of that time the target was violated.
     pub seconds: Seconds,
-    /// Connections that were lost, after which it waited for others.
+    /// The number of connections that were lost and replaced.
     pub connections_lost: u64,
 }
 
-/// A histogram as the values that were recorded, and how often each was.
+/// A histogram as the recorded values and their counts.
 mod recorded {
     use hdrhistogram::Histogram;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -80,8 +80,8 @@ mod recorded {
 }
 
 impl SinkStep {
-    /// A step that writes to `sink`, where the 99th percentile of latencies is to be below
-    /// `target_ns`, of the rows that are not of the kinds `leaves_out`.
+    /// A step that writes to `sink` the rows that are not of the kinds `leaves_out`. The 99th percentile
+    /// of their latencies is to stay below `target_ns`.
     pub fn new(
         sink: Box<dyn Sink>,
         target_ns: Option<u64>,
@@ -133,13 +133,13 @@ impl SinkStep {
         Ok(())
     }
 
-    /// Pushes out what the sink has buffered; its rows leave here.
+    /// Flushes the sink; the rows leave the engine here.
     pub(crate) fn flush(&mut self, step: usize, counters: &Arc<InstanceCounters>) -> Result<()> {
         if self.finished {
             return Ok(());
         }
         if self.leaving.is_empty() {
-            // What a peer did not take the last time.
+            // Bytes that a peer did not take the last time.
             return self.sink.flush();
         }
         let begin_ns = now_ns();
@@ -163,7 +163,7 @@ impl SinkStep {
         Ok(())
     }
 
-    /// A checkpoint: what was written so far can be committed afterwards.
+    /// Prepares a checkpoint: what was written so far can be committed afterwards.
     pub(crate) fn prepare(
         &mut self,
         step: usize,
@@ -184,7 +184,7 @@ impl SinkStep {
         }))
     }
 
-    /// The stream has ended, whole or because the query was `stopped`.
+    /// Ends the sink at the end of the stream, or because the query was `stopped`.
     pub(crate) fn finish(
         &mut self,
         step: usize,
@@ -193,7 +193,7 @@ impl SinkStep {
         counters: &Arc<InstanceCounters>,
     ) -> Result<Option<Prepared>> {
         self.flush(step, counters)?;
-        // A stopped query goes on from its last checkpoint, if it takes any.
+        // A stopped query resumes from its last checkpoint, if it takes any.
         let prepared = match stopped {
             true => None,
             false => self.prepared(node, true)?,

@@ -1,9 +1,9 @@
-//! Sources: where rows come from.
+//! Sources: they bring rows into the engine.
 //!
-//! A [`SourceConnector`] is made once per table and asked for one [`Source`] per instance. A source
-//! never blocks: it says [`SourcePoll::Pending`] and makes sure that the worker is woken when there
-//! is something to read, by a file descriptor registered with the worker's waiter or by a waker
-//! handed to a foreign thread.
+//! A [`SourceConnector`] is made once per table and makes one [`Source`] per instance. A source never
+//! blocks: it returns [`SourcePoll::Pending`] and makes sure that the worker is woken when there is
+//! something to read, by a file descriptor registered with the worker's waiter or by a waker handed to
+//! another thread.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,14 +23,14 @@ pub trait SourceConnector: Send + Sync {
     /// What is known of the source before it is read.
     fn describe(&self) -> SourceDescription;
 
-    /// The source of instance `instance` of `instances`. It reads the columns `projection` (indices
-    /// into [`SourceConnector::schema`], increasing) and the partitions `p` with
-    /// `p % instances == instance`.
+    /// Makes the source of one instance. The source reads the columns [`SourceRequest::projection`]
+    /// (indices into [`SourceConnector::schema`], increasing) and the partitions `p` with `p % instances
+    /// == instance`.
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>>;
 
-    /// A checkpoint is stored that has all rows of a partition before `position`
-    /// ([`Resume::position`]): who sent them may forget them. Called in the process of the source that
-    /// this connector has made last, on another thread, with [`SourceRequest::saved`] only.
+    /// Notes that a stored checkpoint has all rows of a partition before `position`
+    /// ([`Resume::position`]), so the sender may forget them. Called in the process of the source that
+    /// this connector made last, on another thread, with [`SourceRequest::saved`] only.
     fn stored(&self, _partition: &str, _position: u64) {}
 }
 
@@ -39,80 +39,80 @@ pub trait SourceConnector: Send + Sync {
 pub struct SourceDescription {
     /// The connector's name (`file`).
     pub connector: String,
-    /// More instances than this would have nothing to read.
+    /// The most instances that have something to read.
     pub max_instances: usize,
-    /// It ends by itself.
+    /// Whether it ends on its own.
     pub bounded: bool,
-    /// Reading it again gives the same rows.
+    /// Whether reading it again gives the same rows.
     pub replayable: bool,
-    /// What it has brought and no checkpoint has comes again by itself when the query goes on, where it
-    /// is not replayable: somebody keeps it until he is told ([`SourceConnector::stored`]).
+    /// For a source that is not replayable: whether rows that no checkpoint has are delivered again when
+    /// the query resumes, because the sender keeps them until it is told ([`SourceConnector::stored`]).
     pub redelivers: bool,
-    /// It is not bounded, and ends all the same when whoever sends to it does, also in a query that takes
-    /// checkpoints. What is neither this nor bounded goes on there until the query is stopped.
+    /// Whether a source that is not bounded still ends when its sender does, also in a query that takes
+    /// checkpoints. Other unbounded sources continue there until the query is stopped.
     pub ends_with_peer: bool,
-    /// Its partitions are connections: there may be any number of them, and none is found again when the
-    /// query goes on.
+    /// Whether its partitions are connections: there may be any number of them, and none can be found
+    /// again when the query resumes.
     pub transient_partitions: bool,
-    /// Bytes to read in all, where known (progress).
+    /// The total bytes to read, if known (for progress).
     pub total_bytes: Option<u64>,
-    /// Rows per second, where it sets their pace itself.
+    /// Rows per second, if the source sets the pace itself.
     pub rows_per_s: Option<f64>,
 }
 
 /// What a source is made with.
 #[derive(Clone)]
 pub struct SourceRequest {
-    /// Indices of the columns that are read, into the connector's schema, increasing.
+    /// The indices of the columns that are read, into the connector's schema, increasing.
     pub projection: Vec<usize>,
     /// This instance's number.
     pub instance: usize,
     /// Number of instances.
     pub instances: usize,
-    /// What may change while it runs.
+    /// Settings that may change while the source runs.
     pub tuning: Arc<Tuning>,
-    /// Each file (or connection) is a unit of work: read one after the other, an
+    /// Whether each file (or connection) is a unit of work: they are read one after the other, with a
     /// [`SourcePoll::EndOfWork`] after each.
     pub unit_per_partition: bool,
     /// Bytes read so far, for progress; this instance adds to its own slot.
     pub bytes_read: Arc<AtomicU64>,
-    /// How far partitions of the table were read before the query was restored, in any order; all of
-    /// them, also those of other instances. Empty where it begins from nothing.
+    /// How far partitions of the table were read before the query was restored, in any order, including
+    /// those of other instances. Empty if the query starts from nothing.
     pub resume: Arc<[Resume]>,
-    /// The query takes checkpoints.
+    /// Whether the query takes checkpoints.
     pub saved: bool,
 }
 
-/// How far a partition was read, as a checkpoint has it.
+/// How far a partition was read, as stored in a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
-    /// The partition's name, by which it is found again.
+    /// The partition's name, which identifies it when the query resumes.
     pub name: String,
-    /// The position of the first row or refused record that was not read.
+    /// The position of the first row or rejected record that was not read.
     pub position: u64,
-    /// What [`Source::bookmark`] said.
+    /// The result of [`Source::bookmark`].
     pub bookmark: Option<String>,
-    /// It was read to its end: there is no need to open it.
+    /// Whether it was read to its end, so that it need not be opened.
     pub ended: bool,
 }
 
-/// How a source cuts its rows into chunks. May change at any time; a source looks when it begins a
-/// chunk.
+/// How a source cuts its rows into chunks. The values may change at any time; a source reads them when it
+/// begins a chunk.
 #[derive(Debug)]
 pub struct Tuning {
     linger_ns: AtomicU64,
     chunk_rows: AtomicUsize,
-    /// The other way: how full the source's buffer was at most, in thousandths.
+    /// Reported by the source: the highest fill of its buffer, in thousandths.
     fill_permille: AtomicU64,
-    /// So is this: what its records call their fields.
+    /// Reported by the source: the names of its records' fields.
     fields: Mutex<Vec<String>>,
 }
 
-/// Names of fields that are kept: they are shown to somebody who looks for a column's.
+/// The most field names that are kept: a user who looks for a column's field sees them.
 const FIELDS_NOTED_MAX: usize = 200;
 
 impl Tuning {
-    /// Rows may be collected for so long, in nanoseconds, and so many.
+    /// Rows may be collected for `linger_ns` nanoseconds, at most `chunk_rows` of them.
     pub fn new(linger_ns: u64, chunk_rows: usize) -> Tuning {
         Tuning {
             linger_ns: AtomicU64::new(linger_ns),
@@ -122,7 +122,7 @@ impl Tuning {
         }
     }
 
-    /// A source says what the fields of its records are called, of a few records in which it has looked.
+    /// Reports the names of the fields in the source's records, from a few records.
     pub fn note_fields(&self, names: Vec<String>) {
         let mut fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
         for name in names {
@@ -132,31 +132,31 @@ impl Tuning {
         }
     }
 
-    /// What they are called, in the order in which they were seen; empty where records have no names.
+    /// The field names, in the order in which they were seen; empty if records have no names.
     pub fn fields(&self) -> Vec<String> {
         let fields = self.fields.lock().unwrap_or_else(PoisonError::into_inner);
         fields.clone()
     }
 
-    /// A source says how full the buffer was that the kernel keeps for it, when it came to look:
-    /// what doesn't fit waits unseen at the sender.
+    /// Reports how full the kernel's receive buffer was when the source came to read: data that doesn't
+    /// fit waits unseen at the sender.
     pub fn note_fill(&self, bytes: usize, capacity: usize) {
         let permille = bytes as u64 * 1_000 / capacity.max(1) as u64;
         self.fill_permille.fetch_max(permille, Ordering::Relaxed);
     }
 
-    /// How full it was at most since the last call, 1 being full.
+    /// The highest fill since the last call; 1 is full.
     pub fn take_fill(&self) -> f64 {
         self.fill_permille.swap(0, Ordering::Relaxed) as f64 / 1_000.0
     }
 
     /// How long rows may be collected before they are handed on, in nanoseconds.
     pub fn linger_ns(&self) -> u64 {
-        // Relaxed, here and below: each is a wish of its own, and orders nothing.
+        // Relaxed, here and below: each value stands alone, and orders nothing.
         self.linger_ns.load(Ordering::Relaxed)
     }
 
-    /// Rows per chunk at most; at least one.
+    /// The most rows per chunk; at least one.
     pub fn chunk_rows(&self) -> usize {
         self.chunk_rows.load(Ordering::Relaxed).max(1)
     }
@@ -170,17 +170,17 @@ impl Tuning {
 
 /// One instance's part of a source.
 pub trait Source: Send {
-    /// Opens files and sockets, registers with the waiter. Called once, on the worker's thread.
+    /// Opens files and sockets, and registers with the waiter. Called once, on the worker's thread.
     /// Returns the partitions known now: number and name (`flights.csv`, `127.0.0.1:9000`).
     fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>>;
 
-    /// The next thing that the source has to say. Never blocks on a peer.
+    /// Returns the next rows or event. Never blocks on a peer.
     fn poll(&mut self) -> Result<SourcePoll>;
 
-    /// Where to go on in a partition behind all that was handed out of it, in the source's own form
-    /// ([`Resume::bookmark`]). A source that has no answer, or doesn't look at [`SourceRequest::resume`],
-    /// is read from its beginning when the query is restored, and rows before [`Resume::position`] are
-    /// left out.
+    /// Where to resume a partition after everything that was handed out, in the source's own form
+    /// ([`Resume::bookmark`]). A source that returns `None`, or ignores [`SourceRequest::resume`], is
+    /// read from its beginning when the query is restored, and rows before [`Resume::position`] are left
+    /// out.
     fn bookmark(&mut self, _partition: u32) -> Option<String> {
         None
     }
@@ -189,9 +189,9 @@ pub trait Source: Send {
     fn close(&mut self);
 }
 
-/// What a source says when it is polled.
+/// What a source returns when it is polled.
 pub enum SourcePoll {
-    /// Rows of one partition, with what was wrong beside them.
+    /// Rows of one partition, with the records that were rejected.
     Rows(SourceRows),
     /// A partition appeared while the query runs.
     PartitionStarted {
@@ -205,8 +205,8 @@ pub enum SourcePoll {
         /// Its number.
         partition: u32,
     },
-    /// The connection of a partition was lost: it broke, or its peer left and another connection is waited
-    /// for. This is counted, and nothing else: the partition has not ended.
+    /// The connection of a partition was lost: it broke, or its peer left and another connection is
+    /// waited for. This is only counted: the partition has not ended.
     ConnectionLost,
     /// The unit of work ended (only with [`SourceRequest::unit_per_partition`]).
     EndOfWork,
@@ -217,7 +217,7 @@ pub enum SourcePoll {
         /// Nanoseconds on the clock of [`crate::time::now_ns`].
         time_ns: u64,
     },
-    /// Nothing any more.
+    /// The source has ended.
     End,
 }
 
@@ -229,17 +229,17 @@ pub struct SourceRows {
     pub partition: u32,
     /// Their positions in it.
     pub positions: Positions,
-    /// When the oldest of them entered the engine, or the latest time before which it can't have
-    /// (nanoseconds on the clock of [`crate::time::now_ns`]): the wake-up's time where the worker
-    /// waited for it, the last look that found nothing where the worker slept or was busy, the
-    /// row's deadline for a source that sets the pace.
+    /// When the oldest of the rows entered the engine, or the latest time before which it can't have
+    /// (nanoseconds on the clock of [`crate::time::now_ns`]): the wake-up's time if the worker waited for
+    /// it; the last look that found nothing if the worker slept or was busy; the row's deadline for a
+    /// source that sets the pace.
     pub ingest_ns: u64,
-    /// Records that are no rows: wrong number of fields, a column that can't be parsed.
+    /// Records that could not become rows: wrong number of fields, a column that can't be parsed.
     pub rejected: Vec<Rejected>,
 }
 
 impl SourceRows {
-    /// Leaves out rows and refused records before this position.
+    /// Drops rows and rejected records before this position.
     pub fn skip_before(&mut self, position: u64) {
         let rows = self.batch.num_rows();
         let is_before = |row: &u64| self.positions.at(*row as usize) < position;
@@ -261,7 +261,7 @@ impl SourceRows {
             .retain(|rejected| rejected.position.is_none_or(|at| at >= position));
     }
 
-    /// `length` rows from row `offset`, without what was refused; `None` for none.
+    /// The `length` rows from row `offset`, without rejected records; `None` if there are none.
     pub fn slice(&self, offset: usize, length: usize) -> Option<SourceRows> {
         (length > 0).then(|| SourceRows {
             batch: self.batch.slice(offset, length),
@@ -277,7 +277,7 @@ impl SourceRows {
         })
     }
 
-    /// The position behind all of its rows and refused records; none where there are none.
+    /// The position after all of its rows and rejected records; `None` if there are none.
     pub fn end(&self) -> Option<u64> {
         let last = self.batch.num_rows().checked_sub(1);
         let last = last.map(|row| self.positions.at(row));
@@ -289,29 +289,29 @@ impl SourceRows {
     }
 }
 
-/// A record that was refused, as it is kept in the dead-letter file.
+/// A rejected record, as the dead-letter file has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// The partition, where the record came straight from a source.
+    /// The partition, if the record came straight from a source.
     pub partition: Option<u32>,
     /// The position in the partition (line number for text).
     pub position: Option<u64>,
-    /// Why it was refused; names the column.
+    /// Why it was rejected; names the column.
     pub reason: String,
     /// The record as it was read, or its columns as JSON; cut to [`REJECTED_RECORD_BYTES_MAX`].
     pub record: String,
 }
 
-/// How much of a refused record is kept: 4 KiB shows what is wrong with a line, and a file of bad
-/// 100 MB lines does not become a dead-letter file of the same size.
+/// How much of a rejected record is kept: 4 KiB shows what is wrong with a line, and a file of bad 100 MB
+/// lines does not become a dead-letter file of the same size.
 pub const REJECTED_RECORD_BYTES_MAX: usize = 4096;
 
-/// Where refused records go: counted and kept (I4).
+/// Takes rejected records: they are counted and kept (I4).
 pub trait DeadLetters: Send + Sync {
-    /// Names a partition, so that a refused record is found again as `flights.csv:812`.
+    /// Names a partition, so that a rejected record can be found as `flights.csv:812`.
     fn name_partition(&self, partition: u32, name: &str);
 
-    /// The partition has ended. Records that were read of it may still be refused.
+    /// Notes that the partition has ended. Records that were read from it may still be rejected.
     fn forget_partition(&self, _partition: u32) {}
 
     /// Keeps the record; an error ends the query (`'on_error' = 'fail'`, or the file can't be

@@ -1,4 +1,4 @@
-//! What this crate's tests share: batches from plain values, and rows as text to compare.
+//! Helpers of this crate's tests: batches from plain values, and rows as strings to compare.
 
 pub mod instances;
 
@@ -32,7 +32,7 @@ pub fn schema(fields: &[(&str, arrow_schema::DataType)]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// The values of a column as text, NULL as `None`.
+/// The values of a column as strings, NULL as `None`.
 pub fn texts(column: &ArrayRef) -> Vec<Option<String>> {
     (0..column.len())
         .map(|row| {
@@ -43,7 +43,7 @@ pub fn texts(column: &ArrayRef) -> Vec<Option<String>> {
         .collect()
 }
 
-/// All rows as text, in order.
+/// All rows as strings, in order.
 pub fn rows(chunks: &[Chunk]) -> Vec<String> {
     chunks
         .iter()
@@ -51,7 +51,7 @@ pub fn rows(chunks: &[Chunk]) -> Vec<String> {
         .collect()
 }
 
-/// All rows as text, sorted.
+/// All rows as strings, sorted.
 pub fn sorted_rows(chunks: &[Chunk]) -> Vec<String> {
     let mut rows = rows(chunks);
     rows.sort();
@@ -63,7 +63,7 @@ pub fn advance(operator: &mut dyn Stateful, time: EventTime, output: &mut Output
     while operator.advance(time, output).unwrap() == Progress::More {}
 }
 
-/// Keeps refused records in memory.
+/// Keeps rejected records in memory.
 #[derive(Default)]
 pub struct Letters(pub Mutex<Vec<Rejected>>);
 

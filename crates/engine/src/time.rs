@@ -12,22 +12,22 @@ pub type EventTime = i64;
 /// The watermark before any row was seen: it closes nothing.
 pub const MIN_WATERMARK: EventTime = i64::MIN;
 
-/// The watermark of an ended input: it holds nobody back and closes every window.
+/// The watermark of an input that has ended: it holds nobody back and closes every window.
 pub const MAX_WATERMARK: EventTime = i64::MAX;
 
-/// Nanoseconds on the engine's clock, which is `CLOCK_MONOTONIC`: all processes of a host have the
-/// same, so ingest times keep their meaning on the way from one to another. (Hosts don't: a link
-/// between hosts has to translate.)
+/// Nanoseconds on the engine's clock, `CLOCK_MONOTONIC`. All processes of a host share it, so ingest
+/// times keep their meaning from one process to another. (Hosts don't share it: a link between hosts has
+/// to translate.)
 ///
-/// Taken per chunk, never per row: one call costs tens of nanoseconds.
+/// Read per chunk, never per row: one call costs tens of nanoseconds.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     // The kernel counts both from the start of the machine: neither is negative.
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Reads a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us`, `PT10S` into nanoseconds. `None`
-/// when it is none, or longer than 2^63 nanoseconds (292 years).
+/// Parses a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us`, `PT10S` into nanoseconds. `None`
+/// if it is not a valid duration, or longer than 2^63 nanoseconds (292 years).
 pub fn parse_duration_ns(text: &str) -> Option<u64> {
     let text = text.trim();
     if text.starts_with(['P', 'p']) {
@@ -55,7 +55,7 @@ pub fn parse_duration_ns(text: &str) -> Option<u64> {
     } else {
         whole.parse().ok()?
     };
-    // Nine digits reach a nanosecond of a second; of a day the rest is below a microsecond.
+    // Nine digits reach a nanosecond of a second; for a day, further digits are below a microsecond.
     let fraction = &fraction[..fraction.len().min(9)];
     let scale = 10u128.pow(fraction.len() as u32);
     let fraction: u128 = if fraction.is_empty() {
@@ -70,7 +70,7 @@ pub fn parse_duration_ns(text: &str) -> Option<u64> {
         .filter(|&ns| ns <= i64::MAX as u64)
 }
 
-/// A duration of ISO 8601: `P1DT2H30M5.5S`, without years and months, whose length is not fixed.
+/// Parses an ISO 8601 duration, `P1DT2H30M5.5S`, without years and months, whose length is not fixed.
 fn parse_iso_ns(text: &str) -> Option<u64> {
     let text = text[1..].to_ascii_uppercase();
     let (days, times) = text.split_once('T').unwrap_or((&text, ""));
@@ -83,7 +83,7 @@ fn parse_iso_ns(text: &str) -> Option<u64> {
         while !part.is_empty() {
             let end = part.find(|c: char| c.is_ascii_alphabetic())?;
             let (number, unit) = (&part[..end], &part[end..end + 1]);
-            // Each once, the longest first.
+            // Each unit once, the longest first.
             left = &left[left.find(unit)? + 1..];
             part = &part[end + 1..];
             total_ns = total_ns.checked_add(parse_duration_ns(&format!("{number} {unit}"))?)?;

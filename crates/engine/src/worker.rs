@@ -1,12 +1,12 @@
 //! Workers: pinned threads that run instances.
 //!
-//! The duty cycle: drain commands → step the instances → when nothing was done, do what the idle
-//! strategy says: look again, or announce, look once more, and wait.
+//! The duty cycle: drain commands → step the instances → if nothing was done, do what the idle strategy
+//! says: look again, or announce, look once more, and wait.
 //!
 //! - A worker without input makes no system call at all (I7): unless it was told to poll, it waits
 //!   without a time-out after a few empty sleeps, or until a time that some instance named.
-//! - A worker without instances waits to be told something, whatever the mode.
-//! - Commands end every wait, since whoever sends one rings urgently.
+//! - A worker without instances waits for a command, in every mode.
+//! - Commands end every wait, since their sender wakes the worker urgently.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,31 +23,31 @@ use crate::instance::{Descriptors, Instance, Notice, Stepped};
 use crate::protocol::{Attached, COMMANDS_MAX, Command, WorkerEvent};
 use crate::time::now_ns;
 
-/// How soon a worker tries again to report what the listener had no room for.
+/// How soon a worker tries again to report events that the listener had no room for.
 const REPORT_AGAIN: Duration = Duration::from_millis(1);
 
-/// Messages to a worker, with what travels beside them.
+/// Commands to a worker, with their attachments.
 pub type Commands = mpsc::Receiver<(Command, Attached)>;
 
-/// Who hears what workers report.
+/// Receives what workers report.
 pub trait Listener: Send {
     /// Takes an event, without blocking.
     ///
     /// # Errors
     ///
-    /// The event, when there is no room for it now.
+    /// The event, if there is no room for it now.
     fn hear(&self, event: WorkerEvent, attached: Attached) -> std::result::Result<(), Unheard>;
 }
 
 /// An event that the listener had no room for.
 pub type Unheard = Box<(WorkerEvent, Attached)>;
 
-/// A bounded queue.
+/// A bounded queue as a listener.
 impl Listener for mpsc::SyncSender<(WorkerEvent, Attached)> {
     fn hear(&self, event: WorkerEvent, attached: Attached) -> std::result::Result<(), Unheard> {
         match self.try_send((event, attached)) {
             Err(mpsc::TrySendError::Full(event)) => Err(Box::new(event)),
-            // Nobody listens only when the process is ending.
+            // Nobody listens only while the process is ending.
             Err(mpsc::TrySendError::Disconnected(_)) | Ok(()) => Ok(()),
         }
     }
@@ -65,11 +65,11 @@ pub struct Worker {
     instances: Vec<(usize, Instance)>,
     exit: bool,
     counters: Arc<WorkerCounters>,
-    /// Somebody waits for the end of a silence.
+    /// Whether somebody waits for the end of a silence.
     silence: Arc<AtomicBool>,
     /// When the last wait ended.
     awake_ns: u64,
-    /// Something was done since.
+    /// Whether something was done since.
     worked: bool,
 }
 
@@ -122,7 +122,7 @@ impl Worker {
                 }
             }
         }
-        // What still runs is not complete: sources are released, sinks discard what they wrote.
+        // Instances that still run are not complete: sources are released, sinks discard what they wrote.
         while !self.instances.is_empty() {
             self.end(0, None);
         }
@@ -148,7 +148,7 @@ impl Worker {
                     descriptors,
                 }) => cycle.wait_for(until_ns, descriptors),
                 Ok(Stepped::Ended) => {
-                    // It may have handed something over just before.
+                    // The instance may have handed something over just before.
                     self.report_notices(index);
                     self.end(index, None);
                     cycle.worked = true;
@@ -192,8 +192,8 @@ impl Worker {
         }
     }
 
-    /// Reports an event, now or in a later cycle: a worker never blocks on whoever listens to it, who may
-    /// at that moment be blocked on the worker.
+    /// Reports an event, now or in a later cycle: a worker never blocks on its listener, which at that
+    /// moment may be blocked on the worker.
     fn report(&mut self, event: WorkerEvent, attached: Attached) {
         self.unreported.push_back((event, attached));
         self.report_rest();
@@ -220,7 +220,7 @@ impl Worker {
         let busy_ns = asleep_ns.saturating_sub(self.awake_ns);
         let worked = std::mem::take(&mut self.worked);
         self.counters.waited(busy_ns, worked, self.idle.counters());
-        // The load first: the flag is up in a silence only.
+        // The load first: the flag is set only in a silence.
         if worked
             && self.silence.load(Ordering::Relaxed)
             && self.silence.swap(false, Ordering::Relaxed)
@@ -238,7 +238,7 @@ impl Worker {
                 }
                 self.idle.woke(self.awake_ns, woken);
             }
-            // Not seen on Linux; going round again at a bounded rate beats ending the query.
+            // Not seen on Linux; retrying at a bounded rate is better than ending the query.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
@@ -295,13 +295,13 @@ impl Worker {
             Command::TakeOver { instance, handover } => {
                 self.take_over(instance, handover, attached)
             }
-            // The runtime has raised the flag that all workers look at.
+            // The runtime has set the flag that all workers read.
             Command::ReportActivity => {}
         }
     }
 
     fn take_over(&mut self, instance: usize, handover: Handover, attached: Attached) {
-        // Without the instance the query has failed, and is about to be removed.
+        // Without the instance, the query has failed and is about to be removed.
         let (Some(place), Attached::State(state)) = (self.place(instance), attached) else {
             return;
         };
@@ -314,14 +314,14 @@ impl Worker {
         }
     }
 
-    /// Where an instance is among those that this worker runs.
+    /// The place of an instance among those that this worker runs.
     fn place(&self, instance: usize) -> Option<usize> {
         let mut numbers = self.instances.iter().map(|(number, _)| *number);
         numbers.position(|number| number == instance)
     }
 
-    /// With each look in vain, also of a worker that polls: a sink whose peer took only part of what
-    /// it had needs no other reminder.
+    /// Flushes the instances, at each look that finds nothing, also on a worker that polls: a sink whose
+    /// peer took only part of its data gets no other reminder.
     fn flush(&mut self) {
         let mut index = 0;
         while index < self.instances.len() {
@@ -390,8 +390,8 @@ impl Cycle {
     }
 }
 
-/// A panic in an operator, source or sink that somebody else wrote ends the query with an error
-/// that names the instance, not the process.
+/// Runs work on an instance. A panic in an operator, source or sink ends the query with an error that
+/// names the instance, and does not end the process.
 fn guard<T>(instance: &mut Instance, work: impl FnOnce(&mut Instance) -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| work(&mut *instance))).unwrap_or_else(|panic| {
         Err(Error::of_panic(instance.name(), panic.as_ref()).hint(

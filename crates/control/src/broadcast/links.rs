@@ -1,4 +1,4 @@
-//! The links of an execution graph, laid along the trees of its broadcasts.
+//! Arranges the links of an execution graph along the trees of its broadcasts.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ use crate::query::{Exchange, QueryGraph};
 pub struct Broadcast {
     /// The node whose output it is.
     pub from_node: usize,
-    /// The node that gets it.
+    /// The node that receives it.
     pub to_node: usize,
-    /// Which input of that node.
+    /// The input of that node.
     pub input: usize,
 }
 
@@ -34,7 +34,7 @@ pub fn broadcasts(graph: &QueryGraph) -> Vec<Broadcast> {
     broadcasts
 }
 
-/// The links of a broadcast by the instance that they come from, with their receivers in order.
+/// The links of a broadcast by the instance that sends on them, with their receivers in order.
 pub fn by_origin(execution: &ExecutionGraph, broadcast: Broadcast) -> Vec<(usize, Vec<usize>)> {
     let mut origins: Vec<(usize, Vec<usize>)> = Vec::new();
     for (number, link) in execution.links.iter().enumerate() {
@@ -54,8 +54,8 @@ pub fn by_origin(execution: &ExecutionGraph, broadcast: Broadcast) -> Vec<(usize
     origins
 }
 
-/// Lays the links of a broadcast, which run from its origins to all receivers, along the trees of
-/// an algorithm: what a receiver gets from another one begins there, and is handed on there.
+/// Rearranges the links of a broadcast, which run from its origins to all receivers, along the trees of
+/// an algorithm: a link to a receiver then begins at its parent in the tree, which forwards the messages.
 pub fn lay(
     execution: &mut ExecutionGraph,
     broadcast: Broadcast,
@@ -67,7 +67,7 @@ pub fn lay(
         let receivers = receivers.collect::<Vec<usize>>();
         let places = receivers.iter().map(|&receiver| place_of(receiver));
         let tree = Tree::new(algorithm, place_of(origin), &places.collect::<Vec<_>>());
-        // The link by which each receiver gets it keeps its number and its end.
+        // The link by which each receiver gets its messages keeps its number and its end.
         let relays = tree.children.iter().enumerate();
         let relays = relays.filter(|(_, below)| !below.is_empty());
         let mut begins = HashMap::new();
@@ -132,7 +132,7 @@ mod tests {
             for (link, was) in laid.links.iter().zip(&before.links) {
                 assert_eq!((link.to, link.from_node), (was.to, was.from_node));
             }
-            // Whatever begins at a receiver is handed on by one relay, from a link that ends there.
+            // Each link that begins at a receiver belongs to one relay, whose own link ends there.
             let mut handed_on = Vec::new();
             for relay in &laid.relays {
                 for &link in &relay.links {

@@ -1,72 +1,73 @@
-//! What a broadcast costs, and the cheapest way to send it.
+//! The cost of a broadcast, and the cheapest way to send it.
 //!
-//! The figures are those of the host's calibration: what a message of a size costs a link's busier
-//! side, how long it takes, and what a wake-up costs. From them follow, for a tree,
+//! The inputs come from the host's calibration: what a message of a size costs a link's busier side, how
+//! long it takes, and what a wake-up costs. From these the model computes, for a tree,
 //!
-//! - its **latency**: everybody who sends does so one after the other, a receiver that sleeps is woken,
-//!   and one that hands on begins when it has the message; but not less than all work together takes on
-//!   the cores that there are;
-//! - its **period**, from one message to the next when they follow each other without a gap: the work
-//!   of the busiest participant, none of whom sleeps then; but again not less than all work divided by
-//!   the cores.
+//! - its **latency**: each sender sends to its receivers one after the other, a sleeping receiver is
+//!   woken, and a relay starts when it has the message; but not less than all the work takes on the cores
+//!   available;
+//! - its **period**, from one message to the next when they follow each other without a gap: the work of
+//!   the busiest participant, when nobody sleeps; but again not less than all the work divided by the
+//!   cores.
 //!
 //! A message that is cut into segments travels like a train: its first segment takes the tree's latency,
-//! each other one a period more, and a ring, since those that receive it fall asleep between two. So
-//! relays hand on one segment while the next is under way to them. Cutting makes no byte cheaper: what
-//! links measured with small messages gain by fitting into caches, a train of them does not.
+//! each further one a period, and a wake-up, since receivers fall asleep between two. So relays forward
+//! one segment while the next is on its way. Cutting makes no byte cheaper: small messages gain on links
+//! by fitting into caches, but a train of them doesn't.
 //!
-//! Where cores are fewer than processes, the work decides, and the way with the least of it wins both:
-//! the ordering of Kamburugamuve et al. (2016), ring for throughput and tree for latency, is one of
-//! hosts with cores and network cards of their own.
+//! With fewer cores than processes the amount of work decides, and the way with the least work is best
+//! for both: the ordering of Kamburugamuve et al. (2016), ring for throughput and tree for latency, is
+//! for hosts with cores and network cards of their own.
 
 use super::{Algorithm, Place, Tree};
 use crate::latency::chunk::LinkPoint;
 
-/// Segments are not smaller: below it a message's fixed cost is most of what it costs on every link
-/// that we know.
+/// The smallest segments: below this, a message's fixed cost is most of its cost on every link that we
+/// have measured.
 pub const SEGMENT_BYTES_MIN: usize = 16 << 10;
 
-/// Larger messages that follow each other are cut where somebody hands them on. A relay holds several
-/// at once, and as many of that size leave the caches and come from fresh pages each time, which costs
-/// more than the messages (`docs/benchmarks/broadcast.md`).
+/// Larger messages that follow each other are cut if a relay forwards them. A relay holds several at
+/// once; so many of that size leave the caches and need fresh pages each time, which costs more than the
+/// messages (`docs/benchmarks/broadcast.md`).
 pub const RELAYED_BYTES_MAX: usize = 256 << 10;
 
-/// Share of the busiest participant's work that the others wait for where they share cores: of two ways
-/// of about equal work the one that spreads it is quicker. A tenth decides between those; measured, the
-/// origin of a flat tree, which makes all system calls, makes it slower by up to a half.
+/// The share of the busiest participant's work that the others wait for if they share cores: of two ways
+/// with about equal work, the one that spreads it is faster. A tenth is enough to decide between those;
+/// measured, the origin of a flat tree, which makes all system calls, makes it slower by up to a half.
 const BUSIEST_SHARE: f64 = 0.1;
 
-/// What a broadcast is made of, on one host.
+/// The costs that make up a broadcast, on one host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
-    /// Links between processes, measured with messages of some sizes, in any order.
+    /// Links between processes, measured with messages of several sizes, in any order.
     pub between_processes: Vec<LinkPoint>,
-    /// CPU time of making bytes of a message, once, and of making a message of bytes, for each receiver
-    /// in another process than its parent, in nanoseconds. No size: bytes are passed by reference.
+    /// The CPU time, in nanoseconds, of encoding a message, once, and of decoding it, for each receiver
+    /// in another process than its parent. It doesn't depend on the size: bytes are passed by reference.
     pub codec_ns: f64,
-    /// CPU time of handing a message to another instance of the process and of taking it there, in
-    /// nanoseconds. Nothing is copied.
+    /// The CPU time, in nanoseconds, of passing a message to another instance of the process and of
+    /// taking it there. Nothing is copied.
     pub hand_over_ns: f64,
-    /// What waking a receiver in another process costs. Those of a process mostly share its workers.
+    /// The cost of waking a receiver in another process. Receivers within a process mostly share its
+    /// workers.
     pub wake: Wake,
-    /// What goes to several processes is written once for all of them.
+    /// Whether a message to several processes is written once for all of them.
     pub written_once: bool,
-    /// Cores that all participants share.
+    /// The cores that all participants share.
     pub cores: usize,
 }
 
 /// A wake-up, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wake {
-    /// CPU time of whoever rings.
+    /// The CPU time of the side that wakes.
     pub ring_ns: f64,
-    /// CPU time of both sides together.
+    /// The CPU time of both sides together.
     pub work_ns: f64,
-    /// From the ring until the one that sleeps looks.
+    /// The time from the wake-up until the sleeper looks.
     pub until_look_ns: f64,
 }
 
-/// What is to be small.
+/// What to minimize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
     /// The time until the last receiver has a message.
@@ -75,12 +76,12 @@ pub enum Aim {
     Throughput,
 }
 
-/// What to expect.
+/// An estimate of a broadcast's times.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// Until the last receiver has it, in nanoseconds.
+    /// The time until the last receiver has the message, in nanoseconds.
     pub latency_ns: f64,
-    /// From one message to the next, in nanoseconds.
+    /// The time from one message to the next, in nanoseconds.
     pub period_ns: f64,
 }
 
@@ -89,13 +90,13 @@ pub struct Estimate {
 pub struct Choice {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// What messages are cut into; `None` for whole ones.
+    /// The size of segments; `None` for whole messages.
     pub segment_bytes: Option<usize>,
-    /// What to expect of it.
+    /// The estimate for this choice.
     pub estimate: Estimate,
 }
 
-/// The cheapest way for messages of so many bytes. Of two that are equal it is the simpler one.
+/// The cheapest way for messages of this many bytes. Between equals, the simpler one wins.
 pub fn choose(
     costs: &Costs,
     origin: Place,
@@ -116,7 +117,7 @@ pub fn choose(
     cheapest.expect("there are algorithms")
 }
 
-/// An algorithm with the best segments for it.
+/// The best segments for an algorithm.
 pub fn with_segments(
     costs: &Costs,
     algorithm: Algorithm,
@@ -163,17 +164,18 @@ fn is_cheaper(one: &Estimate, other: &Estimate, aim: Aim) -> bool {
 
 /// One message through a tree.
 struct Passage {
-    /// Until the last receiver has it, all of them asleep before, on cores of their own.
+    /// The time until the last receiver has the message, if all were asleep before, on cores of their
+    /// own.
     path_ns: f64,
-    /// Work of all participants, wake-ups apart.
+    /// The work of all participants, without wake-ups.
     work_ns: f64,
     wakes_ns: f64,
-    /// Work of the busiest one, wake-ups apart.
+    /// The work of the busiest participant, without wake-ups.
     busiest_ns: f64,
 }
 
 impl Passage {
-    /// So many of them.
+    /// The estimate for this many messages.
     fn estimate(&self, messages: usize, costs: &Costs) -> Estimate {
         let (messages, cores) = (messages as f64, costs.cores.max(1) as f64);
         let shared_ns = self.work_ns / cores + BUSIEST_SHARE * self.busiest_ns;
@@ -187,7 +189,7 @@ impl Passage {
     }
 }
 
-/// What `bytes` of a message of `message_bytes` cost.
+/// What `bytes` bytes of a message of `message_bytes` cost.
 fn passage(
     costs: &Costs,
     tree: &Tree,
@@ -206,7 +208,8 @@ fn passage(
         wakes_ns: 0.0,
         busiest_ns: 0.0,
     };
-    // Who sends: where, to whom, when it has the message, and what receiving it took.
+    // The senders: where they are, to whom they send, when they have the message, and what receiving it
+    // took.
     let mut roots = tree.roots.iter();
     let leaves = roots.any(|&receiver| receivers[receiver].process != origin.process);
     let encode_ns = if leaves { costs.codec_ns } else { 0.0 };
@@ -242,7 +245,7 @@ fn passage(
             time_ns += costs.hand_over_ns;
             passage.work_ns += costs.hand_over_ns;
             passage.path_ns = passage.path_ns.max(time_ns);
-            // Its process hands on what it has, on the same workers.
+            // Receivers in the same process forward what they have, on the same workers.
             senders.push((place, &tree.children[receiver], time_ns, 0.0));
         }
         passage.busiest_ns = passage.busiest_ns.max(busy_ns);
@@ -251,9 +254,9 @@ fn passage(
 }
 
 impl Costs {
-    /// What the bytes of a message cost each side of a link between processes, and how long it takes: straight
-    /// lines between the measured sizes, the smallest one's figures below it, in proportion to the
-    /// bytes above the largest. Nothing where nothing was measured.
+    /// The cost of the message's bytes to each side of a link between processes, and how long they take:
+    /// linear between the measured sizes, constant below the smallest, and in proportion to the bytes
+    /// above the largest. Zero without measurements.
     fn of_link(&self, message_bytes: usize) -> (f64, f64) {
         let mut points = self.between_processes.clone();
         points.retain(|point| point.bytes_per_s > 0.0 && point.size_bytes > 0);

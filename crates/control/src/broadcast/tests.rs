@@ -20,7 +20,7 @@ fn places(random: &mut Rng) -> (Place, Vec<Place>) {
     (origin, receivers)
 }
 
-/// In how many processes besides the origin's there are receivers.
+/// The number of processes with receivers, without the origin's.
 fn others(origin: Place, receivers: &[Place]) -> usize {
     let mut processes = receivers.to_vec();
     processes.sort();
@@ -51,8 +51,8 @@ fn every_receiver_gets_each_message_exactly_once() {
     }
 }
 
-/// Of all but the serial one: as many messages cross a process's border as there are processes, and
-/// one crosses a host's border for each other host in the flat tree.
+/// For every algorithm but the serial one: as many messages enter processes as there are processes, and
+/// in the flat tree one message enters each other host.
 #[test]
 fn a_message_enters_a_process_once() {
     let mut random = Rng::with_seed(2);
@@ -86,7 +86,7 @@ fn depth_and_fan_out_are_as_stated() {
     let mut random = Rng::with_seed(3);
     for _ in 0..2_000 {
         let (origin, mut receivers) = places(&mut random);
-        // On one host, a receiver in a process, none beside the origin.
+        // On one host, one receiver per process, none in the origin's.
         receivers.sort();
         receivers.dedup();
         receivers.retain(|&place| place != origin);

@@ -1,76 +1,76 @@
-//! The size of chunks: the smallest one that brings the bandwidth that is needed.
+//! The size of chunks: the smallest one that gives the required bandwidth.
 //!
-//! Every chunk costs a link a fixed time beside that of its bytes, so bandwidth grows with the size
-//! of chunks, and so does the time for which a chunk keeps whatever comes behind it waiting. A
-//! faster link reaches the same bandwidth with smaller chunks: cutting the data anew for it saves
-//! far more latency than the link does by itself (Balaji et al., "Impact of High Performance
-//! Sockets on Data Intensive Applications", 2003: re-partitioning).
+//! Every chunk costs a link a fixed time besides that of its bytes, so bandwidth grows with the size of
+//! chunks, and so does the time for which a chunk delays whatever follows it. A faster link reaches the
+//! same bandwidth with smaller chunks: cutting the data again for it saves far more latency than the link
+//! alone does (Balaji et al., "Impact of High Performance Sockets on Data Intensive Applications", 2003:
+//! re-partitioning).
 //!
-//! Below some size smaller chunks lower no latency any more, because they keep the link busy for
+//! Below some size, smaller chunks no longer lower the latency, because they keep the link busy for
 //! longer: that is the floor of a plan ([`latency_floor`]).
 //!
-//! The measured points become a curve: the time that a chunk takes is a straight line between two
-//! neighbouring sizes, the same as the smallest size's below it, and in proportion to the bytes
-//! above the largest.
+//! The measured points become a curve: the time of a chunk is linear between two neighboring sizes,
+//! constant below the smallest size, and in proportion to the bytes above the largest.
 
 /// Chunks are multiples of a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// How close to the most that a link can do counts as all of it, where it can't do what is needed:
-/// the last few per cent of bandwidth cost chunks of many times the size.
+/// If a link can't give the required bandwidth, this share of its maximum is enough: the last few percent
+/// cost chunks of many times the size.
 const ALMOST: f64 = 0.95;
 
-/// How close to the least expected wait is as good: of such sizes the smallest counts.
+/// A wait within this factor of the least expected wait is as good: among such sizes the smallest is
+/// taken.
 const NEARLY_LEAST: f64 = 1.1;
 
-/// Relative error of a sum of floating-point numbers that is taken for none.
+/// The relative error of a sum of floating-point numbers that counts as zero.
 const ROUNDING: f64 = 1e-9;
 
-/// A link, or a path of several, as it was measured with messages of one size.
+/// A link, or a path of several links, as measured with messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkPoint {
-    /// Bytes of a message.
+    /// The bytes of a message.
     pub size_bytes: usize,
     /// How long a message took.
     pub latency_ns: f64,
-    /// What went through when nothing else did, in bytes per second.
+    /// The throughput without other traffic, in bytes per second.
     pub bytes_per_s: f64,
 }
 
-/// What is needed of it.
+/// The requirements on a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
-    /// Bytes per second.
+    /// The required bytes per second.
     pub bytes_per_s: f64,
-    /// The share of the bandwidth that is to stay free: a link in use to the full has queues of any
-    /// length. From 0 to less than 1.
+    /// The share of the bandwidth that must stay free: a fully used link has queues of any length. From 0
+    /// to less than 1.
     pub reserve: f64,
-    /// What each chunk costs beside the link: the work of its ends, in nanoseconds. Zero where the
-    /// points contain it.
+    /// The cost of each chunk besides the link, in nanoseconds: the work of its ends. Zero if the points
+    /// include it.
     pub chunk_cost_ns: f64,
-    /// No chunk is smaller: a row, what the format allows, or [`latency_floor`].
+    /// The smallest chunk: a row, what the format allows, or [`latency_floor`].
     pub floor_bytes: usize,
-    /// None is larger, unless the floor is.
+    /// The largest chunk, unless the floor is larger.
     pub ceiling_bytes: usize,
 }
 
-/// The size to use, and what to expect of it.
+/// A size of chunks, and what to expect of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChunkPlan {
-    /// Bytes of a chunk: a multiple of [`LINE_BYTES`].
+    /// The bytes of a chunk: a multiple of [`LINE_BYTES`].
     pub size_bytes: usize,
     /// The bandwidth with it, in bytes per second.
     pub bytes_per_s: f64,
-    /// How long a chunk of it takes.
+    /// How long a chunk takes, in nanoseconds.
     pub latency_ns: f64,
-    /// Whether that is what is needed, reserve included. Otherwise the size is the smallest that
-    /// comes within 5 % of the most that the link can do.
+    /// Whether the bandwidth meets the requirement, including the reserve. If not, the size is the
+    /// smallest that comes within 5 % of the link's maximum.
     pub reaches: bool,
 }
 
-/// The smallest chunk with which a link that was measured at these points brings what is needed.
-/// Points may come in any order; those that can't be (no bytes, no bandwidth, no number) count for
-/// nothing, and with none left there is no plan.
+/// The smallest chunk with which a link that was measured at these points meets the requirements. Points
+/// may come in any order; invalid ones (no bytes, no bandwidth, not a number) are ignored, and if none is
+/// left there is no plan.
 pub fn plan_chunk(points: &[LinkPoint], demand: &Demand) -> Option<ChunkPlan> {
     let curve = Curve::new(points, demand)?;
     let free = 1.0 - finite(demand.reserve).min(0.99);
@@ -87,10 +87,10 @@ pub fn plan_chunk(points: &[LinkPoint], demand: &Demand) -> Option<ChunkPlan> {
     Some(curve.plan(size_bytes, false))
 }
 
-/// The measured size below which chunks only cost: a link that carries so many bytes per second is
-/// busy for that number by its bandwidth of the time, and what comes then waits for about the
-/// latency. So the wait to be expected is in proportion to latency by bandwidth, whatever the load,
-/// and smallest at the size where that is. `latency_ns` is best measured while the link is full.
+/// The measured size below which smaller chunks only cost: a link that carries a given number of bytes
+/// per second is busy for that number divided by its bandwidth, and what comes meanwhile waits for about
+/// the latency. So the expected wait is in proportion to latency divided by bandwidth, whatever the load,
+/// and smallest where that ratio is. `latency_ns` is best measured while the link is full.
 pub fn latency_floor(points: &[LinkPoint]) -> Option<usize> {
     let wait = |point: &LinkPoint| point.latency_ns / point.bytes_per_s;
     let sound = points.iter().filter(|point| {
@@ -102,7 +102,7 @@ pub fn latency_floor(points: &[LinkPoint]) -> Option<usize> {
     good.map(|point| point.size_bytes).min()
 }
 
-/// Zero for what is negative or no number.
+/// The value, or zero if it is negative or not a number.
 fn finite(value: f64) -> f64 {
     if value.is_finite() {
         value.max(0.0)
@@ -115,21 +115,21 @@ fn finite(value: f64) -> f64 {
 #[derive(Clone, Copy)]
 struct Measured {
     size: f64,
-    /// From one message to the next.
+    /// The time from one message to the next.
     time_ns: f64,
     latency_ns: f64,
 }
 
-/// The time of a chunk by its size.
+/// The time of a chunk as a function of its size.
 struct Curve {
-    /// In rising order of size, each size once.
+    /// The measurements in ascending order of size, each size once.
     measured: Vec<Measured>,
     chunk_cost_ns: f64,
-    /// In multiples of a line.
+    /// The floor, as a multiple of a line.
     floor: usize,
     ceiling: usize,
-    /// The floor, the measured sizes between it and the ceiling, and the ceiling: between two
-    /// neighbours all is linear.
+    /// The floor, the measured sizes between it and the ceiling, and the ceiling: between two neighbors
+    /// everything is linear.
     knots: Vec<usize>,
 }
 
@@ -146,7 +146,7 @@ impl Curve {
             })
             .filter(|point| point.time_ns.is_finite() && point.time_ns > 0.0)
             .collect::<Vec<_>>();
-        // Of several measurements of a size the slowest one is believed.
+        // If a size was measured several times, the slowest measurement counts.
         measured.sort_by(|one, other| {
             let by_size = one.size.total_cmp(&other.size);
             by_size.then(other.time_ns.total_cmp(&one.time_ns))
@@ -174,7 +174,7 @@ impl Curve {
         })
     }
 
-    /// A value of the points at any size between them; `beyond` gives it for larger ones.
+    /// A quantity of the points, interpolated at any size; `beyond` gives it for larger sizes.
     fn at(&self, size: f64, value: fn(&Measured) -> f64) -> f64 {
         let behind = self.measured.partition_point(|point| point.size < size);
         let last = self.measured.len() - 1;
@@ -194,15 +194,15 @@ impl Curve {
         size / (self.at(size, |point| point.time_ns) + self.chunk_cost_ns)
     }
 
-    /// By how many bytes a chunk is larger than what is needed in its time: linear between knots,
-    /// and at least 0 where the bandwidth suffices.
+    /// How many bytes more than required a chunk carries in its time: linear between knots, and at least
+    /// 0 if the bandwidth suffices.
     fn surplus(&self, size_bytes: usize, needed_per_ns: f64) -> f64 {
         let size = size_bytes as f64;
         let time_ns = self.at(size, |point| point.time_ns) + self.chunk_cost_ns;
         size * (1.0 + ROUNDING) - needed_per_ns * time_ns
     }
 
-    /// The smallest multiple of a line that brings so much.
+    /// The smallest multiple of a line that gives this bandwidth.
     fn smallest(&self, needed_per_ns: f64) -> Option<usize> {
         let surplus = |size| self.surplus(size, needed_per_ns);
         for pair in self.knots.windows(2) {
@@ -212,12 +212,12 @@ impl Curve {
                 low
             } else if at_high >= 0.0 {
                 let share = -at_low / (at_high - at_low);
-                // Rounded down, so that the search below passes no line.
+                // Rounded down, so that the search below skips no line.
                 low + ((high - low) as f64 * share) as usize
             } else {
                 continue;
             };
-            // At most the line at which the surplus begins, and the one behind it.
+            // At most the line at which the surplus begins, and the next one.
             let first = from / LINE_BYTES * LINE_BYTES;
             let lines = [first, first + LINE_BYTES, first + 2 * LINE_BYTES];
             let within = |line: &usize| (low..=high).contains(line) && surplus(*line) >= 0.0;

@@ -1,99 +1,98 @@
-//! Corrects how long a source's worker may sleep, from the latency that was measured.
+//! Corrects how long a source's worker may sleep, from the measured latency.
 //!
-//! A pure state machine: no clock, no I/O. Whoever has both calls [`Controller::correct`] twice a
-//! second or so while there is something to do, and at once when rows are late.
+//! A pure state machine: no clock, no I/O. The caller, who has both, calls [`Controller::correct`] about
+//! twice a second while there is work, and at once when rows are late.
 //!
-//! The law. With a permitted delay T, s sleeping workers in a row (mostly one) and a busy share u, a
-//! row leaves `T · (s + u) + e` after it may have come at the earliest: the sleeps, the work on what
-//! has come during one, and an *excess* e (oversleep, wake-ups, the work that does not depend on T, and
-//! whatever the host does). u is known at once from rates and costs; e is what is left of each
+//! The law: with a permitted delay T, s sleeping workers in a row (mostly one) and a busy share u, a row
+//! leaves `T · (s + u) + e` after the earliest time at which it may have arrived: the sleeps, the work on
+//! what has arrived during one, and an *excess* e (oversleep, wake-ups, work that doesn't depend on T,
+//! and anything else that the host does). u is known at once from rates and costs; e is the rest of each
 //! measured latency, kept as a distribution over the last seconds. Hence
 //!
 //! ```text
 //! T = (target · (1 − margin) − Q99(e)) / (s + u)      and  T ≤ α · free capacity / rate
 //! ```
 //!
-//! - **Down at once, up slowly**: a shorter delay is taken as it comes, a longer one by at most a
-//!   quarter per correction, and only if it is more than 5 % longer. So a delay that suits is left
-//!   alone.
+//! - **Down at once, up slowly**: a shorter delay is set at once, a longer one by at most a quarter per
+//!   correction, and only if it is more than 5 % longer. So a delay that fits is left alone.
 //! - **The fast path**: when more than [`LATE_SHARE`] of the rows since the last correction were late,
-//!   the past counts for less: e then is at least the 99th percentile of those rows alone.
-//! - **Floors**: a tenth of the target is always left, which is what the margin holds back: where the
-//!   excess alone is more than the target allows no delay keeps it, and a worker that falls behind
-//!   does not catch up by working in smaller pieces. Below [`DELAY_MIN_NS`] a sleep costs more than
-//!   the interrupts that it saves, and the delay is zero: interrupts, until a delay half as long
+//!   the past counts for less: e is then at least the 99th percentile of those rows alone.
+//! - **Floors**: the delay is never less than a tenth of the target, which is what the margin reserves:
+//!   if the excess alone is more than the target allows, no delay meets it, and a worker that falls
+//!   behind does not catch up by working in smaller pieces. Below [`DELAY_MIN_NS`] a sleep costs more
+//!   than the interrupts that it saves, and the delay is zero (interrupts) until a delay half as long
 //!   again would do. Chunks have at least [`CHUNK_ROWS_MIN`] rows.
 
 use super::model::HostCosts;
 use super::planner::{CHUNK_ROWS_MIN, MARGIN, chunk_rows};
 
-/// How long the excess is remembered: for so many delays, in each of which one chunk or a few leave,
-/// but so many seconds of activity at least and at most. By then a latency counts a third.
+/// How long the excess is remembered: this many delays, in each of which one chunk or a few leave, within
+/// limits in seconds of activity. After that time a latency counts a third.
 const MEMORY_DELAYS: f64 = 150.0;
 const MEMORY_MIN_S: f64 = 3.0;
 const MEMORY_MAX_S: f64 = 20.0;
 
-/// The shortest delay beside none.
+/// The shortest delay other than none.
 pub const DELAY_MIN_NS: u64 = 100_000;
 
-/// Of the capacity that fills during a sleep, how much may be used: the writer would be held up
-/// otherwise, and rows would be late without being seen here.
+/// The share of the source's buffer that may fill during a sleep: beyond it the writer would be held up,
+/// and rows would be late without being seen here.
 const FILL_MAX: f64 = 0.5;
 
-/// The shortest delay as a share of the target.
+/// The shortest delay, as a share of the target.
 const LEAST_SHARE: f64 = 0.1;
 
-/// How much more than [`DELAY_MIN_NS`] it takes to sleep again.
+/// How many times [`DELAY_MIN_NS`] a delay must be before the worker sleeps again.
 const SLEEP_AGAIN: f64 = 1.5;
 
-/// More late rows than this begin a new life.
+/// A larger share of late rows than this makes the controller forget the past.
 const LATE_SHARE: f64 = 0.05;
 
-/// A longer delay is taken by so much at most, and only if it is longer by so much.
+/// A longer delay is set by at most this factor, and only if it is longer by this factor.
 const UP_MAX: f64 = 1.25;
 const UP_MIN: f64 = 1.05;
 
-/// What is to be kept to.
+/// What the controller must achieve.
 #[derive(Debug, Clone, Copy)]
 pub struct Goal {
     /// The latency that 99 of 100 rows are to keep, in nanoseconds.
     pub target_ns: u64,
-    /// What waiting costs on this host.
+    /// The costs of waiting on this host.
     pub costs: HostCosts,
 }
 
-/// How a path is run for now.
+/// The current setting of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
     /// How long the source's worker may sleep, or collect rows; zero is interrupts.
     pub delay_ns: u64,
-    /// Rows per chunk at most.
+    /// The most rows per chunk.
     pub chunk_rows: usize,
 }
 
-/// What was seen since the last correction.
+/// What was observed since the last correction.
 #[derive(Debug, Clone, Copy)]
 pub struct Observation<'a> {
-    /// How long it is since, in nanoseconds.
+    /// The time since the last correction, in nanoseconds.
     pub interval_ns: u64,
-    /// Latencies in nanoseconds, and how many rows had them.
+    /// Latencies in nanoseconds, each with its number of rows.
     pub latencies: &'a [(u64, u64)],
-    /// Rows that came in.
+    /// The number of rows that came in.
     pub rows: u64,
-    /// The share of the busiest worker's time that work took, waiting not included.
+    /// The share of the busiest worker's time that work took, without waiting.
     pub utilisation: f64,
-    /// What a row costs on the whole path, in nanoseconds of CPU time.
+    /// The cost of a row on the whole path, in nanoseconds of CPU time.
     pub per_row_ns: f64,
-    /// Whether the source's worker slept: under interrupts the delay says nothing of the latency.
+    /// Whether the source's worker slept: under interrupts the delay says nothing about the latency.
     pub slept: bool,
-    /// How many workers that sleep a row passes one after the other; 1 where it stays on the
-    /// source's worker, or goes on to workers that are rung.
+    /// How many sleeping workers a row passes one after the other; 1 if it stays on the source's worker,
+    /// or goes on to workers that are woken.
     pub sleeps: f64,
-    /// The most of the source's buffer that was filled at once, 0 to 1; 0 where it isn't known.
+    /// The highest fill of the source's buffer, 0 to 1; 0 if it isn't known.
     pub fill: f64,
 }
 
-/// How many delays a row waits: the sleeps, and the work on what has come during one.
+/// How many delays a row waits: the sleeps, and the work on what has arrived during one.
 fn delays(seen: &Observation<'_>) -> f64 {
     seen.sleeps.max(1.0) + seen.utilisation.clamp(0.0, 1.0)
 }
@@ -144,7 +143,7 @@ impl Recent {
         self.total += weight;
     }
 
-    /// The value below which this share lies; `None` without any.
+    /// The value below which this share lies; `None` if it is empty.
     fn quantile(&self, share: f64) -> Option<u64> {
         if self.total <= 0.0 {
             return None;
@@ -163,12 +162,12 @@ impl Recent {
     }
 }
 
-/// Corrects one path.
+/// The controller of one path.
 #[derive(Debug, Clone)]
 pub struct Controller {
     goal: Goal,
     setting: Setting,
-    /// The delay that the latencies of the next observation may belong to, beside the setting's.
+    /// The other delay, besides the setting's, that the latencies of the next observation may belong to.
     before_ns: u64,
     excess: Recent,
     corrections: u64,
@@ -177,7 +176,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Begins with what the planner has chosen.
+    /// A controller that starts with the planner's choice.
     pub fn new(goal: Goal, setting: Setting) -> Controller {
         Controller {
             goal,
@@ -190,7 +189,7 @@ impl Controller {
         }
     }
 
-    /// How the path is run for now.
+    /// The current setting of the path.
     pub fn setting(&self) -> Setting {
         self.setting
     }
@@ -200,7 +199,7 @@ impl Controller {
         self.changes
     }
 
-    /// Corrections at which more than one row in a hundred had been late.
+    /// The number of corrections at which more than one row in a hundred had been late.
     pub fn violated(&self) -> u64 {
         self.violated
     }
@@ -212,7 +211,7 @@ impl Controller {
         (budget_ns / delays(seen)).max(target_ns * LEAST_SHARE)
     }
 
-    /// Takes in what was seen, and says how to go on.
+    /// Takes an observation, and returns the new setting.
     pub fn correct(&mut self, seen: &Observation<'_>) -> Setting {
         self.corrections += 1;
         let rows = seen.latencies.iter().map(|(_, rows)| rows).sum::<u64>();
@@ -261,17 +260,17 @@ impl Controller {
         let memory_s = MEMORY_DELAYS * self.setting.delay_ns as f64 / 1e9;
         let memory_s = memory_s.clamp(MEMORY_MIN_S, MEMORY_MAX_S);
         self.excess.forget((-seconds / memory_s).exp());
-        // Rows that were on their way while the delay changed may belong to either.
+        // Rows that were on their way while the delay changed may belong to either delay.
         let slept_ns = self.before_ns.max(self.setting.delay_ns) as f64;
         let slept_ns = if seen.slept { slept_ns } else { 0.0 };
         let explained_ns = slept_ns * delays(seen);
         let excess = |ns: u64| ns.saturating_sub(explained_ns as u64);
-        // Seconds weigh alike, however many rows they had: a burst is no reason to forget.
+        // Seconds have equal weight, however many rows they had: a burst is no reason to forget.
         let weight = seconds / rows.max(1) as f64;
         for &(ns, rows) in seen.latencies {
             self.excess.add(excess(ns), weight * rows as f64);
         }
-        // What is known of the host counts before anything was seen, and while nobody sleeps.
+        // The calibrated value counts before anything was observed, and while nobody sleeps.
         let known_ns = self.goal.costs.oversleep_p99_ns;
         let learned_ns = self.excess.quantile(0.99).map_or(0.0, |ns| ns as f64);
         let mut excess_ns = learned_ns.max(known_ns);
@@ -285,7 +284,8 @@ impl Controller {
         excess_ns
     }
 
-    /// Rows per chunk, changed only where the wish is off by more than one power of two or stays so.
+    /// Rows per chunk, changed only if the target value differs by more than one power of two, or keeps
+    /// differing.
     fn chunk_rows(&self, per_row_ns: f64) -> usize {
         let wish = chunk_rows(self.goal.target_ns as f64, per_row_ns).max(CHUNK_ROWS_MIN);
         let now = self.setting.chunk_rows.max(1);

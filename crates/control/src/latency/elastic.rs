@@ -1,15 +1,14 @@
 //! Which worker runs which instance, while the load changes.
 //!
-//! With little to do all instances gather on as few workers as can do the work, because a hop
-//! between workers costs wake-ups and an idle worker costs nothing; with more to do they spread.
-//! Instances that may not move (sources, sinks with sockets) stay, and the others gather around
-//! them.
+//! With little to do, all instances gather on as few workers as can do the work, because a hop between
+//! workers costs wake-ups and an idle worker costs nothing; with more to do they spread. Instances that
+//! may not move (sources, sinks with sockets) stay, and the others gather around them.
 //!
-//! Two thresholds keep them from going to and fro: a worker is relieved above [`SPREAD_ABOVE`], and
-//! packed up to [`GATHER_TO`] only, so that after either move the load has to change by a quarter
-//! before the other one follows.
+//! Two thresholds keep instances from moving back and forth: a worker is relieved above [`SPREAD_ABOVE`],
+//! and filled only up to [`GATHER_TO`], so that after either move the load has to change by a quarter
+//! before the opposite one follows.
 
-/// A worker that is busier than this is relieved.
+/// Workers that are busier than this are relieved.
 pub const SPREAD_ABOVE: f64 = 0.7;
 
 /// Workers are filled up to this share.
@@ -18,11 +17,11 @@ pub const GATHER_TO: f64 = 0.5;
 /// An instance's share of a core, and where it runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resident {
-    /// CPU time per second, 0 to 1.
+    /// The CPU time per second, 0 to 1.
     pub busy: f64,
-    /// Its worker.
+    /// The instance's worker.
     pub worker: usize,
-    /// It may move.
+    /// Whether it may move.
     pub movable: bool,
 }
 
@@ -35,7 +34,7 @@ pub struct Move {
     pub to: usize,
 }
 
-/// The moves that suit the load; none where everything is as it should be.
+/// The moves that fit the load; none if no move is needed.
 pub fn moves(residents: &[Resident], workers: usize) -> Vec<Move> {
     let mut load = vec![0.0; workers];
     let mut used = vec![false; workers];
@@ -70,8 +69,8 @@ pub fn moves(residents: &[Resident], workers: usize) -> Vec<Move> {
         .collect()
 }
 
-/// A place for each: the largest first, each to a worker that is in use and has room, most filled
-/// first; else to a fresh one; else to the emptiest.
+/// A worker for each instance: the largest first, each to a worker that is in use and has room, the
+/// fullest first; else to an unused one; else to the emptiest.
 fn pack(residents: &[Resident], workers: usize) -> Vec<usize> {
     let mut load = vec![0.0; workers];
     let mut used = vec![false; workers];
@@ -90,7 +89,7 @@ fn pack(residents: &[Resident], workers: usize) -> Vec<usize> {
         let fuller = |one: &usize, other: &usize| load[*one].total_cmp(&load[*other]);
         let in_use = (0..workers).filter(|&worker| used[worker]);
         let fresh = (0..workers).find(|&worker| !used[worker]);
-        // Its own worker where that is as good: a move costs something too.
+        // The instance's own worker if that is as good: a move costs something too.
         let own = Some(resident.worker).filter(|own| used[*own] && fits(own));
         let place = own
             .or_else(|| in_use.filter(fits).max_by(fuller))
@@ -186,7 +185,7 @@ mod tests {
                 prop_assert!(residents[change.instance].worker != change.to && change.to < 6);
             }
             apply(&mut residents, &first);
-            // Under the same load a second look finds next to nothing, and a third nothing.
+            // Under the same load a second pass finds next to nothing, and a third nothing.
             let second = moves(&residents, 6);
             apply(&mut residents, &second);
             let third = moves(&residents, 6);

@@ -1,23 +1,24 @@
-//! Costs learned while a query runs: of a chunk and of a row, from time spent and what was done.
+//! Costs learned while a query runs: the cost of a chunk and of a row, from the time spent and the work
+//! done.
 //!
-//! Least squares over the recent past (each correction weighs 0.95 of the one after it), drawn to a
-//! first guess where the past doesn't tell the two apart: as long as every chunk has as many rows as
-//! the last one, only their sum can be seen.
+//! Least squares over the recent past (each correction weighs 0.95 of the next one), drawn towards a
+//! first guess if the data don't distinguish the two costs: as long as every chunk has as many rows as
+//! the last one, only their sum is visible.
 
 use super::model::Work;
 
-/// A correction's weight beside the next one's.
+/// The weight of a correction relative to the next one.
 const MEMORY: f64 = 0.95;
 
-/// How much the guess counts, in corrections.
+/// The weight of the guess, in corrections.
 const GUESS_WEIGHT: f64 = 1.0;
 
 /// Learns the cost of chunks and rows.
 #[derive(Debug, Clone)]
 pub struct Fit {
     guess: Work,
-    /// Sums of squares and products of chunks, rows and nanoseconds, each correction scaled to one
-    /// chunk so that busy times don't outweigh quiet ones.
+    /// Sums of squares and products of chunks, rows and nanoseconds, each correction scaled to one chunk
+    /// so that busy times don't outweigh quiet ones.
     rows: f64,
     rows_rows: f64,
     ns: f64,
@@ -26,7 +27,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Begins with a guess.
+    /// A fit that starts with a guess.
     pub fn new(guess: Work) -> Fit {
         Fit {
             guess,
@@ -38,7 +39,7 @@ impl Fit {
         }
     }
 
-    /// So many chunks with so many rows in all took so long.
+    /// Adds an observation: this many chunks with this many rows in total took this long.
     pub fn add(&mut self, chunks: u64, rows: u64, busy_ns: u64) {
         if chunks == 0 {
             return;
@@ -61,7 +62,7 @@ impl Fit {
         self.weight += 1.0;
     }
 
-    /// What chunks and rows cost by all that is known.
+    /// The estimated costs of chunks and rows.
     pub fn work(&self) -> Work {
         if self.weight == 0.0 {
             return self.guess;
@@ -69,8 +70,8 @@ impl Fit {
         let (rows, ns) = (self.rows / self.weight, self.ns / self.weight);
         let spread = self.rows_rows / self.weight - rows * rows;
         let together = self.ns_rows / self.weight - ns * rows;
-        // The guess as observations: what a row costs is held to it as if rows per chunk had
-        // varied by a tenth around their mean.
+        // The guess as observations: the cost of a row is held to it as if rows per chunk had varied by a
+        // tenth around their mean.
         let hold = (0.1 * rows).powi(2) * GUESS_WEIGHT / self.weight.max(GUESS_WEIGHT);
         let guess_ns = self.guess.per_row_ns;
         let per_row_ns = if spread + hold > 0.0 {
@@ -78,7 +79,7 @@ impl Fit {
         } else {
             guess_ns
         };
-        // Neither is negative, and neither alone exceeds what was spent.
+        // Neither cost is negative, and neither alone exceeds the time spent.
         let per_row_ns = per_row_ns.clamp(0.0, if rows > 0.0 { ns / rows } else { guess_ns });
         Work {
             per_chunk_ns: (ns - per_row_ns * rows).max(0.0),

@@ -1,104 +1,104 @@
-//! What a plan costs and how late its rows are, predicted.
+//! Predicts the cost of a plan and the latency of its rows.
 //!
-//! A path is a row of stages (subqueries) between a source and a sink, cut into groups; each group
-//! runs on one worker, and between two groups lies a link with a wake-up. The source's worker waits
-//! as the plan says; what it finds goes through all stages at once. Rates are means, and arrivals
-//! come at random times.
+//! A path is a sequence of stages (subqueries) between a source and a sink, cut into groups; each group
+//! runs on one worker, and between two groups there is a link with a wake-up. The source's worker waits
+//! as the plan says; what it finds goes through all stages at once. Rates are means, and arrivals come at
+//! random times.
 //!
-//! The law (`DESIGN.md`, section 4; `docs/internals/latency.md` derives it):
+//! The law (`docs/internals/latency.md` derives it):
 //!
 //! ```text
 //! CPU  = waits/s · c_wait + activations/s · (Σ per chunk + hops · c_wake) + rows/s · Σ per row
 //! p99  = T + oversleep_p99 + drain + hops · wake-up_p99
 //! ```
 //!
-//! It is right where the work of an activation is short beside T, and where nothing else runs on the
-//! cores; it knows nothing of queues that build up above [`UTILISATION_MAX`], and calls such plans
+//! The law holds if the work of an activation is short compared with T, and if nothing else runs on the
+//! cores. It doesn't model the queues that build up above [`UTILISATION_MAX`], and calls such plans
 //! impossible instead.
 
-/// What waiting costs on a host, as calibrated.
+/// The costs of waiting on a host, as calibrated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HostCosts {
-    /// CPU time of a wake-up by a ring, both sides together, in nanoseconds.
+    /// The CPU time of a wake-up, both sides together, in nanoseconds.
     pub wake_ns: f64,
-    /// From the ring to the first look, in one of a hundred.
+    /// The time from the wake-up to the first look, 99th percentile, in nanoseconds.
     pub wake_until_look_p99_ns: f64,
-    /// CPU time of a timed sleep.
+    /// The CPU time of a timed sleep, in nanoseconds.
     pub sleep_ns: f64,
-    /// How much longer than asked a sleep lasts, in the median.
+    /// How much longer than asked a sleep lasts, median, in nanoseconds.
     pub oversleep_p50_ns: f64,
-    /// And in one of a hundred.
+    /// How much longer than asked a sleep lasts, 99th percentile, in nanoseconds.
     pub oversleep_p99_ns: f64,
 }
 
-/// CPU time of a stage, in nanoseconds.
+/// The CPU time of a stage, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Work {
-    /// For each chunk, however few rows it has.
+    /// The time for each chunk, however few rows it has.
     pub per_chunk_ns: f64,
-    /// For each row.
+    /// The time for each row.
     pub per_row_ns: f64,
 }
 
-/// What arrives at the source.
+/// The arrivals at the source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
     /// Rows per second.
     pub rows_per_s: f64,
-    /// Wake-ups that interrupts would bring: rows that come together count once.
+    /// Wake-ups that interrupts would cause: rows that arrive together count once.
     pub arrivals_per_s: f64,
 }
 
 /// How the source's worker waits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Waiting {
-    /// Never: a core for each worker.
+    /// It never waits: a core for each worker.
     Poll,
-    /// Until something comes.
+    /// It waits until something comes.
     Interrupt,
-    /// So long at a time, in nanoseconds.
+    /// It sleeps for this many nanoseconds at a time.
     Sleep(f64),
 }
 
-/// How a path is run.
+/// A way to run a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// How many stages each worker runs, in order.
     pub groups: Vec<usize>,
     /// How the source's worker waits.
     pub source: Waiting,
-    /// How the workers behind it wait.
+    /// How the workers after it wait.
     pub between: Waiting,
-    /// Rows per chunk at most.
+    /// The most rows per chunk.
     pub chunk_rows: f64,
 }
 
-/// What a shape comes to.
+/// The predicted cost and latency of a shape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prediction {
     /// CPU time per second: 0.01 is a hundredth of a core.
     pub cores: f64,
-    /// Latency that 99 of 100 rows keep, in nanoseconds. An upper bound: rows that come during a
+    /// The latency that 99 of 100 rows keep, in nanoseconds. An upper bound: rows that arrive during a
     /// sleep count from its start, as the engine counts them.
     pub p99_ns: f64,
-    /// The busy share of the busiest worker, waiting not included.
+    /// The busy share of the busiest worker, without waiting.
     pub utilisation: f64,
     /// How often the source's worker finds something, per second.
     pub activations_per_s: f64,
 }
 
-/// A worker that is busier than this is taken to fall behind: bursts then queue for longer than the
-/// model knows.
+/// A worker that is busier than this is assumed to fall behind: bursts then queue for longer than the
+/// model predicts.
 pub const UTILISATION_MAX: f64 = 0.8;
 
-/// Empty sleeps in a row after which a worker waits for a ring (`link::idle`).
+/// The number of empty sleeps in a row after which a worker waits to be woken (`link::idle`).
 const EMPTY_SLEEPS_MAX: f64 = 4.0;
 
-/// What a worker that polls needs to notice something: a look at a few links and a socket.
+/// How long a polling worker takes to notice something: a look at a few links and a socket.
 const LOOK_NS: f64 = 1_000.0;
 
-/// Waits of one worker at `arrivals_per_s`: CPU time per second, activations per second, and the
-/// delay of one in a hundred.
+/// The waits of one worker at `arrivals_per_s`: CPU time per second, activations per second, and the 99th
+/// percentile of the delay.
 struct Waits {
     cores: f64,
     activations_per_s: f64,
@@ -114,7 +114,7 @@ fn waits(waiting: Waiting, arrivals_per_s: f64, busy_ns: f64, costs: &HostCosts)
             delay_p99_ns: LOOK_NS,
         },
         Waiting::Interrupt => {
-            // Who is still busy with the last arrival finds the next one without a wait.
+            // A worker that is still busy with the last arrival finds the next one without a wait.
             let activations_per_s = arrivals_per_s / (1.0 + per_ns * busy_ns);
             Waits {
                 cores: activations_per_s * costs.wake_ns / 1e9,
@@ -127,7 +127,7 @@ fn waits(waiting: Waiting, arrivals_per_s: f64, busy_ns: f64, costs: &HostCosts)
             let found = 1.0 - (-per_ns * (lasts_ns + busy_ns)).exp();
             let period_ns = lasts_ns + found * busy_ns;
             let asleep = costs.sleep_ns / period_ns;
-            // Rare arrivals: some empty sleeps, then a wait for the ring.
+            // Rare arrivals: some empty sleeps, then a wait for the wake-up.
             let rare = per_ns * (costs.wake_ns + EMPTY_SLEEPS_MAX * costs.sleep_ns);
             Waits {
                 cores: asleep.min(rare),
@@ -138,7 +138,7 @@ fn waits(waiting: Waiting, arrivals_per_s: f64, busy_ns: f64, costs: &HostCosts)
     }
 }
 
-/// Predicts a shape for stages of this work. `groups` of the shape must cover the stages.
+/// Predicts a shape for stages with this work. The groups of the shape must cover the stages.
 pub fn predict(shape: &Shape, stages: &[Work], load: &Load, costs: &HostCosts) -> Prediction {
     assert_eq!(
         shape.groups.iter().sum::<usize>(),
@@ -155,7 +155,7 @@ pub fn predict(shape: &Shape, stages: &[Work], load: &Load, costs: &HostCosts) -
         })
     });
     let groups = groups.collect::<Vec<Work>>();
-    // The work of one activation depends on how many rows it finds, and the other way round.
+    // The work of one activation depends on how many rows it finds, and vice versa.
     let mut first = waits(shape.source, load.arrivals_per_s, 0.0, costs);
     let mut rows = 0.0;
     let busy = |work: &Work, rows: f64| {
@@ -265,7 +265,7 @@ pub(crate) mod tests {
             &load(1e5),
             &COSTS,
         );
-        // About a thousand rows a sleep.
+        // About a thousand rows per sleep.
         let work_ns = 1_003.0 * 150.0 + 10_000.0;
         let expected_ns = 10e6 + 53_000.0 + work_ns;
         assert!(

@@ -1,78 +1,78 @@
-//! The cheapest way to run a path that keeps its latency target.
+//! The cheapest way to run a path that meets its latency target.
 //!
-//! Every way is looked at: the stages cut into one to [`GROUPS_MAX`] groups with about as much work
-//! each, the source's worker polling, interrupted or asleep for one of [`TIMES`] times, the workers
-//! behind it interrupted or asleep as long. Some hundred shapes, each predicted in a microsecond.
+//! The planner tries every way: the stages cut into one to [`GROUPS_MAX`] groups with about equal work,
+//! the source's worker polling, interrupted or asleep for one of [`TIMES`] times, and the workers after
+//! it interrupted or asleep as long. These are some hundred shapes, each predicted in a microsecond.
 
 use super::model::{HostCosts, Load, Prediction, Shape, UTILISATION_MAX, Waiting, Work, predict};
 
-/// Workers in a row that are considered; more hops only make sense for work that one worker can't
-/// do, and then instances side by side do it better.
+/// The most workers in a row that are considered. More hops only make sense for work that one worker
+/// can't do, and parallel instances do that better.
 pub const GROUPS_MAX: usize = 4;
 
-/// Sleeping times that are considered: this many parts of the target.
+/// The number of sleeping times that are considered, as parts of the target.
 const TIMES: u32 = 40;
 
-/// What is left of the target for what the model doesn't know: a tenth.
+/// The share of the target that is reserved for what the model doesn't know.
 pub const MARGIN: f64 = 0.1;
 
-/// Rows per chunk: the fewest, below which the work per chunk outweighs that per row, and the most.
+/// The fewest rows per chunk; below it the work per chunk outweighs that per row.
 pub const CHUNK_ROWS_MIN: usize = 256;
-/// As the engine's default.
+/// The most rows per chunk, the engine's default.
 pub const CHUNK_ROWS_MAX: usize = 8_192;
 
-/// What is asked.
+/// What to plan.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The latency that 99 of 100 rows are to keep, in nanoseconds.
     pub target_ns: f64,
     /// The work of each stage.
     pub stages: Vec<Work>,
-    /// What arrives.
+    /// The arrivals at the source.
     pub load: Load,
-    /// Workers there are.
+    /// The number of workers.
     pub workers: usize,
-    /// How many workers in a row a row passes, where that is settled: those after the source's are woken.
-    /// `None` where instances go where the plan wants them.
+    /// How many workers in a row each row passes, if that is fixed: those after the source's are woken.
+    /// `None` if the plan decides where instances run.
     pub in_a_row: Option<usize>,
-    /// What waiting costs.
+    /// The costs of waiting.
     pub costs: HostCosts,
 }
 
-/// A shape and what it comes to.
+/// A shape and its prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// How the path is run.
+    /// The way to run the path.
     pub shape: Shape,
-    /// What that comes to.
+    /// The predicted cost and latency.
     pub prediction: Prediction,
 }
 
-/// The answer.
+/// The result of planning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
-    /// The cheapest that keeps the target; where none does, the fastest.
+    /// The cheapest shape that meets the target; if none does, the fastest.
     pub chosen: Candidate,
-    /// Whether it keeps the target.
+    /// Whether it meets the target.
     pub meets_target: bool,
-    /// The cheapest of another kind (other groups or another way to wait) that keeps the target.
+    /// The cheapest shape of another kind (other groups or another way to wait) that meets the target.
     pub runner_up: Option<Candidate>,
     /// The lowest p99 that any shape reaches, in nanoseconds.
     pub floor_ns: f64,
-    /// Shapes that were looked at.
+    /// The number of shapes that were considered.
     pub considered: usize,
 }
 
-/// Rows per chunk for a target: what takes a sixteenth of it to work on, so that the workers of a
-/// path overlap and nothing waits for long behind a chunk; a power of two between the bounds.
+/// Rows per chunk for a target: what takes a sixteenth of the target to process, so that the workers of a
+/// path overlap and nothing waits for long after a chunk; a power of two between the limits.
 pub fn chunk_rows(target_ns: f64, per_row_ns: f64) -> usize {
     let rows = target_ns / 16.0 / per_row_ns.max(1.0);
     let rows = (rows as usize).clamp(CHUNK_ROWS_MIN, CHUNK_ROWS_MAX);
-    // Rounded down, and the bounds are powers of two.
+    // Rounded down; the limits are powers of two.
     1 << rows.ilog2()
 }
 
-/// Cuts stages into `groups` with about as much work each.
+/// Cuts stages into `groups` groups with about equal work.
 fn cut(stages: &[Work], groups: usize, rows_per_chunk: f64) -> Vec<usize> {
     let work = |stage: &Work| stage.per_chunk_ns + stage.per_row_ns * rows_per_chunk;
     let total = stages.iter().map(work).sum::<f64>();
@@ -92,7 +92,7 @@ fn cut(stages: &[Work], groups: usize, rows_per_chunk: f64) -> Vec<usize> {
     counts
 }
 
-/// The cheapest shape that keeps the target with [`MARGIN`].
+/// The cheapest shape that meets the target with [`MARGIN`].
 pub fn plan(question: &Question) -> Planned {
     let stages = &question.stages;
     assert!(!stages.is_empty(), "a path has a stage");
@@ -146,7 +146,7 @@ pub fn plan(question: &Question) -> Planned {
         one.p99_ns.total_cmp(&other.p99_ns)
     };
     let fastest = options.iter().filter(sound).min_by(faster);
-    // Where every shape is too busy the one that spreads the work most is the least bad.
+    // If every shape is too busy, the one that spreads the work most is the least bad.
     let busiest = |one: &&Candidate, other: &&Candidate| {
         let (one, other) = (&one.prediction, &other.prediction);
         one.utilisation.total_cmp(&other.utilisation)
@@ -222,7 +222,7 @@ mod tests {
         assert!(three.meets_target && time_ns > 15e6, "{shape:?}");
         assert!(three.chosen.prediction.cores > one.chosen.prediction.cores);
         assert!(three.floor_ns > one.floor_ns);
-        // More workers than stages: no row passes as many.
+        // More workers than stages: no row passes that many.
         assert_eq!(at(Some(9)).chosen, three.chosen);
     }
 

@@ -1,14 +1,14 @@
-//! The best placement of a small problem, by trying all that could be better (branch and bound).
+//! The best placement of a small problem, by branch and bound.
 
 use super::problem::Problem;
 use super::search::Neighbours;
 
-/// The best placement of a problem, given a feasible one, and whether it is known to be the best:
-/// after `steps_max` attempts to place an instance the best so far must do.
+/// The best placement of a problem, starting from a feasible one, and whether it is proven to be the
+/// best: after `steps_max` attempts to place an instance, the best one so far is returned.
 pub fn improve(problem: &Problem, known: Vec<usize>, steps_max: usize) -> (Vec<usize>, bool) {
     let neighbours = Neighbours::of(problem);
     let mut order = (0..problem.demands.len()).collect::<Vec<usize>>();
-    // Those with much to do first: what they cost shows early.
+    // Instances with much work first, so that costs show early.
     order.sort_by(|&one, &other| {
         let by_traffic = neighbours.total[other].total_cmp(&neighbours.total[one]);
         by_traffic.then(one.cmp(&other))
@@ -52,7 +52,7 @@ impl Tree<'_> {
             return;
         };
         let demand = self.problem.demands[instance];
-        // Empty cores of a node are all the same: one of them is tried.
+        // Empty cores of a node are equivalent: only one of them is tried.
         let mut tried_empty = vec![false; self.problem.distances.len()];
         for core in 0..self.loads.len() {
             let empty = self.members[core] == 0;

@@ -1,12 +1,12 @@
-//! Placement as a problem of its own: who goes on which core, so that little travels far and no core
-//! is asked for more than it has.
+//! Placement as an optimization problem: a core for each instance, so that little data travels far and no
+//! core is overloaded.
 
-/// What is to be placed, and where.
+/// A placement problem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// What each instance needs of a core, in any unit.
+    /// The demand of each instance, in any unit.
     pub demands: Vec<f64>,
-    /// What instances send each other.
+    /// The traffic between instances.
     pub traffic: Vec<Traffic>,
     /// The node of each core, as a place in `distances`.
     pub node_of_core: Vec<usize>,
@@ -14,19 +14,19 @@ pub struct Problem {
     pub distances: Vec<Vec<f64>>,
     /// Cores that may be used, as many as there are workers.
     pub cores_used_max: usize,
-    /// What a core that several instances share has, in the unit of the demands. One instance alone
-    /// may need any amount: nobody else could take a part of it.
+    /// The capacity of a core that several instances share, in the unit of the demands. A single instance
+    /// on a core may need any amount: no other instance could take a part of it.
     pub capacity: f64,
 }
 
-/// What two instances send each other.
+/// The traffic between two instances.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Traffic {
     /// One instance.
     pub from: usize,
     /// Another.
     pub to: usize,
-    /// How much, in any unit.
+    /// The amount, in any unit.
     pub weight: f64,
 }
 
@@ -34,7 +34,7 @@ pub struct Traffic {
 const ROUNDING: f64 = 1e-9;
 
 impl Problem {
-    /// What a placement (a core for each instance) costs: the sum of traffic times distance. Between
+    /// The cost of a placement (a core for each instance): the sum of traffic times distance. Between
     /// instances on one core nothing travels: rows stay in its caches.
     pub fn cost(&self, placed: &[usize]) -> f64 {
         let costs = self.traffic.iter().map(|traffic| {
@@ -63,18 +63,18 @@ impl Problem {
         used <= self.cores_used_max && loads.all(|(load, members)| self.fits(load, members))
     }
 
-    /// Whether a core bears the load of so many instances.
+    /// Whether a core can take the load of this many instances.
     pub fn fits(&self, load: f64, members: usize) -> bool {
         members <= 1 || load <= self.capacity * (1.0 + ROUNDING)
     }
 }
 
-/// A core for each instance, of `cores`, so that the busiest has little to do; and what those cores
-/// have to do that several instances share.
+/// A core for each instance, from `cores`, so that the busiest has little to do; and the load of the
+/// busiest core that several instances share.
 ///
-/// An instance that needs as much as a fair share, or more, gets a core of its own. Of the others
-/// the largest goes first, each to the core with the least so far (Graham 1969: at most 4/3 of the
-/// best balance).
+/// An instance that needs a fair share or more gets a core of its own. The others are assigned in
+/// descending order of demand, each to the core with the least load so far (Graham 1969: at most 4/3 of
+/// the best balance).
 pub fn balance(demands: &[f64], cores: &[usize]) -> (Vec<usize>, f64) {
     let mut order = (0..demands.len()).collect::<Vec<usize>>();
     order.sort_by(|&one, &other| {

@@ -1,35 +1,35 @@
-//! Placement by local search: from a few starts, instances move and change places, alone and with all
-//! of their core, as long as that brings traffic closer together. Deterministic.
+//! Placement by local search: from a few starts, instances move and are exchanged, alone or with all
+//! others on their core, as long as that reduces the cost. Deterministic.
 //!
-//! The problem is a graph partition with unequal distances between the parts, which is hard in
-//! general; moves and exchanges of two are those of Kernighan and Lin ("An Efficient Heuristic
-//! Procedure for Partitioning Graphs", 1970), without their look-ahead. How near it comes to the
-//! optimum is tested beside `exact.rs`.
+//! The problem is a graph partition with unequal distances between the parts, which is hard in general;
+//! moves and exchanges of two are those of Kernighan and Lin ("An Efficient Heuristic Procedure for
+//! Partitioning Graphs", 1970), without their look-ahead. The tests compare it with the optimum of
+//! `exact.rs`.
 
 use super::problem::{Problem, balance};
 
-/// Rounds over all instances; a start is settled after three or four.
+/// The most rounds over all instances; a start converges after three or four.
 const ROUNDS_MAX: usize = 24;
 
-/// Further starts, the best so far shaken and others at random: small problems have many local optima, large ones are
-/// settled slowly and gain little.
+/// The number of further starts, from the best placement with random changes and from random ones: small
+/// problems have many local optima, large ones converge slowly and gain little.
 const SHAKEN_SMALL: usize = 100;
 const SHAKEN_LARGE: usize = 2;
 const SMALL: usize = 64;
 
-/// Pairs that are looked at in a round. All of them for up to 2,800 instances; beyond that those
-/// that come first, so that a query of thousands is planned within seconds.
+/// The most pairs that are tried in a round. All pairs of up to 2,800 instances; for more, the first
+/// ones, so that a query of thousands is planned within seconds.
 const PAIRS_MAX: usize = 4_000_000;
 
-/// A change that gains less is rounding.
+/// A change that gains less than this is rounding.
 const GAIN_MIN: f64 = 1e-9;
 
-/// A good placement. `first` is one to begin with; what it costs is not exceeded if it is feasible.
+/// A good placement. `first` is the one to start with; the result costs no more if `first` is feasible.
 ///
 /// # Panics
 ///
-/// When there is no core, or demands do not fit even balanced over `cores_used_max` cores: the
-/// capacity is at least that of [`balance`].
+/// When there is no core, or demands do not fit even balanced over `cores_used_max` cores: the capacity
+/// is at least that of [`balance`].
 pub fn search(problem: &Problem, first: &[usize]) -> Vec<usize> {
     let near = near_cores(problem);
     let (balanced, _) = balance(&problem.demands, &near);
@@ -51,7 +51,7 @@ pub fn search(problem: &Problem, first: &[usize]) -> Vec<usize> {
     };
     let mut seed = 1;
     for number in 0..shaken {
-        // Every other one begins elsewhere: not every optimum can be reached through feasible ones.
+        // Every other start is random: not every optimum can be reached through feasible placements.
         let start = match number % 2 {
             0 => shake(problem, &best.0, &mut seed),
             _ => scatter(problem, &mut seed),
@@ -64,8 +64,8 @@ pub fn search(problem: &Problem, first: &[usize]) -> Vec<usize> {
     best.0
 }
 
-/// As many cores as may be used, near each other: nodes nearest to a first one, whichever first one
-/// brings them nearest together.
+/// As many cores as may be used, near each other: those on the nodes nearest to a first node, for the
+/// best first node.
 pub fn near_cores(problem: &Problem) -> Vec<usize> {
     let nodes = 0..problem.distances.len();
     let candidates = nodes.map(|seed| {
@@ -101,8 +101,8 @@ fn spread(problem: &Problem, cores: &[usize]) -> f64 {
     sum
 }
 
-/// Places one instance after the other, always the one that has most to do with those placed, where
-/// it adds least. May end up infeasible.
+/// Places one instance after the other, always the one with the most traffic to those placed, where it
+/// adds the least cost. The result may be infeasible.
 fn grow(problem: &Problem, cores: &[usize]) -> Vec<usize> {
     let neighbours = Neighbours::of(problem);
     let count = problem.demands.len();
@@ -154,14 +154,14 @@ fn grow(problem: &Problem, cores: &[usize]) -> Vec<usize> {
     placed.into_iter().flatten().collect()
 }
 
-/// Exchanges some pairs and moves some instances at random, where that is feasible.
+/// Exchanges some pairs and moves some instances at random, if that is feasible.
 fn shake(problem: &Problem, placed: &[usize], seed: &mut u64) -> Vec<usize> {
     let count = placed.len();
     let mut shaken = placed.to_vec();
     if count == 0 {
         return shaken;
     }
-    // A few changes find a better neighbour, many another region.
+    // A few changes find a better neighbor, many another region.
     for _ in 0..1 + below(seed, 3 * count) {
         let mut other = shaken.clone();
         let instance = below(seed, count);
@@ -177,8 +177,8 @@ fn shake(problem: &Problem, placed: &[usize], seed: &mut u64) -> Vec<usize> {
     shaken
 }
 
-/// Places instances at random where there is room; balanced on cores chosen at random where that
-/// leaves one without room.
+/// Places instances at random where there is room; if an instance finds no room, balanced on cores chosen
+/// at random.
 fn scatter(problem: &Problem, seed: &mut u64) -> Vec<usize> {
     let mut cores = (0..problem.node_of_core.len()).collect::<Vec<usize>>();
     let mut order = (0..problem.demands.len()).collect::<Vec<usize>>();
@@ -217,7 +217,7 @@ fn below(seed: &mut u64, bound: usize) -> usize {
     ((mixed ^ (mixed >> 31)) % bound as u64) as usize
 }
 
-/// Moves and exchanges instances until none of it gains anything; with the cost of the result.
+/// Moves and exchanges instances until no change gains anything; returns the cost as well.
 fn settle(problem: &Problem, start: Vec<usize>) -> (Vec<usize>, f64) {
     let mut state = State::new(problem, start);
     for _ in 0..ROUNDS_MAX {
@@ -232,11 +232,11 @@ fn settle(problem: &Problem, start: Vec<usize>) -> (Vec<usize>, f64) {
     (state.placed, cost)
 }
 
-/// What each instance sends to and gets from which others.
+/// The traffic of each instance with others.
 pub struct Neighbours {
-    /// The others, by number, each once, and how much.
+    /// For each instance, the others by number, each once, with the amount.
     pub of: Vec<Vec<(usize, f64)>>,
-    /// The sum of it.
+    /// The sum for each instance.
     pub total: Vec<f64>,
 }
 
@@ -267,7 +267,7 @@ impl Neighbours {
         }
     }
 
-    /// What goes between two instances.
+    /// The traffic between two instances.
     fn between(&self, one: usize, other: usize) -> f64 {
         let list = &self.of[one];
         match list.binary_search_by_key(&other, |&(number, _)| number) {
@@ -277,7 +277,7 @@ impl Neighbours {
     }
 }
 
-/// A placement with what is needed to tell quickly what a change of it would gain.
+/// A placement, with what is needed to compute quickly how much a change would gain.
 struct State<'a> {
     problem: &'a Problem,
     neighbours: Neighbours,
@@ -285,8 +285,8 @@ struct State<'a> {
     loads: Vec<f64>,
     members: Vec<Vec<usize>>,
     used: usize,
-    /// What an instance would cost on a node, all others staying; as if those on its core were on
-    /// another core of their node. By instance, then node.
+    /// The cost of an instance on a node while all others stay; as if those on its core were on another
+    /// core of their node. By instance, then node.
     at_node: Vec<f64>,
 }
 
@@ -320,7 +320,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// What an instance costs on a core, apart from what it has to do with `without`.
+    /// The cost of an instance on a core, without its traffic with `without`.
     fn cost(&self, instance: usize, core: usize, without: usize) -> f64 {
         let node = self.problem.node_of_core[core];
         let distances = &self.problem.distances[node];
@@ -362,7 +362,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Moves each instance to the core where it costs least; whether one gained something.
+    /// Moves each instance to the core where it costs least; returns whether one gained something.
     fn move_all(&mut self) -> bool {
         let mut gained = false;
         for instance in 0..self.placed.len() {
@@ -392,7 +392,7 @@ impl<'a> State<'a> {
         gained
     }
 
-    /// Exchanges pairs whose exchange gains something; whether one did.
+    /// Exchanges pairs if that gains something; returns whether any did.
     fn exchange_all(&mut self) -> bool {
         let mut gained = false;
         let mut looked_at = 0;
@@ -426,14 +426,14 @@ impl<'a> State<'a> {
         {
             return false;
         }
-        // What goes between the two is the same before and after.
+        // The traffic between the two is the same before and after.
         let before = self.cost(one, here, other) + self.cost(other, there, one);
         let after = self.cost(one, there, other) + self.cost(other, here, one);
         after < before - GAIN_MIN * (1.0 + before.abs())
     }
 
-    /// Exchanges all that is on two cores of different nodes, one of which may be empty, where that
-    /// gains something; whether it did once.
+    /// Exchanges everything on two cores of different nodes, one of which may be empty, if that gains
+    /// something; returns whether any did.
     fn exchange_cores(&mut self) -> bool {
         let mut gained = false;
         for one in 0..self.members.len() {
@@ -455,7 +455,7 @@ impl<'a> State<'a> {
         if here == there {
             return false;
         }
-        // What goes between the two, and within each, is the same before and after.
+        // The traffic between the two, and within each, is the same before and after.
         let outside = |member: usize, node: usize| {
             let distances = &self.problem.distances[node];
             let mut cost = self.at_node[member * self.problem.distances.len() + node];

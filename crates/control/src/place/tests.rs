@@ -1,4 +1,4 @@
-//! Placement of whole queries, and the search beside the optimum.
+//! Tests of the placement of whole queries, and of the search compared with the optimum.
 
 use super::exact::improve;
 use super::search::{near_cores, search};
@@ -9,7 +9,7 @@ use crate::query::{Edge, Exchange, Node};
 use crate::split::split;
 use fastrand::Rng;
 
-/// A graph, split and expanded, with what it needs.
+/// A graph, split and expanded, with its demand.
 struct Query {
     graph: QueryGraph,
     split: Subqueries,
@@ -18,7 +18,7 @@ struct Query {
 }
 
 impl Query {
-    /// A source, then nodes that each read the one before.
+    /// A source, then nodes that each read the previous one.
     fn chain(
         parallelism: usize,
         sources_max: usize,
@@ -54,7 +54,7 @@ impl Query {
         }
     }
 
-    /// One instance of a keyed stage behind each source.
+    /// One instance of a keyed stage after each source.
     fn keyed(parallelism: usize) -> Query {
         let by_key = Exchange::Key(vec![0]);
         let stage = (NodeKind::Stateful, by_key, usize::MAX);
@@ -92,7 +92,7 @@ fn a_lone_source_and_a_lone_sink_get_different_workers() {
         assert_eq!(placement.cores, [Some(4), Some(6)]);
         assert_eq!(placement.nodes, [None, None], "one node has all the memory");
     }
-    // More workers than cores: nobody is pinned, whatever was asked for.
+    // With more workers than cores no worker is pinned, whatever the setting.
     let crowded = query.place(2, &one_node(&[4]), Some(Strategy::Numa));
     assert_eq!(crowded.cores, [None, None]);
     assert_eq!(crowded.strategy, Strategy::Os);
@@ -177,7 +177,7 @@ fn nothing_is_placed_on_cores_that_are_offline_or_forbidden() {
     }
 }
 
-/// What a core is asked for when demands are balanced over so many.
+/// The load per core when demands are balanced over this many cores.
 fn share(demands: &[f64], cores: usize) -> f64 {
     balance(demands, &(0..cores).collect::<Vec<usize>>()).1
 }

@@ -1,10 +1,10 @@
-//! A custom operator, from scratch: it emits a row when the value of a key changes.
+//! A custom operator, written from scratch: it emits a row when the value of a key changes.
 //!
 //! ```text
 //! cargo run -p slackwater-engine --example custom_operator
 //! ```
 //!
-//! First the operator, then its state, then a plan that connects a source, the operator and a sink
+//! The file has the operator, then its state, then a plan that connects a source, the operator and a sink
 //! by hand, as the planner does for SQL.
 
 mod wiring;
@@ -30,11 +30,11 @@ use slackwater_engine::time::EventTime;
 use slackwater_engine::{Error, Result};
 use wiring::{Example, readings, schema};
 
-/// Input and output have the columns `sensor` and `value`.
+/// Emits a row when a sensor's value changes. Input and output have the columns `sensor` and `value`.
 #[derive(Default)]
 struct ChangeDetector {
     last: HashMap<String, Last>,
-    /// The last mark given out; what changes now belongs to the next one.
+    /// The last mark that was given out; changes made now belong to the next one.
     mark: Mark,
 }
 
@@ -48,18 +48,18 @@ struct Last {
 impl Stateful for ChangeDetector {
     fn facts(&self) -> Facts {
         Facts {
-            // Rows arrive at the instance that has the state of their sensor.
+            // Each row reaches the instance that holds its sensor's state.
             placed_by: vec![Some(vec![0])],
             is_replicated: false,
             first_input: None,
             delay_us: 0,
-            // The rows that it emits are taken from the chunk, and are copies.
+            // The emitted rows are copies of rows of the chunk.
             shares_input: false,
         }
     }
 
-    /// A chunk is Arrow columns; decide per row, then take all chosen rows at once. `take` also
-    /// carries along where the rows came from and when.
+    /// Decides row by row, then takes all chosen rows at once: a chunk is a set of Arrow columns. `take`
+    /// also keeps where the rows came from and when.
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         let keys = KeyColumns::of_chunk(&chunk, &[0])?;
         let hashes = keys.hashes();
@@ -84,12 +84,13 @@ impl Stateful for ChangeDetector {
         Ok(())
     }
 
-    /// `process` emits at most as many rows as it takes, so nothing is ever left.
+    /// Continues an unfinished `process`. This operator emits at most as many rows as it takes in, so
+    /// nothing is ever left.
     fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
         Ok(Progress::Done)
     }
 
-    /// For operators that wait for the watermark (windows); this one never does.
+    /// Reacts to a new watermark. Operators that wait for it (windows) emit here; this one never does.
     fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
         Ok(Progress::Done)
     }
@@ -98,7 +99,7 @@ impl Stateful for ChangeDetector {
         None
     }
 
-    /// The next unit of work starts from nothing.
+    /// Clears the state: the next unit of work starts from nothing.
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.last.clear();
         Ok(())
@@ -122,7 +123,8 @@ impl KeyedState for ChangeDetector {
         self.mark
     }
 
-    /// Any layout will do that `restore` understands. Nothing is taken out: the query goes on.
+    /// Copies the state, in any layout that `restore` understands. The state stays in place, because the
+    /// query continues.
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
         let wanted = |last: &Last| buckets.contains_hash(last.hash) && last.changed > since;
         let entries = self.last.iter().filter(|(_, last)| wanted(last));
@@ -132,7 +134,8 @@ impl KeyedState for ChangeDetector {
         Ok(vec![readings(keys, values)?])
     }
 
-    /// A snapshot may come from a file, so what does not fit is an error and no panic.
+    /// Takes in a snapshot. A snapshot may come from a file, so data that does not fit is an error, not a
+    /// panic.
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.schema() != schema() {
             return Err(Error::new(
@@ -153,15 +156,16 @@ impl KeyedState for ChangeDetector {
         Ok(())
     }
 
-    /// The watermark drops nothing here: the last value of a sensor stays.
+    /// Drops what the watermark has made unnecessary: nothing here, since the last value of a sensor
+    /// stays.
     fn expire(&mut self, _watermark: EventTime) -> Result<()> {
         Ok(())
     }
 }
 
 fn main() -> Result<()> {
-    // Two instances: the source, and the operator with the sink behind it. A stateful operator is
-    // the head of its instance and is reached over links, here keyed by `sensor`.
+    // Two instances: the source, and the operator followed by the sink. A stateful operator is the head
+    // of its instance and receives its rows over links, here keyed by `sensor`.
     let step = |node, kind, next| StepPlan { node, kind, next };
     let instance = |name: &str, input, steps| InstancePlan {
         movable: false,

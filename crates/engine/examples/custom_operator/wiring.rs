@@ -1,5 +1,5 @@
-//! What the example needs around its operator: a source of a few readings, a sink that prints, and
-//! the catalog that makes both.
+//! The parts that the example needs around its operator: a source of a few readings, a sink that prints,
+//! and the catalog that makes both.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub fn readings(sensors: Vec<&str>, values: Vec<i64>) -> Result<RecordBatch> {
     )?)
 }
 
-/// A source says one thing per poll, and never blocks.
+/// A source of a few readings. A source returns one thing per poll, and never blocks.
 struct Readings(std::vec::IntoIter<RecordBatch>);
 
 impl Source for Readings {
@@ -80,7 +80,7 @@ impl Sink for Printer {
     }
 }
 
-/// Makes what the nodes of the plan stand for.
+/// A catalog that makes the source, operator and sink of the plan.
 pub struct Example;
 
 impl Catalog for Example {

@@ -1,30 +1,30 @@
-//! Demand-driven dealing: a chunk goes to the instance that has the least waiting for it.
+//! Demand-driven dealing: a chunk goes to the instance that has the fewest rows waiting.
 //!
-//! A receiver acknowledges a chunk when it takes it from its link, to begin with it; the sender gives
-//! the next chunk to whoever has the least unacknowledged (DataCutter's demand-driven scheduling,
-//! `papers.md` P4). What is counted is rows, not chunks, so that small chunks weigh little.
+//! A receiver acknowledges a chunk when it takes it from its link to process it; the sender gives the
+//! next chunk to the receiver with the fewest unacknowledged rows (DataCutter's demand-driven scheduling,
+//! `papers.md` P4). Rows are counted, not chunks, so that small chunks weigh little.
 //!
-//! Nobody has more than [`UNACKNOWLEDGED_MAX`] chunks waiting: while all have so many, the chunk stays
-//! here and the instance takes no input. So a slow receiver keeps little, and a chunk's receiver is
-//! chosen as late as possible.
+//! No receiver has more than [`UNACKNOWLEDGED_MAX`] chunks waiting. When all have that many, the chunk
+//! stays here and the instance takes no input. So a slow receiver holds few chunks, and the receiver of a
+//! chunk is chosen as late as possible.
 
 use std::collections::VecDeque;
 
 use crate::exchange::LinkSender;
 
-/// Chunks that may wait at one receiver: one to go on with while the next is on its way. A receiver
+/// The most chunks that may wait at one receiver: one to process while the next is on its way. A receiver
 /// that has become slow holds these and the one that it works on, and no more.
 pub const UNACKNOWLEDGED_MAX: usize = 2;
 
-/// The chunks on one link that its receiver has not begun with.
+/// The chunks on one link that its receiver has not begun to process.
 #[derive(Debug, Default)]
 struct Unacknowledged {
-    /// The position behind each chunk, and its rows.
+    /// The position after each chunk, and its number of rows.
     chunks: VecDeque<(u64, u64)>,
     rows: u64,
 }
 
-/// Who has how much waiting.
+/// Which receiver has how many rows waiting.
 #[derive(Debug)]
 pub struct Demand {
     links: Vec<Unacknowledged>,
@@ -33,7 +33,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Of so many links, none of which has anything.
+    /// No chunks waiting on any of `links` links.
     pub fn new(links: usize) -> Demand {
         Demand {
             links: (0..links).map(|_| Unacknowledged::default()).collect(),
@@ -41,8 +41,8 @@ impl Demand {
         }
     }
 
-    /// The link that a chunk goes to now, of those that `may_take` one; `None` while all have enough.
-    /// Their receivers ring when they have taken something.
+    /// The link that a chunk goes to now, among those that `may_take` one; `None` while all have enough.
+    /// Their receivers wake this side when they have taken something.
     pub fn choose(
         &mut self,
         senders: &mut [LinkSender],
@@ -88,7 +88,7 @@ impl Demand {
         best.map(|(_, link)| link)
     }
 
-    /// A chunk of so many rows was sent on `link`, up to `position`.
+    /// Notes that a chunk of `rows` rows was sent on `link`, up to `position`.
     pub fn sent(&mut self, link: usize, position: u64, rows: u64) {
         self.links[link].chunks.push_back((position, rows));
         self.links[link].rows += rows;

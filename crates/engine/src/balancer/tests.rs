@@ -1,4 +1,4 @@
-//! What every balancer keeps to, whatever it does with rows; then what each does with them.
+//! Tests of what all balancers guarantee, whatever they do with rows; then of each balancer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::barrier::BucketMove;
 use crate::testing::batch;
 
-/// A route over so many links of a capacity, and their other ends.
+/// A route over `links` links of a capacity, and their other ends.
 fn route(plan: BalancerPlan, links: usize, capacity: usize) -> (Route, Vec<Receiver<Message>>) {
     let waiter = Waiter::new().unwrap();
     let ends = (0..links).map(|_| channel(capacity, waiter.waker(), waiter.waker()));
@@ -29,7 +29,7 @@ fn keyed() -> BalancerPlan {
     }
 }
 
-/// All kinds, with the number of links that each is tried with.
+/// All kinds of balancers, each with the number of links that it is tested with.
 fn plans() -> Vec<(BalancerPlan, usize)> {
     vec![
         (BalancerPlan::PointToPoint, 1),
@@ -59,14 +59,14 @@ fn watermark(time: i64) -> Message {
     Message::Watermark { time, ingest_ns: 0 }
 }
 
-/// What one step of a test does.
+/// One step of a test.
 #[derive(Debug, Clone)]
 enum Act {
-    /// Sends a chunk of so many rows, if the route takes input.
+    /// Sends a chunk of this many rows, if the route takes input.
     Chunk(i64),
     /// Sends a watermark, if the route takes input.
     Watermark,
-    /// One receiver takes up to so many messages.
+    /// One receiver takes up to this many messages.
     Take(usize, usize),
 }
 
@@ -96,7 +96,7 @@ impl Got {
         match message {
             Message::Chunk(chunk) => {
                 let rows = numbers(&chunk);
-                // A row that was sent behind a watermark does not come before it.
+                // A row that was sent after a watermark must not arrive before it.
                 let open = sent_before.get(self.watermarks.len());
                 prop_assert!(open.is_none_or(|end| rows.iter().all(|row| row < end)));
                 self.rows.extend(rows);
@@ -204,7 +204,7 @@ fn demand_gives_nobody_more_than_it_may_have_waiting_and_keeps_the_rest() {
         lengths.collect::<Vec<usize>>()
     };
     assert_eq!(lengths(&receivers), [UNACKNOWLEDGED_MAX; 2]);
-    // Who takes one gets it.
+    // The receiver that takes a chunk gets the next one.
     assert!(receivers[1].receive().is_some());
     route.flush().unwrap();
     assert_eq!(lengths(&receivers), [UNACKNOWLEDGED_MAX; 2]);
@@ -244,7 +244,7 @@ fn rows_behind_a_barrier_go_to_the_new_owners_of_their_buckets() {
             },
         })
     };
-    // One for another subquery passes, and changes nothing.
+    // A barrier for another subquery passes, and changes nothing.
     route.control(&barrier(4)).unwrap();
     route.chunk(chunk(70, 70), &counters).unwrap();
     route.control(&barrier(5)).unwrap();

@@ -1,4 +1,4 @@
-//! How a deployment becomes instances: links get their ends, and each instance its source, head and steps.
+//! Turns a deployment into instances: links get their ends, and each instance its source, head and steps.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::ports::{Port, Ports};
 use crate::state::{BucketSet, KeyedState};
 use crate::time::EventTime;
 
-/// Builds what `process` runs of a deployment. `waker_of` makes what wakes an instance of it, by
-/// number of the instance.
+/// Builds the part of a deployment that `process` runs. `waker_of` makes the waker of an instance, given
+/// by number.
 pub fn build(
     deployment: &Deployment,
     process: usize,
@@ -56,18 +56,18 @@ pub fn build(
     Ok(built)
 }
 
-/// What receivers want to know of their links.
+/// What receivers need to know about their links.
 struct Traits<'d> {
-    /// Those on which they acknowledge what they take.
+    /// The links on which receivers acknowledge the chunks that they take.
     acknowledged: HashSet<usize>,
-    /// The columns that rows are routed by, of those that are links of a keyed route.
+    /// The key columns of links that belong to a keyed route.
     keyed: HashMap<usize, &'d [usize]>,
-    /// As [`Deployment::hearing`].
+    /// The result of [`Deployment::hearing`].
     hearing: Vec<usize>,
 }
 
 impl Traits<'_> {
-    /// Whether the senders of these links hear the same sources.
+    /// Whether the senders of these links receive from the same sources.
     fn are_in_step(&self, deployment: &Deployment, links: &[usize]) -> bool {
         let mut heard = links
             .iter()
@@ -76,7 +76,8 @@ impl Traits<'_> {
         heard.all(|number| Some(number) == first)
     }
 
-    /// Rows come to where their state is: else what moves or is restored would be lost to them.
+    /// Checks that rows reach the instance that holds their state; otherwise state that moves or is
+    /// restored would be lost to them.
     fn check_routes(&self, plan: &InstancePlan, ports: &[Vec<usize>], facts: &Facts) {
         for (input, links) in ports.iter().enumerate() {
             let placed_by = facts.placed_by.get(input).and_then(Option::as_deref);
@@ -93,7 +94,7 @@ impl Traits<'_> {
     }
 }
 
-/// The ends of links that are not taken yet.
+/// The ends of links that have not been taken yet.
 struct Ends {
     senders: HashMap<usize, LinkSender>,
     receivers: HashMap<usize, LinkReceiver>,
@@ -118,7 +119,7 @@ impl Ends {
             receivers: HashMap::new(),
             sides: Vec::new(),
         };
-        // The readers of a feed beside its first one.
+        // The readers of a feed after its first one.
         let fed = deployment.feeds();
         let fed = fed.iter().flat_map(|links| &links[1..]).copied();
         let fed = fed.collect::<HashSet<usize>>();
@@ -153,19 +154,19 @@ impl Ends {
         ends
     }
 
-    /// What hands on what comes by a link, where something does.
+    /// The relay that forwards what comes by a link, if there is one.
     fn relay(&mut self, deployment: &Deployment, link: usize) -> Option<Relay> {
         let mut relays = deployment.relays.iter();
         let plan = relays.find(|relay| relay.link == link)?;
         Some(Relay::new(self.fan(&plan.links)))
     }
 
-    /// The receiving ends of `links`, by input, of which `first` is read before all others.
+    /// The receiving ends of `links`, by input; `first` is the input that is read before all others.
     /// `keeps_rows` says whether rows that come by a link may stay in this process, in the instance's
-    /// state or in a queue that it passes them on to, so that the link's ring would stand still behind
-    /// them; it is told whether the link is relayed to other instances of this process (they are of the
-    /// same subquery and keep rows if this one does; but where it has links to other processes, they may
-    /// have some inside this one).
+    /// state or in a queue that it passes them to, which would keep the link's ring from moving on. It is
+    /// told whether the link is relayed to other instances of this process: these are of the same
+    /// subquery and keep rows if this one does. A relay to other processes may also keep rows inside this
+    /// one.
     fn ports(
         &mut self,
         deployment: &Deployment,
@@ -344,7 +345,7 @@ fn passes_over_links(steps: &[PlacedStep]) -> bool {
     steps.any(|placed| matches!(placed.step, Step::Route(_)))
 }
 
-/// Gives the head the state that it had in a checkpoint; returns the watermark there.
+/// Restores the head's state from a checkpoint; returns the watermark there.
 fn restore(
     plan: &InstancePlan,
     state: &mut dyn KeyedState,

@@ -6,13 +6,13 @@
 //! frame ────────────────────────► frames ──► links to other processes      (of a relay)
 //! ```
 //!
-//! It is the only link of a broadcasting balancer, and what a [relay](super::relay) hands on with. One
-//! of its links may be a feed of shared memory that several processes read.
+//! A broadcasting balancer has one fan instead of links, and a [relay](super::relay) forwards through
+//! one. One of its links may be a feed of shared memory that several processes read.
 //!
 //! Invariants:
-//! - A message is taken whole, by all links, or handed back. A link that is full keeps what it was
-//!   given, at most one message (a schema's frame and its own), and the fan takes no other one
-//!   until all links are rid of theirs: the slowest holds all back (I3).
+//! - A message is taken whole, by all links, or handed back. A full link keeps what it was given, at most
+//!   one message (a schema's frame and its own), and the fan takes no other message until all links have
+//!   sent theirs: the slowest holds all back (I3).
 //! - Every link sees the messages in the order in which they were given (I5).
 //! - The links to other processes see either what this fan has encoded or what a relay has received,
 //!   never both: the numbers of schemas in the frames would disagree.
@@ -30,9 +30,9 @@ use crate::error::Result;
 use crate::time::now_ns;
 use crate::wire::Encoder;
 
-/// The sending ends of several links, see the module.
+/// The sending ends of several links; see the module documentation.
 pub struct Fan {
-    /// First those to other processes: what they get has the longer way to go.
+    /// Links to other processes; they come first because their messages have the longer way to go.
     remote: Vec<Remote>,
     local: Vec<Local>,
     encoder: Encoder,
@@ -44,7 +44,7 @@ struct Remote {
     frames: FrameSender<Buffer>,
     /// Frames of the last message that found no room.
     waiting: VecDeque<Vec<Buffer>>,
-    /// To be closed behind them.
+    /// Whether to close the link after these frames.
     is_closing: bool,
     counters: Arc<LinkCounters>,
 }
@@ -52,12 +52,12 @@ struct Remote {
 /// A link inside the process.
 struct Local {
     sender: Sender<Message>,
-    /// The last message, when the link was full.
+    /// The last message, if the link was full.
     waiting: Option<Message>,
 }
 
 impl Fan {
-    /// A fan over these links, none of which anything was sent on.
+    /// A fan over these links, on none of which anything has been sent.
     pub fn new(senders: Vec<LinkSender>) -> Fan {
         let mut fan = Fan {
             remote: Vec::new(),
@@ -89,12 +89,12 @@ impl Fan {
         fan
     }
 
-    /// Whether some of its links are inside the process.
+    /// Whether some of the links are inside the process.
     pub fn has_local(&self) -> bool {
         !self.local.is_empty()
     }
 
-    /// Whether it takes a message now; moves on what waits.
+    /// Whether the fan takes a message now; sends what waits first.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Fan {
             let mut frames = std::mem::take(&mut self.encoded);
             let started = now_ns();
             self.encoder.encode(&message, &mut frames)?;
-            // The first link's, as if the others had nothing to do with it.
+            // The time counts for the first link, as if the others had no part in it.
             let counters = &self.remote[0].counters;
             LinkCounters::add(&counters.busy_ns, now_ns() - started);
             let passed = self.pass_frames(frames.drain(..));
@@ -137,7 +137,7 @@ impl Fan {
         Ok(None)
     }
 
-    /// Gives the frames of a message to the links that lead to other processes.
+    /// Gives the frames of a message to the links to other processes.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl Fan {
         self.remote.iter_mut().try_for_each(Remote::move_on)
     }
 
-    /// Counts a message on the links that lead to other processes.
+    /// Counts a message on the links to other processes.
     pub(crate) fn count_message(&self) {
         for link in &self.remote {
             LinkCounters::add(&link.counters.messages, 1);
@@ -173,7 +173,7 @@ impl Fan {
         last.post(message);
     }
 
-    /// Moves on what waits for room; returns whether something moved.
+    /// Sends what waits for room; returns whether something was sent.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Fan {
         Ok(moved)
     }
 
-    /// Rings the receivers of what was given since the last call.
+    /// Wakes the receivers of what was given since the last call.
     pub fn ring(&mut self, urgent: bool) {
         for link in &mut self.remote {
             let started = now_ns();
@@ -204,12 +204,12 @@ impl Fan {
         }
     }
 
-    /// Whether nothing that was taken is still here.
+    /// Whether every message that was taken has been sent.
     pub fn is_drained(&self) -> bool {
         !self.is_blocked() && self.remote.iter().all(|link| link.frames.is_drained())
     }
 
-    /// No message follows: what was taken still has to get there.
+    /// Closes the links; messages taken before are still delivered.
     pub fn close(&mut self) {
         for link in &mut self.remote {
             link.is_closing = true;
@@ -219,13 +219,13 @@ impl Fan {
         }
     }
 
-    /// When it is to be flushed though nobody rings.
+    /// When to flush even if nothing wakes the worker.
     pub fn due_ns(&self) -> Option<u64> {
         let due = self.remote.iter().filter_map(|link| link.frames.due_ns());
         due.min()
     }
 
-    /// Returns whether something moved.
+    /// Sends what waits for room; returns whether something was sent.
     fn move_on(&mut self) -> Result<bool> {
         let waiting = |fan: &Fan| {
             let frames = fan.remote.iter().map(|link| link.waiting.len());
@@ -243,7 +243,7 @@ impl Fan {
             if let Some(message) = link.waiting.take() {
                 let urgent = message.is_urgent();
                 link.post(message);
-                // Whoever gave it to the fan has rung for it when it was not there yet.
+                // The fan's owner woke the receiver before the message had reached it.
                 link.ring(urgent);
             }
         }
@@ -252,7 +252,7 @@ impl Fan {
 }
 
 impl Remote {
-    /// Gives the link what waits for it.
+    /// Sends the frames that wait for this link.
     fn move_on(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -264,7 +264,7 @@ impl Remote {
                 Ok(()) => LinkCounters::add(&self.counters.bytes, bytes),
                 Err(SendError::Full(frame)) => {
                     self.waiting.push_front(frame);
-                    // The reader may sleep over the frames that fill the link.
+                    // The reader may be asleep while these frames fill the link.
                     self.frames.push(false);
                     break;
                 }
@@ -288,7 +288,8 @@ impl Remote {
 }
 
 impl Local {
-    /// What is sent to a receiver that has gone is dropped: its failure is reported by itself.
+    /// Posts a message. Messages to a receiver that is gone are dropped: its failure is reported
+    /// separately.
     fn post(&mut self, message: Message) {
         debug_assert!(self.waiting.is_none(), "one message at a time");
         self.waiting = match self.sender.post(message) {
@@ -306,10 +307,10 @@ impl Local {
     }
 }
 
-/// Cuts a chunk into parts of about so many bytes, at least a row each; no row is copied.
+/// Cuts a chunk into parts of about `bytes` bytes, at least a row each; no row is copied.
 pub(crate) fn segments(chunk: Chunk, bytes: usize) -> impl Iterator<Item = Chunk> {
     let columns = chunk.batch.columns().iter();
-    // What can't be measured is not cut.
+    // Columns whose size is unknown count as empty.
     let sizes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
     let parts = sizes.sum::<usize>().div_ceil(bytes.max(1)).max(1);
     let rows = chunk.rows().div_ceil(parts).max(1);

@@ -1,16 +1,16 @@
-//! A relay: what an instance that receives a broadcast hands on to others.
+//! A relay: forwards what an instance receives by broadcast to other instances.
 //!
-//! Relays are part of the engine, not of the query: the operators of an instance never see that it has
-//! one. A message is handed on before the instance acts on it, frames that come from another process
-//! without being decoded for that, so control messages keep their order with the rows (I5), and
-//! whatever an instance has acted on is on its way to those behind it: no receiver can wait for a
-//! message that its parent has, but doesn't hand on because of that receiver.
+//! Relays are part of the engine, not of the query: the operators of an instance don't know that it has
+//! one. A message is forwarded before the instance acts on it, and frames from another process are
+//! forwarded without being decoded first. So control messages keep their order with the rows (I5), and
+//! whatever an instance has acted on is already on its way to the receivers after it: no receiver can
+//! wait for a message that its parent holds back because of that receiver.
 //!
-//! Back-pressure: a link is not read while those behind it still hold its last message ([`Fan`]), so a
+//! Back-pressure: a link is not read while the relay's links still hold its last message ([`Fan`]), so a
 //! slow receiver holds its parent back, and the parent the origin (I3).
 //!
-//! The first message of a step is rung for at once, because those behind it may sleep while the
-//! instance works on it; the others once, behind the step, as in [`crate::balancer`].
+//! The first message of a step wakes receivers at once, because they may sleep while the instance works
+//! on it; the other messages wake them once, after the step, as in [`crate::balancer`].
 
 use arrow_buffer::Buffer;
 
@@ -18,7 +18,7 @@ use super::fan::Fan;
 use crate::chunk::Message;
 use crate::error::Result;
 
-/// The links behind a link.
+/// The links that a link's messages are forwarded to.
 pub struct Relay {
     fan: Fan,
     rung_in_step: bool,
@@ -27,7 +27,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay that hands on to these links.
+    /// A relay that forwards to these links.
     pub fn new(fan: Fan) -> Relay {
         Relay {
             fan,
@@ -37,12 +37,12 @@ impl Relay {
         }
     }
 
-    /// Whether it hands rows on inside the process, by reference.
+    /// Whether it forwards rows inside the process, by reference.
     pub fn has_local(&self) -> bool {
         self.fan.has_local()
     }
 
-    /// Whether it takes what comes next; moves on what waits.
+    /// Whether the relay takes the next message; sends what waits first.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Relay {
         self.fan.is_ready()
     }
 
-    /// Hands on a message that came from an instance of this process.
+    /// Forwards a message that came from an instance of this process.
     pub(crate) fn message(&mut self, message: &Message) -> Result<()> {
         let refused = self.fan.post(message.clone())?;
         debug_assert!(refused.is_none(), "it said that it is ready");
@@ -59,12 +59,12 @@ impl Relay {
         Ok(())
     }
 
-    /// Hands on a frame that came from another process, to those in other processes.
+    /// Forwards a frame that came from another process to the links to other processes.
     pub(crate) fn frame(&mut self, frame: &Buffer) -> Result<()> {
         self.fan.pass_frames(std::iter::once(vec![frame.clone()]))
     }
 
-    /// Hands on to those in this process what the last frames were.
+    /// Forwards the message that the last frames held to the links inside this process.
     pub(crate) fn decoded(&mut self, message: &Message) {
         self.fan.count_message();
         if self.fan.has_local() {
@@ -81,7 +81,7 @@ impl Relay {
         }
     }
 
-    /// Behind a step: rings for what was handed on since.
+    /// Ends a step: wakes receivers for what was forwarded since.
     pub fn end_step(&mut self) {
         self.ring();
         self.rung_in_step = false;
@@ -93,7 +93,7 @@ impl Relay {
         }
     }
 
-    /// Moves on what waits for room; returns whether something moved.
+    /// Sends what waits for room; returns whether something was sent.
     ///
     /// # Errors
     ///
@@ -102,17 +102,17 @@ impl Relay {
         self.fan.flush()
     }
 
-    /// No message follows: what was taken still has to get there.
+    /// Closes the links; messages taken before are still delivered.
     pub fn close(&mut self) {
         self.fan.close();
     }
 
-    /// Whether nothing that was taken is still here.
+    /// Whether every message that was taken has been sent.
     pub fn is_drained(&self) -> bool {
         self.fan.is_drained()
     }
 
-    /// When it is to be flushed though nobody rings.
+    /// When to flush even if nothing wakes the worker.
     pub fn due_ns(&self) -> Option<u64> {
         self.fan.due_ns()
     }

@@ -1,4 +1,4 @@
-//! Messages through shared memory, both ends on one thread.
+//! Tests of messages through shared memory, with both ends on one thread.
 
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -95,7 +95,7 @@ fn messages_arrive_as_they_were_sent() {
     assert_eq!(count(&link.sent)[0], 7);
 }
 
-/// Chunks many times larger than the lane, while the receiver keeps what it got.
+/// Chunks that are many times larger than the lane arrive while the receiver keeps what it got.
 #[test]
 fn chunks_larger_than_the_lane_get_through_and_may_be_kept() {
     let mut link = link(4096);
@@ -134,7 +134,7 @@ fn a_dead_peer_is_a_consequence_that_names_it() {
     link.sender.post(chunk(0, 3)).unwrap();
     link.sender.ring(false);
     link.peer.mark_dead();
-    // The same peer for both ends here: what was whole still arrives.
+    // Both ends have the same peer here: a frame that was whole still arrives.
     assert!(link.receiver.receive().unwrap().is_some());
     let error = link.receiver.receive().unwrap_err();
     assert!(error.consequence && error.place == "process 2", "{error}");
@@ -198,7 +198,7 @@ fn a_receiver_that_is_gone_has_taken_everything() {
     assert!(sender.await_acknowledged(position));
 }
 
-/// A sender over TCP whose window is full as long as its reader takes nothing.
+/// A sender over TCP whose window stays full while its reader takes nothing.
 fn tcp() -> (LinkSender, LinkReceiver, Waiter, Acceptor) {
     let waiter = Waiter::new().unwrap();
     let identity = Identity {
@@ -219,8 +219,8 @@ fn tcp() -> (LinkSender, LinkReceiver, Waiter, Acceptor) {
     (sender, receiver, waiter, acceptor)
 }
 
-/// Over TCP the end of the link is a message of its own, which nothing may follow: what still waits
-/// for room when a query ends has to go first.
+/// Over TCP the end of the link is a message of its own, and nothing may follow it: messages that still
+/// wait for room when a query ends must be sent first.
 #[test]
 fn regression_a_link_is_closed_behind_what_waits_for_room() {
     type Wrap = fn(LinkSender) -> LinkSender;

@@ -1,4 +1,4 @@
-//! What an instance does at the barrier of a checkpoint: it notes what it has, and goes on.
+//! What an instance does at the barrier of a checkpoint: it records its state, and continues.
 
 use std::collections::BTreeMap;
 
@@ -9,42 +9,42 @@ use crate::error::Result;
 use crate::state::{BucketSet, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, now_ns};
 
-/// An instance's part in checkpoints.
+/// An instance's checkpointing state.
 #[derive(Default)]
 pub(super) struct Member {
-    /// Its number in the deployment, where it takes part at all.
+    /// The instance's number in the deployment, if it is checkpointed.
     pub number: Option<u32>,
-    /// Where state stood at the barriers that a later snapshot may build upon.
+    /// Marks of the state at the barriers that a later snapshot may build upon.
     marks: BTreeMap<u64, Mark>,
     last_barrier: u64,
-    /// A source has said that there is something behind its last barrier.
+    /// Whether the source has reported that it has read something since its last barrier.
     has_told_change: bool,
-    /// Its head operator has other buckets than it began with.
+    /// Whether the head operator has other buckets than it started with.
     pub has_moved: bool,
     /// What sinks have prepared at the end.
     pub prepared: Vec<Prepared>,
 }
 
 impl Instance {
-    /// It takes part in checkpoints, as instance `number` of the deployment.
+    /// Makes the instance checkpointed, as number `number` of the deployment.
     pub fn take_part(&mut self, number: u32) {
         self.member.number = Some(number);
     }
 
-    /// Goes on where a checkpoint was taken: `watermark` is what its inputs had come to.
+    /// Resumes from a checkpoint: `watermark` is the one that its inputs had reached.
     pub fn resume(&mut self, watermark: Option<EventTime>) {
         if let (Some(ports), Some(watermark)) = (self.input.ports(), watermark) {
             ports.resume(watermark);
         }
     }
 
-    /// Whether a source sends this barrier: one of a checkpoint doesn't concern tables, which are read
+    /// Whether a source sends this barrier: barriers of checkpoints don't concern tables, which are read
     /// again.
     pub(super) fn sends(&self, barrier: &Barrier) -> bool {
         matches!(barrier.purpose, Purpose::Move { .. }) || self.member.number.is_some()
     }
 
-    /// The source has read something.
+    /// Notes that the source has read something.
     pub(super) fn has_read(&mut self) {
         let member = &mut self.member;
         if member.number.is_some() && !std::mem::replace(&mut member.has_told_change, true) {
@@ -52,7 +52,7 @@ impl Instance {
         }
     }
 
-    /// All inputs have come to the barrier of a checkpoint.
+    /// Takes a snapshot, once all inputs have reached the barrier of a checkpoint.
     pub(super) fn snapshot(
         &mut self,
         barrier: u64,
@@ -77,12 +77,12 @@ impl Instance {
         Ok(())
     }
 
-    /// What it has to say of its end.
+    /// The snapshot at the instance's end.
     pub fn last_snapshot(&mut self) -> Option<Box<Snapshot>> {
         self.member.number?;
         Some(Box::new(Snapshot {
             barrier: self.member.last_barrier,
-            // It has emitted all that it had.
+            // It has emitted everything.
             watermark: Some(MAX_WATERMARK),
             partitions: self.partitions(),
             state: None,
@@ -104,8 +104,8 @@ impl Instance {
         }
     }
 
-    /// The head's state, or what of it has changed `since` a barrier; `kept` is the last barrier that a
-    /// later snapshot may build upon, beside this one.
+    /// The head's state, or what has changed in it `since` a barrier; `kept` is the last other barrier
+    /// that a later snapshot may build upon.
     fn snapshot_state(
         &mut self,
         barrier: u64,
@@ -114,7 +114,7 @@ impl Instance {
     ) -> Result<Option<StateSnapshot>> {
         let has_moved = self.member.has_moved;
         let marks = &self.member.marks;
-        // Without a mark for it everything has changed.
+        // Without a mark, everything counts as changed.
         let mark = since.and_then(|since| marks.get(&since)).copied();
         let begin_ns = now_ns();
         let Some(head) = self.head() else {

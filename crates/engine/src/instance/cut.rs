@@ -1,5 +1,6 @@
-//! What an instance does at a barrier ([`crate::barrier`]). If it moves buckets of the head operator, the
-//! instance hands state over, waits for what it is to get, and only then lets the barrier pass.
+//! What an instance does at a barrier ([`crate::barrier`]). If the barrier moves buckets of the head
+//! operator, the instance hands state over, waits for the state that it receives, and only then forwards
+//! the barrier.
 
 use arrow_array::RecordBatch;
 
@@ -15,31 +16,31 @@ pub(super) struct Cut {
     missing: Vec<usize>,
 }
 
-/// What an instance has to say to those who control it.
+/// What an instance reports to the control path.
 #[derive(Debug)]
 pub enum Notice {
     /// State for another instance.
     Handover(Handover, Vec<RecordBatch>),
-    /// It has taken part in a move of buckets, and goes on.
+    /// The instance's part in a move of buckets is done.
     Moved {
         /// The barrier's number.
         barrier: u64,
     },
-    /// What it has at the barrier of a checkpoint.
+    /// A snapshot at the barrier of a checkpoint.
     Snapshot(Box<Snapshot>),
-    /// A source has read something behind the last barrier that it sent.
+    /// A source has read something since the last barrier that it sent.
     Changed,
-    /// The operators of the process hold more than they may. Said once.
+    /// The operators of the process hold more than they may. Reported once.
     OverBudget {
-        /// What they hold, in bytes.
+        /// How much they hold, in bytes.
         held: u64,
-        /// What they may.
+        /// How much they may hold, in bytes.
         limit: u64,
     },
 }
 
 impl Instance {
-    /// A source sends a barrier as soon as it can; nothing else does.
+    /// Makes a source send a barrier as soon as it can; has no effect on other instances.
     pub fn request(&mut self, barrier: Barrier) {
         let is_source = matches!(self.input, InstanceInput::Source(_));
         if is_source && !self.ended && self.sends(&barrier) {
@@ -51,7 +52,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// When the head operator can't take it in.
+    /// When the head operator can't restore it.
     pub fn take_over(&mut self, handover: Handover, state: Vec<RecordBatch>) -> Result<()> {
         match &mut self.cut {
             Some(cut) if cut.barrier.number == handover.barrier => {
@@ -68,12 +69,12 @@ impl Instance {
         self.leave_cut()
     }
 
-    /// What it has to say since the last call.
+    /// The notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// The operator that the instance's links lead to, if it keeps state.
+    /// The head operator, if it keeps state.
     pub(super) fn head(&mut self) -> Option<&mut Head> {
         match &mut self.input {
             InstanceInput::Head(_, head) => Some(head),
@@ -81,7 +82,7 @@ impl Instance {
         }
     }
 
-    /// All inputs have come to the barrier.
+    /// Acts on a barrier that all inputs have reached.
     pub(super) fn reach(&mut self, barrier: Barrier) -> Result<()> {
         let node = match barrier.purpose {
             Purpose::Move { node, .. } => node,
@@ -125,14 +126,14 @@ impl Instance {
             self.notices.append(&mut leaving);
         }
         self.cut = Some(Cut { barrier, missing });
-        // Those for later barriers go back.
+        // State for later barriers is put back.
         for (handover, state) in std::mem::take(&mut self.early) {
             self.take_over(handover, state)?;
         }
         self.leave_cut()
     }
 
-    /// Lets the barrier pass if nothing is missing.
+    /// Forwards the barrier if no state is missing.
     fn leave_cut(&mut self) -> Result<()> {
         match self.cut.take() {
             Some(cut) if cut.missing.is_empty() => {

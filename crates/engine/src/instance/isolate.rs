@@ -1,5 +1,5 @@
-//! A row that makes an operator panic is rejected, and the query continues: the chunk is tried again row by
-//! row, and a row that does it a second time is kept as a dead letter.
+//! Rejects a row that makes an operator panic, so that the query continues: the chunk is processed again
+//! row by row, and a row that causes a second panic is kept as a dead letter.
 //!
 //! Only for stateless operators: the state of others may be half-changed.
 
@@ -39,7 +39,7 @@ pub(super) fn process(
     }
 }
 
-/// What it came to, or its panic.
+/// Calls the operator; returns its result, or its panic.
 fn guarded(
     operator: &mut dyn Stateless,
     chunk: Chunk,
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Passes rows on, and panics at a number, having emitted something.
+    /// Passes rows on, and panics at a certain number after it has emitted something.
     struct Fragile(i64);
 
     impl Stateless for Fragile {
@@ -85,7 +85,7 @@ mod tests {
         };
         assert_eq!(rejected.reason, "an operator panicked: 3 is poison");
         assert_eq!(rejected.record, "n=3");
-        // One that doesn't panic sees the chunk once, whole.
+        // An operator that doesn't panic sees the chunk once, whole.
         let mut output = Output::new(100);
         process(&mut Fragile(9), Chunk::new(batch, 7), &mut output).unwrap();
         assert_eq!((output.take_chunks().len(), output.rows_late()), (1, 1));

@@ -1,4 +1,4 @@
-//! What an instance is made of: its input, its head, and the steps after it.
+//! The parts of an instance: its input, its head, and the steps after it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub enum InstanceInput {
     Source(Box<Intake>),
     /// Links from other instances, which feed the roots.
     Links(Ports),
-    /// Links from other instances into an operator that keeps state; what it emits feeds the roots.
+    /// Links from other instances into an operator that keeps state; its output feeds the roots.
     Head(Ports, Head),
 }
 
@@ -32,17 +32,18 @@ impl InstanceInput {
 /// The operator that the links of an instance lead to.
 pub struct Head {
     pub(super) operator: Box<dyn Stateful>,
-    /// The node of the query graph that it is.
+    /// The operator's node in the query graph.
     pub(super) node: usize,
-    /// [`crate::operator::Facts::delay_us`].
+    /// The [`crate::operator::Facts::delay_us`] of the operator.
     pub(super) delay_us: EventTime,
     pub(super) dead_letters: Arc<dyn DeadLetters>,
-    /// A unit of work has ended, and no row has come since: the end of the input ends nothing more.
+    /// Whether a unit of work has ended and no row has come since: the end of the input then ends no
+    /// unit.
     pub(super) between_units: bool,
 }
 
 impl Head {
-    /// The head that is `node` of the query graph; rows that it rejects go to `dead_letters`.
+    /// The head for `node` of the query graph; rows that it rejects go to `dead_letters`.
     pub fn new(
         operator: Box<dyn Stateful>,
         node: usize,
@@ -62,9 +63,9 @@ impl Head {
 pub struct PlacedStep {
     /// What happens there.
     pub step: Step,
-    /// The node of the query graph that the step is.
+    /// The step's node in the query graph.
     pub node: usize,
-    /// The step's number in the plan, by which it is counted.
+    /// The step's number in the plan; its counters have the same number.
     pub number: usize,
     /// The steps that get its output, by their place in the instance.
     pub next: Vec<usize>,
@@ -76,7 +77,7 @@ pub enum Step {
     Operator {
         /// The operator.
         operator: Box<dyn Stateless>,
-        /// Where rows go that it rejects.
+        /// Where rows that it rejects go.
         dead_letters: Arc<dyn DeadLetters>,
     },
     /// Rows leave over links.

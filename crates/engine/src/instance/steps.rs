@@ -1,5 +1,5 @@
-//! The way of rows and control messages through an instance: from its input to the head, if it has one, and
-//! from there in plain calls to the leaves.
+//! The way of rows and control messages through an instance: from its input to the head, if it has one,
+//! and from there by plain calls to the leaves.
 
 use super::{Control, Head, Instance, InstanceInput, Step, Unfinished, isolate};
 use crate::chunk::{Chunk, Message, Origin};
@@ -9,7 +9,7 @@ use crate::operator::{Output, Progress};
 use crate::source::DeadLetters;
 use crate::time::{MAX_WATERMARK, now_ns};
 
-/// The counters of an instance's head; a step's are at its own number.
+/// The step number that the head's counters have; each step's counters are at its own number.
 const HEAD: usize = 0;
 
 impl Instance {
@@ -40,14 +40,14 @@ impl Instance {
         self.let_head(Unfinished::Rest, |head, output| head.operator.rest(output))
     }
 
-    /// When the head wants to emit something by the clock.
+    /// When the head next has something to emit by the clock.
     pub(super) fn head_due_ns(&mut self) -> Option<u64> {
         self.head()?.operator.timer()?.due_ns()
     }
 
     /// Lets the head emit what is due.
     pub(super) fn on_time(&mut self) -> Result<()> {
-        // What waited for this time was not late before.
+        // Rows that waited for this time were not delayed by the engine before it.
         self.output.ingest_ns = now_ns();
         self.let_head(Unfinished::OnTime, |head, output| {
             match head.operator.timer() {
@@ -57,7 +57,7 @@ impl Instance {
         })
     }
 
-    /// Lets the head emit something; if there is more, that is `left` to do.
+    /// Lets the head emit something; if more remains, `left` is what is left to do.
     fn let_head(
         &mut self,
         left: Unfinished,
@@ -81,7 +81,7 @@ impl Instance {
         self.emitted_by_head()
     }
 
-    /// Hands on what the head has put into the output.
+    /// Forwards what the head has put into the output.
     fn emitted_by_head(&mut self) -> Result<()> {
         let InstanceInput::Head(_, head) = &self.input else {
             return Ok(());
@@ -90,7 +90,7 @@ impl Instance {
         self.feed_roots(chunks)
     }
 
-    /// Hands chunks to the steps that get the instance's input, or what its head emits.
+    /// Hands chunks to the steps that get the instance's input, or the output of its head.
     fn feed_roots(&mut self, chunks: impl IntoIterator<Item = Chunk>) -> Result<()> {
         let roots = std::mem::take(&mut self.roots);
         let mut chunks = chunks.into_iter();
@@ -143,7 +143,7 @@ impl Instance {
         }
     }
 
-    /// A control message reaches the head and, once that is done with it, the steps after it.
+    /// Gives a control message to the head and, once the head is done with it, to the steps after it.
     pub(super) fn control(&mut self, control: Control) -> Result<()> {
         if self.advance(&control)? == Progress::More {
             self.unfinished = Some(Unfinished::Control(control));
@@ -203,8 +203,8 @@ impl Instance {
         Ok(progress)
     }
 
-    /// Ends the head's unit of work where the control message does that; returns the message that the steps
-    /// after the head get in its place, if they get another one.
+    /// Ends the head's unit of work if the control message does that; returns a different message for the
+    /// steps after the head, if they get one.
     fn leave_head(&mut self, control: &Control) -> Result<Option<Control>> {
         let InstanceInput::Head(_, head) = &mut self.input else {
             return Ok(None);
@@ -251,14 +251,14 @@ impl Instance {
     }
 }
 
-/// Counts rows that were late at an operator for the source that they came from, where that is known.
+/// Counts rows that were late at an operator for the source that they came from, if it is known.
 fn count_late(counters: &InstanceCounters, source: Option<usize>, rows: u64) {
     if let Some(late_of) = source.and_then(|source| counters.late_by_source.get(source)) {
         InstanceCounters::add(late_of, rows);
     }
 }
 
-/// Takes the chunks that an operator has emitted, and counts and keeps what it has rejected.
+/// Takes the chunks that an operator has emitted, and counts and stores those that it has rejected.
 fn take_output(
     output: &mut Output,
     counters: &InstanceCounters,

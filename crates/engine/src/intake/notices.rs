@@ -1,8 +1,8 @@
-//! What an intake notices of its rows beside counting them: what is most likely not what was meant. Whoever
-//! hears it makes sentences of it.
+//! What an intake notices in its rows besides counting them: values that are most likely wrong. The
+//! receiver turns notices into sentences.
 //!
-//! The rows themselves are looked at where they are looked at anyway; what is noticed is rare. Only the number of
-//! rows is told chunk by chunk.
+//! The rows are examined only where they are read anyway, and notices are rare. Only the number of rows
+//! is reported chunk by chunk.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::time::EventTime;
 /// Where a row was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The partition, numbered as dead letters have it.
+    /// The partition, numbered as in dead letters.
     pub partition: u32,
-    /// The position in it.
+    /// The position in the partition.
     pub position: u64,
 }
 
-/// What was noticed.
+/// Something that was noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// So many rows more were read.
+    /// This many more rows were read.
     Read(u64),
-    /// A column that is read has had a value that is not NULL: its number among [`leaves`].
+    /// A column had its first value that is not NULL; the column's number among [`leaves`].
     Filled(usize),
     /// The first row of a partition.
     First(Place, EventTime),
@@ -35,22 +35,22 @@ pub enum Notice {
         place: Place,
         /// The largest event time before it.
         from: EventTime,
-        /// Its own.
+        /// The row's event time.
         to: EventTime,
     },
-    /// A row came so many microseconds behind its partition's watermark.
+    /// A row arrived this many microseconds behind its partition's watermark.
     Behind(i64),
-    /// An event time before 1980 or after 2099, the first one.
+    /// The first event time before 1980 or after 2099.
     OddTime(Place, EventTime),
 }
 
-/// Hears what the intakes of a source notice.
+/// Receives what the intakes of a source notice.
 pub trait Notices: Send + Sync {
-    /// An intake has noticed something.
+    /// Takes a notice.
     fn notice(&self, notice: Notice);
 }
 
-/// The columns of a schema with their names, and in the place of each ROW its fields: `e.price`.
+/// The columns of a schema with their names; a ROW is replaced by its fields: `e.price`.
 pub fn leaves(schema: &Schema) -> Vec<(Vec<usize>, String)> {
     fn walk(fields: &Fields, way: &[usize], path: &str, found: &mut Vec<(Vec<usize>, String)>) {
         for (number, field) in fields.iter().enumerate() {
@@ -73,11 +73,11 @@ pub fn leaves(schema: &Schema) -> Vec<(Vec<usize>, String)> {
 /// 1980-01-01 and 2100-01-01.
 const PLAUSIBLE: std::ops::Range<EventTime> = 315_532_800_000_000..4_102_444_800_000_000;
 
-/// Times so near to 1970 are counted from zero, and are no times of day that somebody misread: 1980 in seconds,
-/// read as milliseconds, is later.
+/// Times this close to 1970 are counted from zero, and not times of day that were misread: 1980 in
+/// seconds, read as milliseconds, is later.
 const FROM_ZERO_US: EventTime = PLAUSIBLE.start / 1_000;
 
-/// Whether a time is one that data of today may well have.
+/// Whether a time is likely in today's data.
 pub fn is_plausible(time: EventTime) -> bool {
     PLAUSIBLE.contains(&time)
 }
@@ -85,10 +85,10 @@ pub fn is_plausible(time: EventTime) -> bool {
 /// What an intake still looks for.
 pub(super) struct Looking {
     notices: Arc<dyn Notices>,
-    /// Columns that had no value so far; empty before the first batch and where all have.
+    /// Columns that have had no value so far; empty before the first batch and once all have had one.
     unfilled: Vec<(usize, Vec<usize>)>,
     has_begun: bool,
-    /// The first event time was near 1970.
+    /// Whether the first event time was near 1970.
     counts_from_zero: Option<bool>,
     has_odd_time: bool,
     /// The furthest that a row has moved the largest event time.
@@ -113,7 +113,7 @@ impl Looking {
         self.notices.notice(notice);
     }
 
-    /// Looks which columns of a batch have a value at last.
+    /// Checks which columns of a batch have their first value.
     pub(super) fn at_columns(&mut self, batch: &RecordBatch) {
         if !std::mem::replace(&mut self.has_begun, true) {
             let leaves = leaves(&batch.schema()).into_iter().enumerate();
@@ -130,7 +130,7 @@ impl Looking {
         self.say(Notice::Read(batch.num_rows() as u64));
     }
 
-    /// Whether the times between these two hold an odd one that is to be told.
+    /// Whether there is an unlikely time between these two that must be reported.
     pub(super) fn is_odd(&mut self, first: EventTime, least: EventTime, most: EventTime) -> bool {
         let from_zero = *self
             .counts_from_zero
@@ -139,7 +139,7 @@ impl Looking {
         is_odd && !self.has_odd_time
     }
 
-    /// Whether a time is odd, of a partition whose first time is known.
+    /// Whether a time is unlikely for a partition whose first time is known.
     pub(super) fn finds_odd(&self, time: EventTime) -> bool {
         let from_zero = self.counts_from_zero == Some(true);
         time >= PLAUSIBLE.end || (time < PLAUSIBLE.start && !from_zero)

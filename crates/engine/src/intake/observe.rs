@@ -1,4 +1,4 @@
-//! Event times of a chunk: how they move their partition's watermark, and which rows lie behind it.
+//! Event times of a chunk: how they move their partition's watermark, and which rows are earlier than it.
 
 use arrow_array::Int64Array;
 
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::operator::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use crate::time::MIN_WATERMARK;
 
-/// The least and the most of some ticks; the wrong way round where there are none.
+/// The smallest and the largest of some ticks; swapped extremes if there are none.
 pub(super) fn extremes(ticks: &[i64]) -> (i64, i64) {
     let ends = (i64::MAX, i64::MIN);
     ticks.iter().fold(ends, |(least, most), &ticks| {
@@ -25,8 +25,8 @@ pub(super) fn place(origin: &Origin, row: usize) -> Place {
     }
 }
 
-/// Moves the partition's watermark over the rows of `chunk`; returns each row's own watermark where
-/// one of them lies behind it.
+/// Moves the partition's watermark over the rows of `chunk`; returns each row's own watermark if one of
+/// them is earlier than its own.
 pub(super) fn observe(
     partition: &mut Partition,
     spec: EventTimeSpec,

@@ -1,4 +1,4 @@
-//! The intake over a source that says what it is told: lateness (I2), bad rows, idleness, units.
+//! Tests of the intake over a scripted source: lateness (I2), bad rows, idleness, units of work.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -13,7 +13,7 @@ use crate::expression::Column;
 use crate::source::Rejected;
 use crate::testing::{Letters, batch, schema};
 
-/// Says what it was given, one after the other, then that it has nothing.
+/// A source that returns what it was given, one after the other, then nothing.
 struct Script {
     partitions: Vec<(u32, String)>,
     says: VecDeque<SourcePoll>,
@@ -29,7 +29,7 @@ impl Source for Script {
     fn close(&mut self) {}
 }
 
-/// The column as it is, but for values of 666, which fail.
+/// An expression that returns a column unchanged, except that values of 666 fail.
 #[derive(Debug)]
 struct Fallible;
 
@@ -48,7 +48,7 @@ impl Expression for Fallible {
 
 const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
 const DELAY_MS: i64 = 5;
-/// Added to partition numbers.
+/// The number added to partition numbers.
 const BASE: u32 = 100;
 
 fn spec() -> IntakeSpec {
@@ -100,7 +100,7 @@ fn times(partition: u32, first: u64, times_ms: &[i64]) -> SourcePoll {
     )
 }
 
-/// What the intake hands on until it waits or ends.
+/// The inputs until the intake waits or ends.
 fn drain(intake: &mut Intake) -> Vec<Input> {
     let mut inputs = Vec::new();
     loop {
@@ -131,7 +131,7 @@ fn late(inputs: &[Input]) -> Vec<(u32, u64)> {
     late
 }
 
-/// All but the chunks, in short; times in milliseconds.
+/// Everything but the chunks, in short form; times in milliseconds.
 fn control(inputs: &[Input]) -> Vec<String> {
     let said = inputs.iter().filter_map(|input| match input {
         Input::Chunk { .. } => None,
@@ -152,7 +152,7 @@ fn a_row_is_late_by_the_largest_time_before_it() {
     let disorder = [0, 20, 3, 14, 15, 9, 25, 10];
     let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &disorder)]);
     let inputs = drain(&mut intake);
-    // 10 is late: its window ends at 20, which the watermark has reached just before.
+    // 10 is late: its window ends at 20, which the watermark had just reached.
     assert_eq!(late(&inputs), [(0, 3), (0, 6), (0, 8)]);
     assert_eq!(control(&inputs), ["watermark 20"]);
     let Input::Chunk { chunk, .. } = &inputs[0] else {
@@ -182,7 +182,7 @@ fn a_chunk_without_a_row_behind_carries_no_watermarks() {
     assert!(chunk.origin.as_ref().unwrap().watermarks.is_none());
 }
 
-/// Times of each partition.
+/// The event times of each partition.
 fn disorder() -> impl Strategy<Value = Vec<Vec<i64>>> {
     let partition = prop::collection::vec(-10i64..10, 0..40);
     let partition = partition.prop_map(|jumps| {
@@ -195,7 +195,7 @@ fn disorder() -> impl Strategy<Value = Vec<Vec<i64>>> {
     prop::collection::vec(partition, 1..4)
 }
 
-/// Cuts partitions into chunks and mixes those; `order` chooses whose turn it is.
+/// Cuts partitions into chunks and interleaves those; `order` chooses whose turn it is.
 fn mixed(partitions: &[Vec<i64>], chunk_rows: &[usize], order: &[usize]) -> Vec<SourcePoll> {
     let mut next = vec![0; partitions.len()];
     let mut says = Vec::new();
@@ -240,7 +240,7 @@ proptest! {
             }
         }
         prop_assert_eq!(found, expected);
-        // The watermark ends at the minimum over the partitions, and only ever grew.
+        // The watermark ends at the minimum over the partitions, and never went back.
         let moves = inputs.iter().filter_map(|input| match input {
             Input::Watermark { time, .. } => Some(*time),
             _ => None,
@@ -334,7 +334,7 @@ fn a_partition_that_was_idle_resumes_at_the_watermark_of_the_source() {
         ..spec()
     };
     let (mut intake, _) = intake(spec, 2, vec![times(0, 1, &[100])]);
-    // As soon as the silent partition is idle it holds nothing back.
+    // Once the silent partition is idle, it holds nothing back.
     let mut inputs = drain(&mut intake);
     std::thread::sleep(std::time::Duration::from_millis(3));
     inputs.extend(drain(&mut intake));
@@ -440,14 +440,14 @@ fn started(partition: u32) -> SourcePoll {
 fn regression_a_connected_peer_that_is_silent_holds_the_others_back() {
     let (mut listening, _) = intake(spec(), 0, vec![SourcePoll::Pending]);
     assert_eq!(control(&drain(&mut listening)), ["idle"]);
-    // Before its first row: it has no watermark yet.
+    // Before its first row the source has no watermark.
     listening.source = Box::new(Script {
         partitions: vec![],
         says: [started(0), SourcePoll::Pending].into(),
     });
     assert_eq!(control(&drain(&mut listening)), ["active"]);
     assert_eq!(control(&drain(&mut listening)), Vec::<String>::new());
-    // It leaves without a row, and the next one behaves as it did.
+    // The partition ends without a row, and the next one behaves as it did.
     let ended = |partition| SourcePoll::PartitionEnded { partition };
     listening.source = Box::new(Script {
         partitions: vec![],
@@ -468,7 +468,7 @@ fn regression_a_connected_peer_that_is_silent_holds_the_others_back() {
 
 #[test]
 fn regression_the_end_of_a_silence_is_said_before_its_first_row() {
-    // The row moves no watermark, and where rows go by key only one of those behind gets it.
+    // The row moves no watermark, and where rows are routed by key only one receiver gets it.
     let spec = IntakeSpec {
         idle_timeout_ns: Some(1),
         ..spec()
@@ -500,7 +500,7 @@ fn connections_that_have_ended_are_forgotten_but_for_how_far_they_were() {
         says.push(SourcePoll::ConnectionLost);
         says.push(SourcePoll::PartitionEnded { partition: peer });
     }
-    // The furthest counts, though another one was forgotten last.
+    // The largest watermark counts, though another partition was forgotten last.
     says.extend([started(1_000), SourcePoll::Pending]);
     let (mut intake, _) = intake(spec, 0, says);
     drain(&mut intake);
@@ -572,15 +572,15 @@ fn a_table_without_event_time_has_no_watermarks() {
     assert!(letters.0.lock().unwrap().is_empty());
 }
 
-/// Between the two a join of this source with one that is further would take its watermark from the
-/// other alone, and what this one's windows still say would be late.
+/// Between the two, a join of this source with one that is further ahead would take its watermark from
+/// the other one alone, and the windows that this source still emits would be late.
 #[test]
 fn regression_a_source_that_ends_does_not_fall_silent_before() {
     let ended = |partition| SourcePoll::PartitionEnded { partition };
     let says = vec![times(0, 1, &[100]), ended(0), SourcePoll::End];
     let (mut one, _) = intake(spec(), 1, says);
     assert_eq!(control(&drain(&mut one)), ["watermark 95", "end false"]);
-    // One that waits for its next partition is silent.
+    // A source that waits for its next partition is silent.
     let says = vec![
         times(0, 1, &[100]),
         ended(0),
@@ -595,7 +595,7 @@ fn regression_a_source_that_ends_does_not_fall_silent_before() {
     assert_eq!(control(&said), ["watermark 95", "idle", "end false"]);
 }
 
-/// Partition, position and own watermark of each row that the inputs have.
+/// The partition, position and own watermark of each row in the inputs.
 fn with_watermarks(inputs: &[Input]) -> Vec<(u32, u64, EventTime)> {
     let mut found = Vec::new();
     for input in inputs {
@@ -615,8 +615,8 @@ fn with_watermarks(inputs: &[Input]) -> Vec<(u32, u64, EventTime)> {
 }
 
 proptest! {
-    /// A source that goes on where a checkpoint was, though it is read again from its beginning, hands on
-    /// what was not read, and what comes late does so by the same watermarks.
+    /// A source that resumes from a checkpoint but is read again from its beginning hands on only what
+    /// had not been read, and rows are late by the same watermarks.
     #[test]
     fn going_on_is_as_if_nothing_had_happened(
         parts in prop::collection::vec((0u32..3, prop::collection::vec(0i64..100, 1..6)), 1..12),
@@ -650,7 +650,7 @@ proptest! {
         after.open(&mut Waiter::new().unwrap()).unwrap();
         inputs.extend(drain(&mut after));
         let mut found = with_watermarks(&inputs);
-        // A row that is not behind its own watermark need not have it with it.
+        // A row that is not earlier than its own watermark need not carry it.
         let late = |rows: &[(u32, u64, EventTime)]| {
             let rows = rows.iter().map(|&(partition, position, _)| (partition, position));
             rows.collect::<Vec<_>>()
@@ -683,7 +683,7 @@ fn rows_under_suspicion_are_taken_one_by_one_and_a_single_one_is_refused() {
                     let origin = chunk.origin.unwrap();
                     let (first, rows) = (origin.positions.at(0), chunk.batch.num_rows() as u64);
                     chunks.push((first, rows));
-                    // It is being worked on until the next one is asked for.
+                    // The rows are being processed until the next input is asked for.
                     let last = first + rows - 1;
                     assert_eq!(recorder.read(), [(4, suspect(first, last))]);
                 }

@@ -1,16 +1,16 @@
-//! How lanes merge: watermarks, idleness, units of work, ends and losses.
+//! Tests of how lanes merge: watermarks, idleness, units of work, ends and losses.
 
 use slackwater_link::{Sender, Waiter, channel};
 
 use super::*;
 use crate::testing::batch;
 
-/// One port per entry, with that many lanes; the senders in order.
+/// One port per entry, with that many lanes; returns the senders in order.
 fn ports(lanes: &[usize]) -> (Ports, Vec<Sender<Message>>) {
     ports_of(lanes, false)
 }
 
-/// The same; `in_step` says whether the lanes of a port hear the same sources.
+/// As [`ports`]; `in_step` says whether the lanes of a port receive from the same sources.
 fn ports_of(lanes: &[usize], in_step: bool) -> (Ports, Vec<Sender<Message>>) {
     let waiter = Waiter::new().unwrap();
     let mut senders = Vec::new();
@@ -60,7 +60,7 @@ fn barrier(number: u64) -> Message {
 
 const END_OF_WORK: Message = Message::EndOfWork { ingest_ns: 5 };
 
-/// What the ports say until they have nothing, in short.
+/// The inputs until the ports have none, in short form.
 fn drain(ports: &mut Ports) -> Vec<String> {
     let mut said = Vec::new();
     while let Some(input) = ports.next_input().unwrap() {
@@ -130,7 +130,7 @@ fn idle_and_ended_lanes_hold_nothing_back() {
     assert!(drain(&mut ports).is_empty());
     lanes[2].send(end(false)).unwrap();
     assert_eq!(drain(&mut ports), ["watermark 10"]);
-    // Back from idleness it holds back again, but the watermark stays where it was.
+    // When it is active again it holds back again, but the watermark stays where it was.
     lanes[1].send(watermark(3)).unwrap();
     assert!(drain(&mut ports).is_empty());
     lanes[0].send(watermark(20)).unwrap();
@@ -141,7 +141,7 @@ fn idle_and_ended_lanes_hold_nothing_back() {
 
 #[test]
 fn regression_where_all_are_silent_the_furthest_lane_counts() {
-    // Whoever falls silent last, and whether it has ended or is idle.
+    // In any order of falling silent, and whether it has ended or is idle.
     for order in [[0, 1], [1, 0]] {
         for last in [Message::Idle, end(false)] {
             let (mut ports, mut lanes) = ports(&[1, 1]);
@@ -191,7 +191,7 @@ fn regression_a_lane_that_is_active_again_is_waited_for_before_its_first_row() {
 
 #[test]
 fn regression_the_end_of_a_silence_is_passed_on_once() {
-    // Behind it, too, others are not waited for while all of this is silent.
+    // After it, too, the others are not waited for while all of this port is silent.
     let (mut ports, mut lanes) = ports(&[2]);
     for lane in &mut lanes {
         lane.send(watermark(10)).unwrap();
@@ -227,7 +227,7 @@ fn the_end_of_work_is_aligned_and_resets_the_watermark() {
     assert_eq!(drain(&mut ports), ["end of work", "chunk 0"]);
     lanes[1].send(watermark(8)).unwrap();
     assert_eq!(drain(&mut ports), ["watermark 7"]);
-    // A lane without a further unit does not hold the last one of the other open.
+    // A lane without a further unit must not hold the last unit of the other open.
     lanes[0].send(end(false)).unwrap();
     lanes[1].send(END_OF_WORK).unwrap();
     assert_eq!(drain(&mut ports), ["watermark 8", "end of work"]);
@@ -274,7 +274,7 @@ fn a_stopped_lane_stops_the_watermark_where_it_is() {
 
 #[test]
 fn regression_a_stop_closes_what_all_lanes_have_reached() {
-    // Otherwise it would depend on timing which windows of one result are still emitted.
+    // Otherwise timing would decide which windows of one result are still emitted.
     let (mut ports, mut lanes) = ports(&[2]);
     lanes[0].send(watermark(9)).unwrap();
     lanes[0].send(end(true)).unwrap();
@@ -399,7 +399,7 @@ fn a_table_is_read_to_its_end_before_the_stream() {
     assert_eq!(drain(&mut ports), ["chunk 1"], "a lane has not ended");
     lanes[3].send(end(false)).unwrap();
     assert_eq!(drain(&mut ports), ["chunk 0"]);
-    // The table has no part in watermarks, barriers and ends.
+    // The table doesn't count in watermarks, barriers and ends.
     lanes[0].send(barrier(1)).unwrap();
     lanes[1].send(watermark(12)).unwrap();
     assert_eq!(drain(&mut ports), ["barrier 1", "watermark 9"]);

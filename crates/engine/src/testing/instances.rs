@@ -1,5 +1,5 @@
-//! Instances of a keyed operator as a query has them: saved, begun anew at another number, and giving buckets to
-//! each other while they run.
+//! Instances of a keyed operator as a query has them: checkpointed, restarted with another number of
+//! instances, and moving buckets between each other while they run.
 
 use arrow_array::RecordBatch;
 
@@ -8,7 +8,7 @@ use crate::operator::Output;
 use crate::state::{BucketSet, KeyedState, Mark};
 use crate::time::EventTime;
 
-/// An instance, with what was stored of it.
+/// An instance, with its stored snapshots.
 pub struct Instance<O> {
     pub operator: O,
     pub output: Output,
@@ -26,7 +26,7 @@ pub struct Instances<O> {
 }
 
 impl<O: KeyedState> Instances<O> {
-    /// One instance of the operator that `new` makes.
+    /// A single instance of the operator that `new` makes.
     pub fn one(chunk_rows: usize, new: impl Fn() -> O + 'static) -> Instances<O> {
         let mut instances = Instances {
             all: Vec::new(),
@@ -47,12 +47,12 @@ impl<O: KeyedState> Instances<O> {
         }
     }
 
-    /// Whether rows whose key has this hash are the instance's.
+    /// Whether rows whose key has this hash belong to the instance.
     pub fn is_of(&self, hash: u64, instance: usize) -> bool {
         self.owners[bucket(hash)] == instance
     }
 
-    /// Saves what has changed in each.
+    /// Stores what has changed in each instance.
     pub fn snapshot(&mut self) {
         for instance in &mut self.all {
             let operator = &mut instance.operator;
@@ -62,7 +62,7 @@ impl<O: KeyedState> Instances<O> {
         }
     }
 
-    /// As a query that goes on from a checkpoint ([`crate::checkpoint::restore`]) with `count` instances.
+    /// Restarts from the stored snapshots ([`crate::checkpoint::restore`]) with `count` instances.
     pub fn restart(&mut self, count: usize, watermark: EventTime) {
         self.snapshot();
         let all = Mark::default();
@@ -87,7 +87,7 @@ impl<O: KeyedState> Instances<O> {
         self.owners = (0..BUCKETS).map(owner).collect();
     }
 
-    /// Some buckets go to the next instance while the query runs.
+    /// Moves some buckets to the next instance while the query runs.
     pub fn move_buckets(&mut self, seed: usize) {
         let count = self.all.len();
         let goes = |bucket: usize| (bucket ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
@@ -97,7 +97,7 @@ impl<O: KeyedState> Instances<O> {
             let operator = &mut instance.operator;
             moved.push(operator.snapshot(&of, Mark::default()).unwrap());
             operator.discard(&of).unwrap();
-            // The next snapshot begins anew.
+            // The next snapshot is a full one.
             (instance.since, instance.stored) = (Mark::default(), Vec::new());
         }
         for (giver, batches) in moved.into_iter().enumerate() {

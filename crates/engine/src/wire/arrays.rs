@@ -1,9 +1,9 @@
 //! From arrays to the table and the buffers of a frame.
 //!
-//! Arrays are walked depth first; each adds to the table its length, its number of NULLs and the
-//! length of each of its buffers, and the buffers themselves to a list. A buffer is the array's own
-//! (cloned is reference counted) wherever the bytes that a receiver needs lie in one piece and mean
-//! the same there; `columns.rs` expects exactly what is written here.
+//! Arrays are walked depth first; each adds its length, its number of NULLs and the length of each of its
+//! buffers to the table, and the buffers themselves to a list. A buffer is the array's own (cloning
+//! counts a reference) if the bytes that a receiver needs are in one piece and mean the same there;
+//! `columns.rs` expects exactly what is written here.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use super::views::viewed;
 use super::{EMPTY_ELEMENTS_MAX, too_large};
 use crate::error::{Error, Result};
 
-/// The table and the buffers of one frame. Used again for the next.
+/// The table and the buffers of one frame; reused for the next.
 #[derive(Default)]
 pub struct Parts {
-    /// Numbers of 32 bits.
+    /// The table: numbers of 32 bits.
     pub table: Vec<u8>,
-    /// In the table's order.
+    /// The buffers, in the table's order.
     pub buffers: Vec<Buffer>,
     empty_elements: usize,
 }
 
 impl Parts {
-    /// Forgets all but the memory.
+    /// Clears the contents and keeps the memory.
     pub fn clear(&mut self) {
         self.table.clear();
         self.buffers.clear();
@@ -65,7 +65,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Adds an array and what is inside it.
+    /// Adds an array and its children.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Parts {
         }
     }
 
-    /// Elements of `width` bytes each.
+    /// Adds elements of `width` bytes each.
     fn values(&mut self, array: &dyn Array, width: usize) -> Result<()> {
         let data = array.to_data();
         let (from, length) = (data.offset() * width, data.len() * width);
@@ -156,7 +156,7 @@ impl Parts {
         self.array(&values.slice(from, length))
     }
 
-    /// Adds offsets that begin at 0, and returns which part of the values they are about.
+    /// Adds offsets that begin at 0; returns the range of the values that they refer to.
     fn offsets<O: OffsetSizeTrait>(&mut self, offsets: &OffsetBuffer<O>) -> Result<(usize, usize)> {
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
         let buffer = if first == O::zero() {
@@ -179,8 +179,8 @@ impl Parts {
         data.into_iter().try_for_each(|data| self.buffer(data))
     }
 
-    /// Keys, then the dictionary: without the values that no key refers to, once it is longer than
-    /// the keys. So no chunk costs more than its rows, and a short dictionary isn't looked through.
+    /// Adds the keys, then the dictionary: without the values that no key refers to, if it is longer than
+    /// the keys. So no chunk costs more than its rows, and a short dictionary isn't searched.
     fn dictionary(&mut self, array: &dyn Array) -> Result<()> {
         let dictionary = array.as_any_dictionary();
         let (keys, values) = (dictionary.keys(), dictionary.values());
@@ -196,8 +196,8 @@ impl Parts {
     }
 }
 
-/// Keys of `width` bytes, and only those values that they refer to, in the same order. (Arrow's own
-/// function for it filters the values, which loses those of some types that take no bytes.)
+/// Returns keys of `width` bytes, and only the values that they refer to, in the same order. (Arrow's own
+/// function filters the values, which loses those of some types that take no bytes.)
 fn compact(dictionary: &dyn AnyDictionaryArray, width: usize) -> Result<(Buffer, ArrayRef)> {
     let (keys, values) = (dictionary.keys(), dictionary.values());
     let places = dictionary.normalized_keys();
@@ -214,7 +214,7 @@ fn compact(dictionary: &dyn AnyDictionaryArray, width: usize) -> Result<(Buffer,
     }
     let mut bytes = Vec::with_capacity(keys.len() * width);
     for (row, place) in places.iter().enumerate() {
-        // A key gets smaller or stays, so it fits its bytes. Those of NULLs mean nothing.
+        // A key gets smaller or stays, so it fits its bytes. The keys of NULLs mean nothing.
         let key = if keys.is_valid(row) { moved[*place] } else { 0 };
         bytes.extend_from_slice(&key.to_le_bytes()[..width]);
     }

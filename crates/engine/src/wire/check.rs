@@ -1,21 +1,21 @@
-//! What must hold for any bytes; the body of the fuzz target `message`, here so that an ordinary
-//! test runs the corpus too.
+//! Checks that must hold for any bytes: the body of the fuzz target `message`, placed here so that an
+//! ordinary test runs the corpus too.
 
 use arrow_buffer::{Buffer, MutableBuffer};
 
 use super::{ALIGNMENT_BYTES, Decoder, Encoder, kind};
 use crate::chunk::{Chunk, Message, Origin, Partitions, Positions};
 
-/// A frame's length, in the input of [`fuzz_decode`], says with this bit that the frame starts one
-/// byte beside an aligned place.
+/// In the input of [`fuzz_decode`], this bit of a frame's length says that the frame starts one byte
+/// after an aligned place.
 pub const MISALIGNED: u32 = 1 << 31;
 
-/// ... and with this one that the length in the frame's own header is to be put right, so that
-/// a mutation that adds or removes bytes gets past the first check.
+/// ... and this bit that the length in the frame's own header is to be corrected, so that a mutation that
+/// adds or removes bytes passes the first check.
 pub const MENDED: u32 = 1 << 30;
 
 /// Reads `bytes` as frames, each after its length in 32 bits, with one decoder. Checks that nothing
-/// panics, and that what was decoded comes out the same when it is encoded and decoded again.
+/// panics, and that decoded messages are the same after they are encoded and decoded again.
 pub fn fuzz_decode(mut bytes: &[u8]) {
     let mut decoder = Decoder::new();
     let mut again = (Encoder::new(), Decoder::new());
@@ -63,7 +63,7 @@ fn fix_length(frame: &mut [u8]) {
     }
 }
 
-/// The pieces as one buffer, `shift` bytes behind an aligned place.
+/// The pieces as one buffer, `shift` bytes after an aligned place.
 pub fn place(pieces: &[&[u8]], shift: usize) -> Buffer {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     // Room to find an aligned place, whatever the allocator's alignment is.
@@ -76,7 +76,7 @@ pub fn place(pieces: &[&[u8]], shift: usize) -> Buffer {
     Buffer::from(bytes).slice_with_length(front, length)
 }
 
-/// Both say the same.
+/// Whether two messages are the same.
 pub fn same(one: &Message, other: &Message) -> bool {
     match (one, other) {
         (Message::Chunk(one), Message::Chunk(other)) => same_chunk(one, other),

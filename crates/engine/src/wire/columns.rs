@@ -1,8 +1,8 @@
 //! From the table and the buffers of a frame to arrays.
 //!
-//! Each array is built by [`ArrayData::builder`], which validates all that Arrow relies on: offsets,
-//! UTF-8, dictionary keys, views, NULLs in fields that have none. What it would panic on or take as
-//! given is checked before: the exact length of each buffer, its alignment, and lengths that
+//! Each array is built by [`ArrayData::builder`], which validates everything that Arrow relies on:
+//! offsets, UTF-8, dictionary keys, views, NULLs in fields that allow none. What the builder would panic
+//! on or assume is checked before: the exact length of each buffer, its alignment, and lengths that
 //! multiply.
 
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -13,25 +13,25 @@ use super::cursor::Cursor;
 use super::{ALIGNMENT_BYTES, EMPTY_ELEMENTS_MAX, VIEWED_BYTES_MAX, error_at};
 use crate::error::Result;
 
-/// The largest alignment that an element's type asks for.
+/// The largest alignment that an element's type requires.
 const ELEMENT_ALIGNMENT_MAX: usize = 16;
 
-// 256-bit integers are made of 128-bit ones.
+// 256-bit integers consist of 128-bit ones.
 const _: () = assert!(std::mem::align_of::<u128>() <= ELEMENT_ALIGNMENT_MAX);
 
 /// Reads the arrays of one frame, in the order of its table.
 pub struct Columns<'a> {
     frame: &'a Buffer,
     table: Cursor<'a>,
-    /// End of the last buffer read.
+    /// The end of the last buffer read.
     end: usize,
     empty_elements: usize,
-    /// Buffers copied since they were not aligned.
+    /// The number of buffers copied because they were not aligned.
     pub copies: u64,
 }
 
 impl<'a> Columns<'a> {
-    /// The table lies from `from` to `to`, both of which lie within the frame.
+    /// Reads a frame whose table is from `from` to `to`, both within the frame.
     pub fn new(frame: &'a Buffer, from: usize, to: usize) -> Columns<'a> {
         Columns {
             frame,
@@ -42,12 +42,12 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Offset of the table's next entry in the frame.
+    /// The offset of the table's next entry in the frame.
     pub fn position(&self) -> usize {
         self.table.position()
     }
 
-    /// All of the table and the frame has been read.
+    /// Checks that all of the table and the frame has been read.
     pub fn finish(&self) -> Result<()> {
         if !self.table.is_at_end() {
             let reason = "the table has more entries than the schema asks for";
@@ -69,8 +69,8 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// The next array, of a type that the schema's checks let through, and of `length` elements
-    /// where that is known.
+    /// The next array, of a type that the schema's checks accepted, and of `length` elements if that is
+    /// known.
     pub fn array(&mut self, of: &DataType, length: Option<usize>) -> Result<ArrayData> {
         let at = self.table.position();
         let elements = self.table.length("an array's length")?;
@@ -143,7 +143,7 @@ impl<'a> Columns<'a> {
             .map_err(|error| error_at(at, format!("the array described here: {error}")))
     }
 
-    /// The number of NULLs and, where there are any, the bits that say which.
+    /// The number of NULLs and, if there are any, the bitmap that says which.
     fn nulls(&mut self, of: &DataType, elements: usize) -> Result<Option<NullBuffer>> {
         let at = self.table.position();
         let count = self.table.length("an array's number of NULLs")?;
@@ -175,11 +175,11 @@ impl<'a> Columns<'a> {
             return Err(error_at(at, reason));
         }
         buffers.push(views);
-        // The list grows as lengths are read: the number is a claim.
+        // The list grows as lengths are read: the number is an unverified claim.
         for _ in 0..data {
             let at = self.table.position();
             let buffer = self.buffer_of_any_length()?;
-            // One that is empty would take 20 times the memory of its length in the table.
+            // An empty buffer would take 20 times the memory of its length in the table.
             if buffer.is_empty() {
                 return Err(error_at(at, "an empty buffer, which no view can refer to"));
             }
@@ -188,7 +188,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// The next buffer: `count` elements of `width` bytes.
+    /// The next buffer, of `count` elements of `width` bytes.
     fn elements(&mut self, count: usize, width: usize) -> Result<Buffer> {
         let at = self.table.position();
         self.buffer(product(count, width, at)?, width.min(ELEMENT_ALIGNMENT_MAX))
@@ -239,7 +239,7 @@ fn bytes_of_bits(bits: usize) -> usize {
     bits.div_ceil(8)
 }
 
-/// Elements times their size, which a 32-bit machine may not be able to count.
+/// The number of elements times their size, which may overflow on a 32-bit machine.
 fn product(elements: usize, size: usize, at: usize) -> Result<usize> {
     let product = elements.checked_mul(size);
     product.ok_or_else(|| error_at(at, format!("{elements} elements of {size} are too many")))

@@ -1,4 +1,4 @@
-//! Reading bytes that nobody has vouched for: each step is checked, and says where it failed.
+//! Reads untrusted bytes: each step is checked, and an error says where it failed.
 
 use super::error_at;
 use crate::error::Result;
@@ -21,12 +21,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Offset of the next byte in the frame.
+    /// The offset of the next byte in the frame.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Nothing is left.
+    /// Whether nothing is left.
     pub fn is_at_end(&self) -> bool {
         self.position == self.end
     }
@@ -70,7 +70,7 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// A length and so many bytes of UTF-8.
+    /// The next string: a length and that many bytes of UTF-8.
     pub fn text(&mut self, what: &str) -> Result<&'a str> {
         let length = self.length(what)?;
         let at = self.position;

@@ -21,35 +21,36 @@ use crate::chunk::{Chunk, Message, Origin, Partitions, Positions, RowKind};
 use crate::error::{Error, Result};
 use crate::hash::BUCKETS;
 
-/// Reading side of one link: remembers the schema that was sent last.
+/// The reading side of one link; it remembers the last schema.
 #[derive(Default)]
 pub struct Decoder {
     schema: Option<(u32, SchemaRef)>,
     copies: u64,
 }
 
-/// The header that all frames have, and the rest.
+/// The header that all frames have, and the rest of the frame.
 struct Header<'a> {
     kind: u8,
     flags: u8,
-    /// Rows of a chunk, number of a schema, moves of a barrier, bases of a checkpoint, else 0.
+    /// The number of a chunk's rows, of a schema, of a barrier's moves or of a checkpoint's bases; else
+    /// 0.
     count: u32,
     rest: Cursor<'a>,
 }
 
 impl Decoder {
-    /// A decoder for a link that nothing was received on.
+    /// A decoder for a link on which nothing has been received.
     pub fn new() -> Decoder {
         Decoder::default()
     }
 
-    /// One whole frame; `Ok(None)` for a schema frame. Columns are slices of `frame`, which starts
-    /// best at a multiple of [`super::ALIGNMENT_BYTES`]: then nothing is copied.
+    /// Decodes one whole frame; `Ok(None)` for a schema frame. Columns are slices of `frame`; if it
+    /// starts at a multiple of [`super::ALIGNMENT_BYTES`], nothing is copied.
     ///
     /// # Errors
     ///
-    /// For a frame that is not what [`super::Encoder::encode`] writes, with the offset of what is
-    /// wrong. The decoder is as it was then, but a link with a lost frame is not worth reading on.
+    /// For a frame that [`super::Encoder::encode`] does not write, with the offset of the fault. The
+    /// decoder is unchanged then, but a link with a lost frame is not worth reading further.
     pub fn decode(&mut self, frame: Buffer) -> Result<Option<Message>> {
         if frame.len() > FRAME_BYTES_MAX {
             let reason = format!("a frame of {} bytes, over {FRAME_BYTES_MAX}", frame.len());
@@ -96,7 +97,7 @@ impl Decoder {
         Ok(Some(message))
     }
 
-    /// Buffers that had to be copied since their place in memory did not suit their elements.
+    /// The number of buffers that had to be copied because they were not aligned for their elements.
     pub fn copies(&self) -> u64 {
         self.copies
     }
@@ -153,7 +154,7 @@ impl Decoder {
     }
 }
 
-/// What a chunk's header says of its rows.
+/// What a chunk's header says about its rows.
 struct Rows {
     rows: usize,
     flags: u8,
@@ -223,7 +224,7 @@ impl Rows {
         })
     }
 
-    /// One number per row, none of them NULL.
+    /// One number per row, without NULLs.
     fn plain(&self, columns: &mut Columns, of: &DataType, what: &str) -> Result<ArrayData> {
         let wrap = |error: Error| error.at(what);
         let at = columns.position();
@@ -240,13 +241,13 @@ impl Rows {
     }
 }
 
-/// The chunk's positions are a run.
+/// Whether the chunk's positions are a run.
 fn has_run(flags: u8) -> bool {
     flags & flags::ORIGIN != 0 && flags & flags::POSITIONS == 0
 }
 
 impl<'a> Header<'a> {
-    /// Reads the first 8 bytes; the meaning of the others depends on the kind.
+    /// Reads the first 8 bytes; the meaning of the rest depends on the kind.
     fn read(frame: &'a [u8]) -> Result<Header<'a>> {
         let mut rest = Cursor::new(frame, 0, frame.len());
         let version = rest.u8("version")?;
@@ -355,7 +356,7 @@ fn checkpoint(mut header: Header, frame: &[u8]) -> Result<Barrier> {
     })
 }
 
-/// Reads the frame's length, which must be its length.
+/// Reads the frame's length, and checks it.
 fn frame_length(rest: &mut Cursor, frame: &[u8]) -> Result<usize> {
     let at = rest.position();
     let length = rest.length("length of the frame")?;
@@ -366,7 +367,7 @@ fn frame_length(rest: &mut Cursor, frame: &[u8]) -> Result<usize> {
     Ok(length)
 }
 
-/// Bytes without a meaning are zero, so that a later format can give them one.
+/// Checks that unused bytes are zero, so that a later format can give them a meaning.
 fn zero(rest: &mut Cursor, length: usize) -> Result<()> {
     let at = rest.position();
     let bytes = rest.bytes(length, "unused bytes")?;

@@ -12,37 +12,37 @@ use crate::barrier::{Barrier, Purpose};
 use crate::chunk::{Chunk, Message, Partitions, Positions};
 use crate::error::Result;
 
-/// Buffers of at most so many bytes are copied between their neighbours: that is cheaper than to
-/// count a reference and to gather one more piece.
+/// Buffers of at most this many bytes are copied between their neighbors: that is cheaper than counting a
+/// reference and gathering one more piece.
 const COPIED_BYTES_MAX: usize = 256;
 
-/// Writing side of one link. Remembers which schema the reader knows.
+/// The writing side of one link; it remembers which schema the reader knows.
 #[derive(Default)]
 pub struct Encoder {
     schema: Option<SchemaRef>,
-    /// Number of the last schema frame.
+    /// The number of the last schema frame.
     schema_number: u32,
     parts: Parts,
 }
 
 impl Encoder {
-    /// An encoder for a link that nothing was sent on.
+    /// An encoder for a link on which nothing has been sent.
     pub fn new() -> Encoder {
         Encoder::default()
     }
 
-    /// Appends the frames of one message to `frames`, in order: at most a schema frame and the
-    /// message's own frame. A frame is the bytes of its buffers, one after the other; a control
-    /// message's frame is one buffer, of at most 24 bytes but for a barrier.
+    /// Appends the frames of one message to `frames`, in order: at most a schema frame and the message's
+    /// own frame. A frame is the bytes of its buffers, one after the other; a control message's frame is
+    /// one buffer, of at most 24 bytes except for a barrier.
     ///
-    /// Large buffers of a batch are passed on without a copy (reference counted), so a frame keeps
-    /// the batch's memory until it is dropped.
+    /// Large buffers of a batch are passed on without copying (reference counted), so a frame keeps the
+    /// batch's memory until it is dropped.
     ///
     /// # Errors
     ///
-    /// For a column of a type that can't travel (unions, run-end encodings, list views), for
-    /// a chunk or schema over the bounds of [`crate::wire`]. Nothing is appended then, and the
-    /// encoder is as it was.
+    /// For a column of a type that is not supported on links (unions, run-end encodings, list views), and
+    /// for a chunk or schema over the limits of [`crate::wire`]. Nothing is appended then, and the
+    /// encoder is unchanged.
     pub fn encode(&mut self, message: &Message, frames: &mut Vec<Vec<Buffer>>) -> Result<()> {
         let frame = match message {
             Message::Chunk(chunk) => return self.chunk(chunk, frames),
@@ -79,14 +79,14 @@ impl Encoder {
             .map_or(self.schema_number, |(_, number)| *number);
         self.parts.clear();
         let frame = chunk_frame(&mut self.parts, chunk, number);
-        // The last references to a batch may be the frame's, and not an idle encoder's.
+        // The last references to a batch must belong to the frame, not to an idle encoder.
         self.parts.clear();
         let frame = frame?;
         if let Some((bytes, number)) = schema_frame {
             frames.push(vec![Buffer::from_vec(bytes)]);
             self.schema_number = number;
         }
-        // Also an equal schema in another place: the next chunk's will likely be there too.
+        // Also for an equal schema at another address: the next chunk's will likely be there too.
         self.schema = Some(chunk.batch.schema());
         frames.push(frame);
         Ok(())
@@ -97,7 +97,7 @@ fn same_schema(known: &SchemaRef, schema: &SchemaRef) -> bool {
     std::sync::Arc::ptr_eq(known, schema) || Schema::eq(known, schema)
 }
 
-/// The header that all frames have, in `length` bytes of which the others are zero.
+/// The header that all frames have, in `length` bytes; the other bytes are zero.
 fn header(kind: u8, flags: u8, ingest_ns: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     bytes[..3].copy_from_slice(&[VERSION, kind, flags]);
@@ -194,8 +194,8 @@ fn chunk_frame(parts: &mut Parts, chunk: &Chunk, schema_number: u32) -> Result<V
             "of {rows} rows takes {length} bytes, where {FRAME_BYTES_MAX} can be sent"
         )));
     }
-    // Rows stand in a table entry of 32 bits each, or are bounded as elements without bytes; and the
-    // table is shorter than the frame.
+    // Rows have a table entry of 32 bits each, or are limited as elements without bytes; and the table is
+    // shorter than the frame.
     let mut gathered = Vec::with_capacity(gathered_length(parts));
     gathered.extend_from_slice(&[VERSION, kind::CHUNK, flags, 0]);
     gathered.extend_from_slice(&(rows as u32).to_le_bytes());
@@ -210,7 +210,7 @@ fn chunk_frame(parts: &mut Parts, chunk: &Chunk, schema_number: u32) -> Result<V
     Ok(gather(gathered, &mut parts.buffers))
 }
 
-/// Bytes up to the end of the last buffer that has any.
+/// The number of bytes up to the end of the last buffer that has any.
 fn frame_length(parts: &Parts) -> u64 {
     let head = (CHUNK_HEADER_BYTES + parts.table.len()) as u64;
     let buffers = parts.buffers.iter().filter(|buffer| !buffer.is_empty());
@@ -219,7 +219,7 @@ fn frame_length(parts: &Parts) -> u64 {
     })
 }
 
-/// Bytes that are enough for all that [`gather`] copies.
+/// An upper bound of the bytes that [`gather`] copies.
 fn gathered_length(parts: &Parts) -> usize {
     let copied = |buffer: &Buffer| match buffer.len() {
         0 => 0,
@@ -230,7 +230,7 @@ fn gathered_length(parts: &Parts) -> usize {
     CHUNK_HEADER_BYTES + parts.table.len() + copied
 }
 
-/// The frame: `gathered`, then the buffers, each at a multiple of [`ALIGNMENT_BYTES`].
+/// Makes the frame: `gathered`, then the buffers, each at a multiple of [`ALIGNMENT_BYTES`].
 fn gather(mut gathered: Vec<u8>, buffers: &mut Vec<Buffer>) -> Vec<Buffer> {
     // Large buffers, and where in the gathered bytes each of them goes.
     let mut large = Vec::new();

@@ -1,8 +1,8 @@
 //! Schemas as bytes.
 //!
-//! A field is its name, whether it may be NULL, its type and its metadata. A type is a tag, then
-//! whatever the tag asks for; the many types without parameters are numbered by [`PLAIN`]. Both
-//! sides refuse what Arrow can describe but can't build arrays of.
+//! A field is its name, whether it may be NULL, its type and its metadata. A type is a tag, then its
+//! parameters; the many types without parameters are numbered by [`PLAIN`]. Both sides reject types that
+//! Arrow can describe but can't build arrays of.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ const PLAIN: [DataType; 32] = [
     DataType::Interval(IntervalUnit::MonthDayNano),
 ];
 
-/// Units of a time stamp, by number.
+/// The units of a time stamp, by number.
 const UNITS: [TimeUnit; 4] = [
     TimeUnit::Second,
     TimeUnit::Millisecond,
@@ -78,11 +78,11 @@ mod tag {
     pub const DICTIONARY: u8 = 76;
 }
 
-/// The frame of a schema.
+/// Makes the frame of a schema.
 ///
 /// # Errors
 ///
-/// For a column whose type can't travel, with its name; for a schema over the bounds.
+/// For a column whose type is not supported on links, with its name; for a schema over the limits.
 pub fn encode(schema: &Schema, number: u32) -> Result<Vec<u8>> {
     let mut writer = Writer {
         bytes: vec![VERSION, kind::SCHEMA, 0, 0],
@@ -128,7 +128,7 @@ impl Writer {
         Ok(())
     }
 
-    /// In the order of keys, so that equal schemas are equal bytes.
+    /// Writes metadata in the order of keys, so that equal schemas have equal bytes.
     fn metadata(&mut self, metadata: &HashMap<String, String>) -> Result<()> {
         self.length(metadata.len())?;
         let mut entries: Vec<_> = metadata.iter().collect();
@@ -225,7 +225,7 @@ impl Writer {
     }
 }
 
-/// Reads a schema's frame from behind its header to its end.
+/// Reads a schema's frame from the end of its header to its end.
 pub fn decode(frame: &[u8]) -> Result<Schema> {
     let mut reader = Reader {
         cursor: Cursor::new(frame, HEADER_BYTES, frame.len()),
@@ -258,7 +258,7 @@ impl Reader<'_> {
     }
 
     fn fields(&mut self, nesting: usize) -> Result<Vec<FieldRef>> {
-        // The list grows as fields are read: the number is a claim.
+        // The list grows as fields are read: the number is an unverified claim.
         let count = self.cursor.length("number of fields")?;
         (0..count).map(|_| self.field(nesting)).collect()
     }
@@ -288,7 +288,7 @@ impl Reader<'_> {
     }
 
     fn item(&mut self, nesting: usize) -> Result<FieldRef> {
-        // Checked before the way down, where encoding checks on each level.
+        // Checked before going deeper; encoding checks at each level.
         if nesting >= NESTING_MAX {
             return Err(error_at(self.cursor.position(), too_deep()));
         }
@@ -364,7 +364,7 @@ fn too_deep() -> String {
     format!("types nested over {NESTING_MAX} deep can't be sent")
 }
 
-/// What Arrow's arrays of a type rely on, beside the types inside it.
+/// Checks what Arrow's arrays of a type rely on, apart from the types inside it.
 fn check(of: &DataType, nesting: usize) -> std::result::Result<(), String> {
     if nesting >= NESTING_MAX {
         return Err(too_deep());

@@ -1,4 +1,4 @@
-//! The codec against itself: what goes in comes out, and costs what it should.
+//! Tests of the codec against itself: messages survive a round trip, and cost what they should.
 
 mod corpus;
 mod hostile;
@@ -31,7 +31,7 @@ fn whole(frame: &[Buffer], shift: usize) -> Buffer {
     place(&pieces, shift)
 }
 
-/// Decodes frames of which the last one is a message's.
+/// Decodes frames, the last of which is a message's.
 fn decoded(decoder: &mut Decoder, frames: &[Buffer]) -> Message {
     let (last, schemas) = frames.split_last().expect("a message has a frame");
     for frame in schemas {
@@ -58,7 +58,7 @@ fn longs(rows: i64) -> RecordBatch {
     batch(vec![("n", Arc::new(Int64Array::from_iter_values(0..rows)))])
 }
 
-/// Every buffer of an array lies in the frame.
+/// Asserts that every buffer of an array is inside the frame.
 fn assert_within(frame: &Buffer, data: &ArrayData) {
     let within = |buffer: &Buffer| {
         let (start, end) = (
@@ -181,7 +181,7 @@ fn a_schema_is_sent_once_and_again_when_it_changes() {
     let first = longs(3);
     assert_eq!(count(&mut encoder, &first), 2);
     assert_eq!(count(&mut encoder, &first), 1);
-    // An equal schema in another place.
+    // An equal schema at another address.
     assert_eq!(count(&mut encoder, &longs(4)), 1);
     let other = batch(vec![("m", Arc::new(Int64Array::from(vec![1])))]);
     assert_eq!(count(&mut encoder, &other), 2);
@@ -281,7 +281,7 @@ fn a_type_that_cannot_travel_is_named_with_its_column() {
     assert!(error.reason.contains("RunEndEncoded"), "{error}");
     assert!(frames.is_empty());
 
-    // The encoder goes on as if nothing had been asked of it.
+    // The encoder continues as if nothing had been asked of it.
     let message = Message::Chunk(Chunk::new(longs(3), 1));
     encoder.encode(&message, &mut frames).unwrap();
     assert_eq!(frames.len(), 2);

@@ -1,8 +1,8 @@
 //! View arrays without the bytes that no view refers to.
 //!
-//! A filtered or sliced view array holds on to all the buffers that it was made from. What its views
-//! refer to is found in one pass; then the buffers are sent as they are, trimmed at both ends, or,
-//! where much between is unused too, as one compact copy.
+//! A filtered or sliced view array keeps all the buffers that it was made from. One pass finds what its
+//! views refer to; then the buffers are sent as they are, trimmed at both ends, or, if much between is
+//! unused too, as one compact copy.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use arrow_data::{ByteView, MAX_INLINE_VIEW_LEN};
 use super::{VIEWED_BYTES_MAX, too_large};
 use crate::error::Result;
 
-/// Copied are views that leave more than this part of the buffers unused: a quarter.
+/// Views that leave more than this part of the buffers unused are copied: a quarter.
 const UNUSED_SHARE_MAX: usize = 4;
 
-/// Copied are views into more buffers than this: each would be padded, and gathered apart.
+/// Views into more buffers than this are copied: each buffer would be padded, and gathered separately.
 const BUFFERS_MAX: usize = 16;
 
 /// Views, and the buffers that they refer to.
 type Viewed = (Buffer, Vec<Buffer>);
 
-/// What a receiver needs of `array`.
+/// The views and buffers of `array` that a receiver needs.
 pub fn viewed<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Result<Viewed> {
     let views = array.views();
     let buffers = array.data_buffers();
@@ -47,7 +47,7 @@ pub fn viewed<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Result<Viewed
         .filter(|(_, range)| !range.is_empty())
         .map(|(buffer, range)| buffer.slice_with_length(range.start, range.len()))
         .collect();
-    // Views keep their meaning where no buffer loses its front, nor its place to one before it.
+    // Views keep their meaning if no buffer loses its front, or its place to one before it.
     let in_place = survey.ranges[..used]
         .iter()
         .all(|range| range.start == 0 && range.end > 0);
@@ -79,12 +79,11 @@ pub fn viewed<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Result<Viewed
 
 /// What an array's views refer to.
 struct Survey {
-    /// Of each buffer, from the first to the last byte that is referred to.
+    /// For each buffer, the range from the first to the last byte that is referred to.
     ranges: Vec<Range<usize>>,
     /// Bytes referred to, counted once per view.
     bytes: u64,
-    /// A NULL has a view that isn't zero. Nothing says that it refers to anything, so it can't
-    /// be sent.
+    /// Whether a NULL has a view that isn't zero. It may refer to anything, so it can't be sent.
     stale_nulls: bool,
 }
 
@@ -127,7 +126,7 @@ impl Survey {
     }
 }
 
-/// The array's long texts one after the other in one buffer of `bytes` bytes.
+/// Copies the array's long strings one after the other into one buffer of `bytes` bytes.
 fn compact<T: ByteViewType>(array: &GenericByteViewArray<T>, bytes: usize) -> Viewed {
     let buffers = array.data_buffers();
     let mut data = Vec::with_capacity(bytes);

@@ -1,7 +1,7 @@
-//! Broadcasts over random trees of relays, in one process and in several: every receiver sees the same,
-//! in the same order.
+//! Tests of broadcasts over random trees of relays, in one process and in several: every receiver sees
+//! the same messages, in the same order.
 //!
-//! The "processes" are runtimes of this one, connected by the links that processes have.
+//! The "processes" are runtimes of this process, connected by the links that processes have.
 
 use fastrand::Rng;
 use std::collections::HashMap;
@@ -65,15 +65,15 @@ struct Broadcast {
     receivers: usize,
     processes: usize,
     link: Link,
-    /// Rows of each unit of work of an origin.
+    /// The number of rows in each unit of work of an origin.
     units: Vec<i64>,
     chunk_rows: usize,
     segment_bytes: Option<usize>,
-    /// The sources stay silent behind their rows.
+    /// Whether the sources stay silent after their rows.
     silent: bool,
-    /// A receiver that takes its time.
+    /// The number of a slow receiver.
     slow: Option<usize>,
-    /// A receiver that fails.
+    /// The number of a receiver that fails.
     fails: Option<usize>,
     seed: u64,
     seen: Vec<Arc<Mutex<Vec<Seen>>>>,
@@ -99,8 +99,8 @@ impl Broadcast {
         }
     }
 
-    /// Origins, then receivers; each origin with a random tree of its own, in which a receiver's parent
-    /// is the origin or one of the receivers before it.
+    /// Origins, then receivers. Each origin has a random tree of its own, in which a receiver's parent is
+    /// the origin or one of the receivers before it.
     fn deployment(&self) -> Deployment {
         let mut random = Rng::with_seed(self.seed);
         let mut links = Vec::new();
@@ -184,7 +184,7 @@ impl Broadcast {
             instances,
             links,
             chunk_rows: self.chunk_rows,
-            // A worker a process.
+            // One process per worker.
             process_of: (0..self.processes).collect(),
             relays: relays
                 .into_iter()
@@ -193,7 +193,7 @@ impl Broadcast {
         }
     }
 
-    /// Runs it in runtimes of one worker.
+    /// Runs the broadcast in runtimes of one worker.
     fn start(&self) -> (Vec<Runtime>, crate::Events, Vec<Acceptor>) {
         let (sender, events) = mpsc::sync_channel(EVENTS_MAX);
         let start = |_| Runtime::start(&RuntimeOptions::on(&[None]), sender.clone()).unwrap();
@@ -216,7 +216,7 @@ impl Broadcast {
         (runtimes, events, acceptors)
     }
 
-    /// Runs it to its end; the errors of instances that failed.
+    /// Runs the broadcast to its end; returns the errors of instances that failed.
     fn run(&self) -> Vec<Error> {
         let (_runtimes, events, _acceptors) = self.start();
         let mut errors = Vec::new();
@@ -245,7 +245,7 @@ impl Broadcast {
     }
 }
 
-/// Ends of all links: feeds where a broadcast or relay leaves for several processes, else lanes.
+/// The ends of all links: feeds if a broadcast or relay leaves for several processes, else lanes.
 fn shared_memory(deployment: &Deployment, runtimes: &[Runtime], ends: &mut [RemoteEnds]) {
     let peer = Peer::new("a process");
     let waker = |instance| runtimes[deployment.process(instance)].waiter(0).waker();
@@ -285,7 +285,7 @@ fn tcp(deployment: &Deployment, runtimes: &[Runtime], ends: &mut [RemoteEnds]) -
         epoch: EPOCH,
         token: [0; 16],
     };
-    // A window that is full most of the time.
+    // The window is full most of the time.
     let settings = Settings {
         window_bytes: 1 << 14,
         ..Settings::default()
@@ -382,7 +382,7 @@ impl Catalog for Broadcast {
 /// Units of work of consecutive numbers; number `n` has event time `n` µs.
 struct Units {
     origin: i64,
-    /// Rows of the units to come, the next one last.
+    /// The number of rows in each unit to come, the next one last.
     left: Vec<i64>,
     next: i64,
     in_unit: i64,
@@ -432,7 +432,7 @@ impl Source for Units {
     fn close(&mut self) {}
 }
 
-/// Notes what it sees.
+/// Records what it sees.
 struct Notes {
     seen: Arc<Mutex<Vec<Seen>>>,
     slow: bool,
@@ -534,7 +534,7 @@ fn several_origins_keep_their_orders_and_units() {
                 let rows = broadcast.rows(receiver, origin);
                 assert_eq!(rows, (0..500).collect::<Vec<i64>>(), "origin {origin}");
             }
-            // No row of a unit comes before the end of the one before it.
+            // No row of a unit comes before the end of the previous unit.
             let mut unit = 0;
             for seen in broadcast.seen(receiver) {
                 match seen {
@@ -547,7 +547,7 @@ fn several_origins_keep_their_orders_and_units() {
     }
 }
 
-/// Every receiver hands on before it is done with what it has, but takes no more than its links hold.
+/// Every receiver forwards before it has processed what it has, but takes no more than its links hold.
 #[test]
 fn a_slow_receiver_holds_the_origin_back() {
     for link in LINKS {
@@ -556,7 +556,8 @@ fn a_slow_receiver_holds_the_origin_back() {
         broadcast.chunk_rows = 100;
         broadcast.slow = Some(5);
         let (runtimes, _events, _acceptors) = broadcast.start();
-        // A chunk is about 2.5 kB. At a millisecond each the slow one has some 50 of the 200 by then.
+        // A chunk is about 2.5 kB. At a millisecond each, the slow receiver has some 50 of the 200 by
+        // then.
         std::thread::sleep(Duration::from_millis(50));
         assert!(
             !broadcast.passed.load(Ordering::SeqCst),
@@ -573,7 +574,7 @@ fn a_stop_in_the_midst_reaches_every_receiver() {
         broadcast.units = vec![500];
         broadcast.silent = true;
         let (runtimes, events, _acceptors) = broadcast.start();
-        // A unit ends after the last row of its slowest origin, so only its end says that all is there.
+        // A unit ends after the last row of its slowest origin, so only its end says that it is complete.
         crate::wait_until("the unit's end at every receiver", || {
             (0..7).all(|receiver| broadcast.seen(receiver).contains(&Seen::EndOfWork))
         });
@@ -584,7 +585,7 @@ fn a_stop_in_the_midst_reaches_every_receiver() {
             let (event, _) = events.recv_timeout(PATIENCE).expect("the end");
             assert!(matches!(event, WorkerEvent::Ended { .. }), "{event:?}");
         }
-        // The unit had ended; nothing was closed by the stop.
+        // The unit had ended; the stop closed nothing.
         for receiver in 0..7 {
             assert_eq!(broadcast.rows(receiver, 1).len(), 500, "{link:?}");
             let seen = broadcast.seen(receiver);
@@ -594,7 +595,7 @@ fn a_stop_in_the_midst_reaches_every_receiver() {
     }
 }
 
-/// What is behind a relay that has failed ends, and doesn't wait for what can't come.
+/// Receivers after a relay that has failed end, and don't wait for messages that can't come.
 #[test]
 fn receivers_behind_a_relay_that_fails_end_too() {
     for link in LINKS {

@@ -1,4 +1,4 @@
-//! Whole deployments on real workers: source → keyed → aggregate → sink.
+//! Tests of whole deployments on real workers: source → keyed → aggregate → sink.
 
 mod broadcast;
 mod pipeline;
@@ -12,7 +12,7 @@ use slackwater_engine::deploy::LINK_MESSAGES_MAX;
 use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions, WaitMode};
 
-/// How long a test waits for what must come at once.
+/// How long a test waits for something that must happen at once.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn start(workers: usize) -> (Runtime, Events) {
@@ -72,8 +72,8 @@ fn the_answer_does_not_depend_on_workers_instances_or_chunks() {
     }
 }
 
-/// Instances go from worker to worker as fast as they can while rows flow, and not a row is lost,
-/// doubled or left lying (I1): whoever sends to one rings the worker that has it.
+/// Instances move between workers as fast as they can while rows flow, and no row is lost, duplicated or
+/// left behind (I1): senders wake the worker that has the instance.
 #[test]
 fn the_answer_does_not_depend_on_instances_that_move() {
     let rows = 9_000;
@@ -129,7 +129,7 @@ fn the_answer_does_not_depend_on_instances_that_move() {
 
 #[test]
 fn a_slow_sink_holds_the_source_back() {
-    // Rows go straight to the sink, which takes nothing until it is told to.
+    // Rows go straight to the sink, which takes nothing until the gate opens.
     let (runtime, events) = start(2);
     let pipeline = Pipeline {
         numbers: Numbers {
@@ -178,7 +178,7 @@ fn a_panic_ends_the_query_and_names_the_instance() {
     pipeline.start(&runtime);
     let first = events.recv_timeout(PATIENCE).unwrap().0;
     let mut others = pipeline.instance_count() - 1;
-    // The source may have come to its end before.
+    // The source may have ended before.
     let failed = if let WorkerEvent::Ended { instance: 0, .. } = first {
         others -= 1;
         events.recv_timeout(PATIENCE).unwrap().0
@@ -196,7 +196,7 @@ fn a_panic_ends_the_query_and_names_the_instance() {
         text.contains("aggregate [1/1]") && text.contains("seven is not my number"),
         "{text}"
     );
-    // What depended on it ends without looking whole, also without being told.
+    // Instances that depended on it end as incomplete, even without a command.
     runtime.tell(Command::Remove, Attached::Nothing);
     ended(&events, others, PATIENCE);
     let written = pipeline.written.lock().unwrap();
@@ -205,7 +205,7 @@ fn a_panic_ends_the_query_and_names_the_instance() {
 
 #[test]
 fn regression_a_sink_behind_a_failed_instance_does_not_finish_as_complete() {
-    // Nobody removes the deployment: the loss of the link alone must do.
+    // Nobody removes the deployment: the loss of the link alone must be enough.
     let (runtime, events) = start(2);
     let pipeline = Pipeline {
         numbers: Numbers {
@@ -258,7 +258,7 @@ fn a_stop_ends_the_query_and_leaves_windows_open() {
 
 #[test]
 fn a_deployment_is_removed_while_another_runs() {
-    // A runtime for each.
+    // One runtime for each.
     let ((first, _first_events), (second, events)) = (start(2), start(2));
     let one = Pipeline {
         numbers: Numbers {

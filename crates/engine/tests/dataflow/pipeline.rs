@@ -1,5 +1,5 @@
-//! The pipeline of these tests: numbers 0, 1, 2, … by partition → keyed by `n % 7` → tumbling
-//! windows of 10 µs → count and sum per key and window → a sink that remembers.
+//! The pipeline of these tests: numbers 0, 1, 2, … by partition → keyed by `n % 7` → tumbling windows of
+//! 10 µs → count and sum per key and window → a sink that records its rows.
 //!
 //! Number `n` has event time `n` µs; the partitions are interleaved, so that each is in order.
 
@@ -37,7 +37,7 @@ use slackwater_engine::time::{EventTime, now_ns};
 
 const KEYS: i64 = 7;
 const WINDOW_US: i64 = 10;
-/// Source partitions; instances read several each.
+/// The number of source partitions; instances read several each.
 const PARTITIONS: i64 = 4;
 const US: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
@@ -56,15 +56,15 @@ pub struct Numbers {
     pub after: After,
 }
 
-/// One deployment, and what it does that a test wants to see.
+/// One deployment, and what a test wants to observe of it.
 pub struct Pipeline {
     pub workers: usize,
-    /// Instances of source and of aggregation.
+    /// The number of instances of the source and of the aggregation.
     pub instances: usize,
     pub numbers: Numbers,
-    /// Rows go from the source to the sink as they are.
+    /// Whether rows go from the source to the sink as they are.
     pub through: bool,
-    /// The aggregation panics.
+    /// Whether the aggregation panics.
     pub panics: bool,
     pub gate: Arc<Gate>,
     pub written: Arc<Mutex<Written>>,
@@ -74,7 +74,7 @@ pub struct Pipeline {
 /// What the sink has seen.
 #[derive(Default)]
 pub struct Written {
-    /// Window, key, count and sum; or whatever came through.
+    /// Window, key, count and sum; or the rows that came through.
     pub rows: Vec<Vec<i64>>,
     /// Each `finish`, and whether it was complete.
     pub finished: Vec<bool>,
@@ -90,7 +90,7 @@ impl Written {
     }
 }
 
-/// Makes the sink refuse chunks while it is closed.
+/// Makes the sink refuse chunks while the gate is closed.
 #[derive(Default)]
 pub struct Gate {
     closed: Mutex<bool>,
@@ -122,10 +122,10 @@ pub fn naive(numbers: std::ops::Range<i64>) -> Vec<Vec<i64>> {
         .collect()
 }
 
-/// What workers report, with what comes beside it.
+/// What workers report, with the attachments.
 pub type Events = mpsc::Receiver<(WorkerEvent, Attached)>;
 
-/// Waits until `instances` instances have ended; the errors of those that failed.
+/// Waits until `instances` instances have ended; returns the errors of those that failed.
 pub fn ended(events: &Events, instances: usize, patience: Duration) -> Vec<String> {
     let deadline = Instant::now() + patience;
     let (mut left, mut failed) = (instances, Vec::new());
@@ -195,7 +195,7 @@ impl Pipeline {
         runtime.deploy(&self.plan(), self).unwrap()
     }
 
-    /// Numbers of the instances that may move.
+    /// The numbers of the instances that may move.
     pub fn movable(&self) -> Vec<usize> {
         let plan = self.plan();
         let instances = plan.instances.iter().enumerate();
@@ -211,7 +211,7 @@ impl Pipeline {
         self.open_sources.load(Ordering::SeqCst) == 0
     }
 
-    /// Sources 0.. (with the windows), aggregations behind them, one sink on the last worker.
+    /// Sources first (with the windows), then the aggregations, one sink on the last worker.
     fn plan(&self) -> Deployment {
         let sources = self.instances;
         let aggregates = if self.through { 0 } else { self.instances };
@@ -417,7 +417,7 @@ impl Catalog for Pipeline {
     }
 }
 
-/// No row is refused.
+/// Dead letters that expect no rejected row.
 pub struct NoLetters;
 
 impl DeadLetters for NoLetters {
@@ -427,10 +427,10 @@ impl DeadLetters for NoLetters {
     }
 }
 
-/// Numbers of some partitions, a chunk of each in turn.
+/// The numbers of some partitions, a chunk of each in turn.
 struct NumberSource {
     numbers: Numbers,
-    /// Partitions with the next number of each.
+    /// The partitions, with the next number of each.
     partitions: Vec<(i64, i64)>,
     turn: usize,
     written: Arc<Mutex<Written>>,

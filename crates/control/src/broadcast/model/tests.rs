@@ -1,6 +1,6 @@
 use super::*;
 
-/// A link that takes 10 µs of each side a message and 1 ns a byte, and 20 µs more to get there.
+/// A link that takes 10 µs of each side per message and 1 ns per byte, and 20 µs more to arrive.
 fn costs(cores: usize, written_once: bool) -> Costs {
     let point = |size_bytes: usize| {
         let send_ns = 10_000.0 + size_bytes as f64;
@@ -58,7 +58,7 @@ fn the_choice_is_the_cheapest_of_the_model() {
     }
 }
 
-/// With cores for everybody: 15 receivers one after the other, or through four levels of two.
+/// With enough cores: 15 receivers one after the other, or through four levels of two.
 #[test]
 fn with_cores_enough_the_tree_has_the_latency_and_the_ring_the_throughput() {
     let costs = costs(64, false);
@@ -85,7 +85,7 @@ fn with_few_cores_the_least_work_wins() {
     for aim in [Aim::Latency, Aim::Throughput] {
         let choice = choose(&costs(2, false), origin, &receivers, 1 << 16, aim);
         assert_ne!(choice.algorithm, Algorithm::Serial, "{aim:?}");
-        // One copy that all read is less work than one for each.
+        // One copy that all read is less work than one copy for each.
         let shared = choose(&costs(2, true), origin, &receivers, 64, aim);
         assert_eq!(shared.algorithm, Algorithm::FlatTree, "{aim:?}");
         let apart = choose(&costs(2, false), origin, &receivers, 64, aim);
@@ -112,7 +112,7 @@ fn a_large_message_through_relays_is_cut() {
     assert!(large.segment_bytes.is_some_and(|bytes| bytes < 1 << 20));
     assert!(large.estimate.latency_ns < 0.5 * uncut.latency_ns);
     assert_eq!(ring(64).segment_bytes, None);
-    // With one core segments only cost, but a relay is spared large messages.
+    // With one core, segments only cost, but a relay must not hold large messages.
     let alone = self::costs(1, false);
     let cut = |algorithm| {
         let aim = Aim::Throughput;
@@ -122,8 +122,8 @@ fn a_large_message_through_relays_is_cut() {
     assert_eq!(cut(Algorithm::Serial), None);
 }
 
-/// Waking seven one after the other is sooner done than through relays, if looking takes longer than
-/// ringing; and the other way round.
+/// Waking seven receivers one after the other is faster than through relays if a woken receiver needs
+/// longer to look than the sender needs to wake it, and slower otherwise.
 #[test]
 fn wake_ups_decide_between_many_at_once_and_one_after_the_other() {
     let (origin, receivers) = places(7, 1);

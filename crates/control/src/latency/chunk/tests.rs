@@ -157,7 +157,7 @@ fn demands() -> impl Strategy<Value = Demand> {
     )
 }
 
-/// Bandwidth by the same points, written down anew: bytes by time, time by straight lines.
+/// The bandwidth from the same points, computed in another way: bytes by time, time by straight lines.
 fn bandwidth(points: &[LinkPoint], demand: &Demand, size_bytes: usize) -> f64 {
     let mut times = std::collections::BTreeMap::<usize, f64>::new();
     for point in points {
@@ -196,7 +196,7 @@ proptest! {
         if plan.reaches {
             prop_assert!(plan.bytes_per_s >= needed * (1.0 - 1e-6));
         }
-        // All lines below it, or all of them, some hundred picked out.
+        // All lines below it, or about a hundred of them.
         let end = if plan.reaches { plan.size_bytes } else { ceiling + LINE_BYTES };
         let lines = (end - floor) / LINE_BYTES;
         let step = (lines / 300).max(1) * LINE_BYTES;

@@ -24,21 +24,21 @@ impl Random {
     }
 }
 
-/// What the host, the source and the sink do.
+/// The behavior of the host, the source and the sink.
 #[derive(Debug, Clone, Copy)]
 struct World {
     seed: u64,
     /// Rows per second in each phase, and how long it lasts in seconds.
     phases: [(f64, f64); 3],
-    /// Comes at ten times the rate for a tenth of the time.
+    /// Whether rows come at ten times the rate for a tenth of the time.
     bursts: bool,
-    /// Mean oversleep, and one sleep in a thousand that lasts this much longer.
+    /// The mean oversleep, and how much longer one sleep in a thousand lasts.
     oversleep_ns: f64,
     stall_ns: f64,
     work: Work,
-    /// The sink takes so long for a chunk.
+    /// How long the sink takes for a chunk.
     sink_ns: f64,
-    /// Rows that fit into the source's buffer.
+    /// The number of rows that fit into the source's buffer.
     capacity: f64,
 }
 
@@ -228,7 +228,7 @@ fn worlds() -> impl Strategy<Value = (f64, World)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whenever it can be met: with the delay at its floor half of the target is left.
+    /// The target is one that can be met: with the delay at its floor, half of the target is left.
     #[test]
     fn the_target_is_met_within_ten_corrections_after_a_step((target_ms, world) in worlds()) {
         let most = world.phases.iter().map(|(rate, _)| rate * 5.0).fold(0.0, f64::max);
@@ -236,8 +236,8 @@ proptest! {
         let fixed_ns = 2.0 * (world.work.per_chunk_ns + world.sink_ns)
             + 7.0 * world.oversleep_ns + world.stall_ns + 1e6;
         prop_assume!(share < 0.4 && fixed_ns < target_ms * 0.4e6);
-        // A burst of a tenth of a second is one sample a second; a loose target sees too few of them
-        // to tell one in a hundred.
+        // A burst of a tenth of a second is one sample a second; a loose target sees too few of them to
+        // distinguish one in a hundred.
         let bursts = world.bursts && target_ms < 30.0;
         let world = World { bursts, ..world };
         let seen = run(target_ms, &world);
@@ -246,13 +246,13 @@ proptest! {
             let phase = seen.corrections.iter();
             let phase = phase.filter(|(at, ..)| *at > begin_s && *at <= begin_s + seconds);
             let settled = phase.skip(10).map(|(.., late)| *late).collect::<Vec<f64>>();
-            // Rates don't change within a phase, so intervals weigh alike. A stall of the host in
-            // one sleep of a thousand may make an interval late, but not one row in a hundred; in a
-            // tenth of a second with half of all rows it weighs more.
+            // Rates don't change within a phase, so intervals have equal weight. A stall of the host in
+            // one sleep of a thousand may make an interval late, but not one row in a hundred; in a tenth
+            // of a second with half of all rows it weighs more.
             let late = settled.iter().sum::<f64>() / settled.len().max(1) as f64;
             let most = if world.bursts { 0.03 } else { 0.01 };
-            // Of a thousand rows that are late by chance, one in a hundred, three standard deviations more
-            // are no fault of the controller's.
+            // If a thousand rows are late by chance, one in a hundred, three standard deviations more are
+            // not the controller's fault.
             let rows = (rate * seconds / 2.0).max(1.0);
             let most = most + 3.0 * (most * (1.0 - most) / rows).sqrt();
             prop_assert!(late <= most, "{late} of {} corrections", settled.len());
@@ -260,8 +260,8 @@ proptest! {
         }
     }
 
-    /// Not more than one setting in two corrections is new once a phase has settled, and a mode
-    /// (sleeping or interrupts) is left at most every eighth correction.
+    /// Once a phase has settled, at most one setting in two corrections is new, and the mode (sleeping or
+    /// interrupts) changes at most at every eighth correction.
     #[test]
     fn it_does_not_go_to_and_fro((target_ms, world) in worlds()) {
         let seen = run(target_ms, &world);
@@ -270,8 +270,8 @@ proptest! {
         prop_assert!(changes.count() * 8 <= seen.corrections.len() + 16);
     }
 
-    /// The buffer is smaller than what comes within the target: after the first corrections the
-    /// delay keeps clear of it.
+    /// The buffer is smaller than what arrives within the target: after the first corrections the delay
+    /// keeps it from filling.
     #[test]
     fn a_delay_never_lets_the_buffer_overflow(
         target_ms in 10.0f64..200.0, rate in 1e4f64..1e5, seed: u64,

@@ -1,4 +1,4 @@
-//! A fan over links of this process and of shared memory, all ends on one thread.
+//! Tests of a fan over links of this process and of shared memory, with all ends on one thread.
 
 use arrow_array::{ArrayRef, Int64Array};
 use slackwater_link::shm::{Feed, Inbox, Outbox, Peer, Subscription};
@@ -76,7 +76,7 @@ fn text(message: &Message) -> String {
     format!("{message:?}")
 }
 
-/// Gives the messages to `post` as far as it takes them while the receivers read one at a time.
+/// Gives the messages to `post` as long as it takes them, while the receivers read one at a time.
 fn pass(
     receivers: &mut [LinkReceiver],
     mut post: impl FnMut(Option<Message>) -> Option<Message>,
@@ -118,7 +118,7 @@ fn every_link_gets_every_message_in_order_and_one_that_is_full_holds_all() {
     // A feed's bytes are written once for both of its readers.
     let count = InstanceCounters::read(&sent.messages);
     assert_eq!(count, expected.len() as u64);
-    // Now nobody reads: what is taken is bounded by the smallest link, which holds two messages.
+    // Nobody reads now: the smallest link, which holds two messages, bounds what is taken.
     let mut taken = 0;
     while fan.post(chunk(0, 5)).unwrap().is_none() {
         taken += 1;
@@ -127,7 +127,7 @@ fn every_link_gets_every_message_in_order_and_one_that_is_full_holds_all() {
     assert!(fan.is_blocked() && !fan.is_drained());
 }
 
-/// Frames as they come, without encoding them anew.
+/// A relay forwards frames as they come, without encoding them again.
 #[test]
 fn a_relay_hands_on_what_comes_from_another_process() {
     let waiter = Waiter::new().unwrap();

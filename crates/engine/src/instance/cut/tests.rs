@@ -1,4 +1,4 @@
-//! Barriers and the state that moves at them.
+//! Tests of barriers and the state that moves at them.
 
 use std::sync::Arc;
 

@@ -26,8 +26,8 @@ fn the_fuzz_corpus_and_mutations_of_it_are_survived() {
     assert!(inputs >= 20, "{inputs} inputs are left of the corpus");
 }
 
-/// Writes the corpus' seeds: `cargo test -p slackwater-engine write_the_corpus -- --ignored`. Needed
-/// only when the format changes; what fuzzing has found lies beside them and stays.
+/// Writes the corpus' seeds: `cargo test -p slackwater-engine write_the_corpus -- --ignored`. Needed only
+/// when the format changes; inputs found by fuzzing are kept beside them.
 #[test]
 #[ignore = "writes into the source tree"]
 fn write_the_corpus() {

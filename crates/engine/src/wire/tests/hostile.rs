@@ -1,4 +1,4 @@
-//! Bytes that nobody has vouched for: an error each, and never a panic.
+//! Tests of untrusted bytes: they cause an error each, and never a panic.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use arrow_array::{BooleanArray, DictionaryArray, Int8Array, Int32Array, StringAr
 use super::*;
 use crate::error::Result;
 
-/// A few messages that have all parts of the format between them.
+/// A few messages that together use all parts of the format.
 pub fn messages() -> Vec<Message> {
     let mut random = Random(99);
     let nested = DataType::Struct(
@@ -65,7 +65,7 @@ fn decode_with(frames: &[Buffer], replaced: usize, by: Buffer) -> Result<Option<
     Ok(message)
 }
 
-/// As an input of the fuzz target: each frame after its length.
+/// The frames as an input of the fuzz target: each after its length.
 fn fuzz_input(frames: &[Buffer]) -> Vec<u8> {
     let mut input = Vec::new();
     for frame in frames {
@@ -123,7 +123,7 @@ fn random_mutations_are_survived() {
     }
 }
 
-/// Some bytes changed, words set to tempting numbers, a part cut out or doubled.
+/// A mutation: some bytes changed, words set to tempting numbers, a part cut out or duplicated.
 pub fn mutated(random: &mut Random, seed: &[u8]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..1 + random.below(4) {
@@ -162,7 +162,7 @@ fn random_bytes_are_survived() {
         let length = random.below(200);
         let mut bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
         fuzz_decode(&bytes);
-        // Past the first checks: one frame, of a known version and kind.
+        // Passes the first checks: one frame, of a known version and kind.
         if length > 16 {
             let frame = (length as u32 - 4).to_le_bytes();
             bytes[..4].copy_from_slice(&frame);
@@ -173,7 +173,7 @@ fn random_bytes_are_survived() {
     }
 }
 
-/// A chunk whose only column has these parts, unchecked, as it would come from a broken writer.
+/// A chunk whose only column has these parts, unchecked, as a broken writer would send it.
 fn forged(of: DataType, nullable: bool, table: &[u32], buffers: &[&[u8]]) -> Result<Message> {
     let schema = Schema::new(vec![Field::new("c", of, nullable)]);
     let schema = schema::encode(&schema, 1).unwrap();
@@ -317,7 +317,7 @@ fn forged_columns_are_refused_and_say_why() {
         "out of bounds",
     );
 
-    // Lengths that multiply beyond all memory, of items that take none.
+    // Lengths whose product exceeds all memory, of items that take none.
     let nulls = Field::new("item", DataType::Null, false);
     let of = DataType::FixedSizeList(Arc::new(nulls), i32::MAX);
     let table = [2, 1, 1, u32::MAX - 1, 0];
@@ -356,14 +356,14 @@ fn forged_schemas_are_refused() {
     refused(&[75, 2], "not 0 or 1");
     refused(&[75, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0], "map's entries");
     refused(&[76, 13, 13], "keys must be integers");
-    // Lists in lists, without an end.
+    // Lists in lists, without end.
     let deep: Vec<u8> = [71, 0, 0, 0, 0, 1].repeat(100_000);
     refused(&deep, "nested over");
     let deep = [76].repeat(100_000);
     refused(&deep, "nested over");
     let deep: Vec<u8> = [74, 1, 0, 0, 0, 0, 0, 0, 0, 1].repeat(100_000);
     refused(&deep, "nested over");
-    // Numbers that are claims only.
+    // Numbers that are unverified claims.
     assert!(frame(&words(&[u32::MAX])).is_err());
     assert!(frame(&words(&[0, u32::MAX])).is_err());
     assert!(frame(&words(&[0, 0, 0])).is_err());
@@ -470,7 +470,7 @@ fn a_long_dictionary_of_values_without_bytes_is_compacted() {
     }
 }
 
-/// Arrays that are valid in Arrow's eyes, and odd.
+/// Arrays that are valid in Arrow, and unusual.
 #[test]
 fn odd_arrays_travel() {
     let keys = Int32Array::new(vec![9, 0].into(), Some(vec![false, true].into()));

@@ -1,4 +1,4 @@
-//! Random messages over all types that can travel, from a seed.
+//! Random messages over all types that links support, from a seed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ fn item(random: &mut Random, nesting: usize) -> FieldRef {
     Arc::new(field(random, "item", nesting - 1))
 }
 
-/// A random type, nested at most so deep.
+/// A random type, nested at most `nesting` deep.
 pub fn data_type(random: &mut Random, nesting: usize) -> DataType {
     if nesting == 0 || random.one_in(2) {
         let flat = flat_types();
@@ -171,7 +171,7 @@ fn offsets(random: &mut Random, length: usize) -> Vec<i32> {
     offsets
 }
 
-/// A random array, built by validation like anybody's.
+/// A random array, built with validation.
 pub fn array(random: &mut Random, of: &DataType, length: usize, nullable: bool) -> ArrayRef {
     let nulls = if nullable {
         nulls(random, length)
@@ -279,7 +279,7 @@ pub fn batch(random: &mut Random, rows: usize, columns: usize) -> RecordBatch {
         .slice(before, rows)
 }
 
-/// A chunk of the batch, with or without what may come along with rows.
+/// A chunk of the batch, with or without the parts that may come with rows.
 pub fn chunk(random: &mut Random, batch: RecordBatch) -> Chunk {
     let rows = batch.num_rows();
     let mut chunk = Chunk::new(batch, random.next());

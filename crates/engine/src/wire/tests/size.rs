@@ -1,4 +1,4 @@
-//! What a chunk costs on the wire: its rows, and not the batch that they were cut from.
+//! Tests of what a chunk costs on the wire: its own rows, not the batch that they were cut from.
 
 use std::sync::Arc;
 
