@@ -300,13 +300,13 @@ impl Recovery {
                     self.give_up(reason, &mut outputs);
                 }
             }
-            (State::Restoring { epoch, checkpoint }, Input::Restored { epoch: of })
-                if of == epoch =>
+            (State::Restoring { epoch, checkpoint }, Input::Restored { epoch: seen })
+                if seen == epoch =>
             {
                 self.restored(epoch, checkpoint, &mut outputs);
             }
-            (State::Restoring { epoch, checkpoint }, Input::Corrupt { epoch: of, .. })
-                if of == epoch =>
+            (State::Restoring { epoch, checkpoint }, Input::Corrupt { epoch: seen, .. })
+                if seen == epoch =>
             {
                 self.before = checkpoint;
                 self.may_begin = false;
@@ -317,10 +317,10 @@ impl Recovery {
                     epoch, checkpoint, ..
                 },
                 Input::Lost {
-                    epoch: of,
+                    epoch: seen,
                     is_first,
                 },
-            ) if of == epoch => {
+            ) if seen == epoch => {
                 self.before = Some(checkpoint);
                 self.may_begin = is_first;
                 self.stop(epoch, 0, &mut outputs);
@@ -329,8 +329,8 @@ impl Recovery {
                 State::Recommitting {
                     epoch, finished, ..
                 },
-                Input::Recommitted { epoch: of },
-            ) if of == epoch => {
+                Input::Recommitted { epoch: seen },
+            ) if seen == epoch => {
                 if finished {
                     self.state = State::Over;
                     outputs.push(Output::End);
@@ -339,7 +339,7 @@ impl Recovery {
                     outputs.push(Output::Run { epoch });
                 }
             }
-            (State::Running { epoch }, Input::Finished { epoch: of }) if of == epoch => {
+            (State::Running { epoch }, Input::Finished { epoch: seen }) if seen == epoch => {
                 self.state = State::Over;
                 outputs.push(Output::End);
             }
@@ -347,19 +347,25 @@ impl Recovery {
                 State::Restoring { epoch, .. }
                 | State::Recommitting { epoch, .. }
                 | State::Running { epoch },
-                Input::Failed { epoch: of, reason },
-            ) if of == epoch => self.failed(Some(epoch), reason, &mut outputs),
+                Input::Failed {
+                    epoch: seen,
+                    reason,
+                },
+            ) if seen == epoch => self.failed(Some(epoch), reason, &mut outputs),
             (
                 State::Restoring { epoch, .. }
                 | State::Recommitting { epoch, .. }
                 | State::Running { epoch },
-                Input::Fatal { epoch: of, reason },
-            ) if of == epoch => {
+                Input::Fatal {
+                    epoch: seen,
+                    reason,
+                },
+            ) if seen == epoch => {
                 outputs.push(Output::Stop { epoch });
                 self.give_up(reason, &mut outputs);
             }
-            (State::Stopping { epoch, wait_ns, .. }, Input::Stopped { epoch: of })
-                if of == epoch =>
+            (State::Stopping { epoch, wait_ns, .. }, Input::Stopped { epoch: seen })
+                if seen == epoch =>
             {
                 self.state = State::Waiting {
                     until_ns: now_ns.saturating_add(wait_ns),

@@ -52,7 +52,7 @@ pub fn demand(
     let cores = execution.instances.iter().map(|instance| {
         let nodes = split.subqueries[instance.subquery].nodes.iter();
         let busy_ns = nodes.map(|&node| rows[node] * costs[node].per_row_ns);
-        busy_ns.sum::<f64>() / 1e9 / instance.of as f64
+        busy_ns.sum::<f64>() / 1e9 / instance.instances as f64
     });
     let mut links_of = std::collections::HashMap::new();
     for link in &execution.links {

@@ -31,7 +31,7 @@ pub struct InstanceNode {
     /// The instance's number among the subquery's instances.
     pub index: usize,
     /// How many there are.
-    pub of: usize,
+    pub instances: usize,
 }
 
 /// A link between two instances, for one edge of the query graph.
@@ -59,7 +59,7 @@ pub fn expand(graph: &QueryGraph, split: &Subqueries) -> ExecutionGraph {
             execution.instances.push(InstanceNode {
                 subquery,
                 index,
-                of: part.instances,
+                instances: part.instances,
             });
         }
     }

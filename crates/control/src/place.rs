@@ -202,7 +202,7 @@ fn deal(question: &Question<'_>, workers: usize) -> Vec<usize> {
         }
     }
     let worker_of = question.execution.instances.iter().map(|instance| {
-        if instance.of == 1 {
+        if instance.instances == 1 {
             lone_worker[instance.subquery]
         } else {
             instance.index % workers

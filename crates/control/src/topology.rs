@@ -147,7 +147,7 @@ impl Topology {
     /// What is wrong, and how to fix it.
     pub fn check(&self) -> Result<(), String> {
         if self.allowed().is_empty() {
-            return Err("no core may be used: set 'allowed' of a core to true".to_string());
+            return Err("no core may be used: set 'allowed' to true for a core".to_string());
         }
         for (place, core) in self.cores.iter().enumerate() {
             if core.id > CORES_MAX {
@@ -169,7 +169,7 @@ impl Topology {
             }
             if node.distances.len() != self.nodes.len() {
                 return Err(format!(
-                    "node {} has {} distances: it needs one to each of {} nodes, itself included",
+                    "node {} has {} distances, but needs one to each of the {} nodes, including itself",
                     node.id,
                     node.distances.len(),
                     self.nodes.len()
@@ -193,7 +193,7 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
         let number = |text: &str| {
             text.trim()
                 .parse::<usize>()
-                .map_err(|_| format!("'{text}' in '{}' is no number", part))
+                .map_err(|_| format!("'{text}' in '{}' is not a number", part))
         };
         match part.split_once('-') {
             None => numbers.push(number(part)?),
@@ -201,7 +201,7 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
                 let (first, last) = (number(first)?, number(last)?);
                 // No machine has more; a mistyped range must not fill memory.
                 if last < first || last - first > CORES_MAX {
-                    return Err(format!("'{part}' is no range"));
+                    return Err(format!("'{part}' is not a range"));
                 }
                 numbers.extend(first..=last);
             }

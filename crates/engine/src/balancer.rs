@@ -78,7 +78,7 @@ pub struct Route {
     /// Whether the links are to be closed once everything held back is sent.
     is_closing: bool,
     /// What the reader of each link has not been woken for yet.
-    unrung: Vec<Unrung>,
+    not_woken: Vec<NotWoken>,
 }
 
 /// A balancer with its state.
@@ -110,7 +110,7 @@ struct Keyed {
 
 /// What a reader has not been woken for yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unrung {
+enum NotWoken {
     Nothing,
     Messages,
     /// Messages of which at least one ends a timed sleep: a barrier, or the end.
@@ -156,7 +156,7 @@ impl Route {
             queues: senders.iter().map(|_| VecDeque::new()).collect(),
             queued: 0,
             is_closing: false,
-            unrung: vec![Unrung::Nothing; links],
+            not_woken: vec![NotWoken::Nothing; links],
             senders,
         }
     }
@@ -205,7 +205,7 @@ impl Route {
         for link in 0..self.senders.len() {
             self.send(link, message.clone())?;
             if urgent {
-                self.unrung[link] = Unrung::Urgent;
+                self.not_woken[link] = NotWoken::Urgent;
             }
         }
         Ok(())
@@ -289,11 +289,11 @@ impl Route {
     /// per message: a reader that keeps up would otherwise be woken for every chunk, and a wake-up costs
     /// more than the work on a small chunk.
     pub fn ring(&mut self) {
-        for (sender, unrung) in self.senders.iter_mut().zip(&mut self.unrung) {
-            match std::mem::replace(unrung, Unrung::Nothing) {
-                Unrung::Nothing => {}
-                Unrung::Messages => sender.ring(false),
-                Unrung::Urgent => sender.ring(true),
+        for (sender, not_woken) in self.senders.iter_mut().zip(&mut self.not_woken) {
+            match std::mem::replace(not_woken, NotWoken::Nothing) {
+                NotWoken::Nothing => {}
+                NotWoken::Messages => sender.ring(false),
+                NotWoken::Urgent => sender.ring(true),
             }
         }
     }
@@ -324,8 +324,8 @@ impl Route {
 
     /// Notes that the reader of a link is to be woken.
     fn mark(&mut self, link: usize) {
-        if self.unrung[link] == Unrung::Nothing {
-            self.unrung[link] = Unrung::Messages;
+        if self.not_woken[link] == NotWoken::Nothing {
+            self.not_woken[link] = NotWoken::Messages;
         }
     }
 }
@@ -380,14 +380,14 @@ impl Keyed {
     /// just been read.
     fn gathered(&self, chunk: Chunk) -> Result<Chunk> {
         let mut columns = chunk.batch.columns().to_vec();
-        let mut has_texts = false;
+        let mut has_strings = false;
         for &column in self.columns.iter() {
-            if let Some(texts) = columns[column].as_string_view_opt() {
-                columns[column] = Arc::new(texts.gc());
-                has_texts = true;
+            if let Some(strings) = columns[column].as_string_view_opt() {
+                columns[column] = Arc::new(strings.gc());
+                has_strings = true;
             }
         }
-        match has_texts {
+        match has_strings {
             true => chunk.with_columns(chunk.batch.schema(), columns),
             false => Ok(chunk),
         }

@@ -161,14 +161,14 @@ impl Origin {
     /// The source that all rows come from, by its number among those of the query; `None` if an operator
     /// has made some of them, or they come from several.
     pub fn source(&self) -> Option<usize> {
-        let of = |partition: u32| {
+        let source_of = |partition: u32| {
             let source = (partition / PARTITIONS_PER_SOURCE) as usize;
             (partition != Partitions::NONE).then_some(source)
         };
         match &self.partitions {
-            Partitions::One(partition) => of(*partition),
+            Partitions::One(partition) => source_of(*partition),
             Partitions::Each(list) => {
-                let mut sources = list.values().iter().map(|&partition| of(partition));
+                let mut sources = list.values().iter().map(|&partition| source_of(partition));
                 let first = sources.next()??;
                 sources.all(|source| source == Some(first)).then_some(first)
             }
@@ -253,7 +253,11 @@ impl Chunk {
     /// The chunk without the rows of some kinds. The other rows keep their kinds: an update whose `-U` is
     /// left out is still an update, unlike in [`Chunk::filter`].
     pub fn without(&self, left_out: &[RowKind]) -> Result<Cow<'_, Chunk>> {
-        let is_left_out = |kind: i8| left_out.iter().any(|&of| of as i8 == kind);
+        let is_left_out = |kind: i8| {
+            left_out
+                .iter()
+                .any(|&left_out_kind| left_out_kind as i8 == kind)
+        };
         let Some(kinds) = &self.kinds else {
             return Ok(Cow::Borrowed(self));
         };
@@ -347,11 +351,11 @@ fn taken_kinds(kinds: &Int8Array, rows: &[u32]) -> Int8Array {
     let taken = rows.iter().enumerate().map(|(at, &row)| {
         let is_next_there = || rows.get(at + 1) == Some(&(row + 1));
         let is_last_there = || at > 0 && rows[at - 1] + 1 == row;
-        let of = |row: usize| kinds.get(row).copied();
+        let kind_at = |row: usize| kinds.get(row).copied();
         let row = row as usize;
         match kinds[row] {
-            BEFORE if of(row + 1) != Some(UPDATE) || !is_next_there() => RowKind::Delete as i8,
-            UPDATE if row > 0 && of(row - 1) == Some(BEFORE) && !is_last_there() => {
+            BEFORE if kind_at(row + 1) != Some(UPDATE) || !is_next_there() => RowKind::Delete as i8,
+            UPDATE if row > 0 && kind_at(row - 1) == Some(BEFORE) && !is_last_there() => {
                 RowKind::Insert as i8
             }
             kind => kind,

@@ -174,7 +174,7 @@ pub struct InstancePlan {
     /// The instance's number among the instances of its subquery.
     pub index: usize,
     /// How many instances its subquery has.
-    pub of: usize,
+    pub instances: usize,
     /// Where its rows come from.
     pub input: InputPlan,
     /// What happens to the rows; with links as input, step 0 is the head operator.
@@ -283,7 +283,7 @@ pub trait Catalog {
     fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
         Err(Error::new(
             format!("node {node}"),
-            "has no first phase of its own",
+            "has no first phase to run separately",
         ))
     }
 

@@ -371,7 +371,7 @@ impl Intake {
             // Rejected records stay with the rows that they follow.
             if let Some(mut piece) = rows.slice(begin, end - begin) {
                 let last = rows.positions.at(end - 1);
-                let is_before = |of: &mut Rejected| of.position.is_none_or(|at| at <= last);
+                let is_before = |row: &mut Rejected| row.position.is_none_or(|at| at <= last);
                 piece.rejected = rows.rejected.extract_if(.., is_before).collect();
                 self.pieces.push_back(piece);
             }
@@ -387,7 +387,9 @@ impl Intake {
     /// Whether a row has killed a process when it was processed alone.
     fn is_refused(&self, partition: u32, position: u64) -> bool {
         let mut suspects = self.suspects.iter();
-        suspects.any(|of| (of.partition, of.first, of.last) == (partition, position, position))
+        suspects.any(|suspect| {
+            (suspect.partition, suspect.first, suspect.last) == (partition, position, position)
+        })
     }
 
     /// Reports what is noticed in the rows.
@@ -471,7 +473,7 @@ impl Intake {
         });
         if is_refused {
             self.counts.rows_bad += 1;
-            let reason = "a process died when it was worked on, twice".to_string();
+            let reason = "it has ended two processes".to_string();
             return self.dead_letters.reject(&reject(&chunk, 0, reason));
         }
         let evaluated = evaluate(&self.spec.columns, chunk)?;

@@ -116,10 +116,10 @@ impl Ports {
     /// The inputs of the head operator, in their order.
     pub fn new(ports: Vec<Port>) -> Ports {
         let in_step = ports.iter().map(|port| port.in_step).collect();
-        let lanes = ports.into_iter().enumerate().flat_map(|(port, of)| {
-            let (acknowledges, first) = (of.acknowledges, of.first);
-            of.links.into_iter().map(move |(receiver, relay)| Lane {
-                port,
+        let lanes = ports.into_iter().enumerate().flat_map(|(number, port)| {
+            let (acknowledges, first) = (port.acknowledges, port.first);
+            port.links.into_iter().map(move |(receiver, relay)| Lane {
+                port: number,
                 receiver,
                 relay,
                 acknowledges,

@@ -395,7 +395,7 @@ impl Cycle {
 fn guard<T>(instance: &mut Instance, work: impl FnOnce(&mut Instance) -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| work(&mut *instance))).unwrap_or_else(|panic| {
         Err(Error::of_panic(instance.name(), panic.as_ref()).hint(
-            "a bug of the operator, source or sink of that name; RUST_BACKTRACE=1 shows where",
+            "this is a bug in the operator, source or sink of that name; RUST_BACKTRACE=1 shows where",
         ))
     })
 }

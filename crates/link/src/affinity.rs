@@ -38,9 +38,9 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
 
 /// The cores that the calling thread may run on, in ascending order; never empty.
 ///
-/// Threads inherit it and [`pin_to_core`] narrows it, so ask before pinning. Where the kernel
-/// doesn't tell (more cores than its caller's mask holds), the first ones are assumed, as many as
-/// the standard library counts.
+/// New threads inherit the set and [`pin_to_core`] narrows it, so call this before pinning. If the kernel
+/// doesn't tell (more cores than its caller's mask holds), the first ones are assumed, as many as the
+/// standard library counts.
 pub fn allowed_cores() -> Vec<usize> {
     let allowed: Vec<usize> = match sched_getaffinity(None) {
         Ok(cores) => (0..CpuSet::MAX_CPU)

@@ -1,11 +1,11 @@
-//! The bell: what really wakes a sleeping thread.
+//! The bell: it wakes a sleeping thread.
 //!
-//! An eventfd, because it can be waited for together with sockets. Strikes add up until the bell
-//! is silenced, so a strike before the sleep is as good as one during it. Whether to strike at all
-//! is decided in `doorbell.rs`.
+//! A bell is an eventfd, because a thread can wait for it together with sockets. Strikes add up until the
+//! bell is silenced, so a strike before the sleep is as good as one during it. `doorbell.rs` decides
+//! whether to strike at all.
 //!
-//! Under loom the bell is a mutex and a condition variable with the same meaning, since loom can't
-//! see into the kernel.
+//! Under loom the bell is a mutex and a condition variable with the same meaning, since loom can't see
+//! into the kernel.
 
 #[cfg(not(loom))]
 pub(crate) use kernel::Bell;
@@ -42,14 +42,14 @@ mod kernel {
                     // The counter is full: the bell has been struck 2^64 - 2 times and not
                     // silenced, so it is readable, which is all that is wanted.
                     Ok(_) | Err(Errno::AGAIN) => return,
-                    // An eventfd takes any eight bytes, so what another process handed us as its
-                    // bell is none: its owner hears nothing and sees what is wrong there.
+                    // An eventfd takes any eight bytes, so this descriptor from another process is not
+                    // one: its owner is not woken, and notices that something is wrong.
                     Err(_) => return,
                 }
             }
         }
 
-        /// Takes back all strikes so far.
+        /// Clears all strikes so far.
         pub(crate) fn silence(&self) {
             let mut strikes = [0u8; 8];
             loop {
@@ -92,8 +92,8 @@ mod model {
             self.heard.notify_one();
         }
 
-        /// Sleeps until the bell is struck. Loom reports a sleep that nobody ends as a deadlock:
-        /// this is how a model sees a lost wake-up.
+        /// Sleeps until the bell is struck. Loom reports a sleep that nobody ends as a deadlock: this is
+        /// how a model finds a lost wake-up.
         pub(crate) fn sleep(&self) {
             let mut struck = self.struck.lock().expect("no model panics under the lock");
             while !*struck {

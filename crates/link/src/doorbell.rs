@@ -1,20 +1,19 @@
-//! The doorbell: who has to ring, and when (announce, look, sleep).
+//! The doorbell: decides who must be woken, and when (announce, look, sleep).
 //!
-//! One flag per waiter says "I am about to sleep, wake me for …". A waker looks at it and strikes
-//! the bell only if the flag asks for it, so a busy reader costs its writers no system call, and
-//! one announcement costs at most one strike, however many writers there are.
+//! One flag per waiter says "I am about to sleep, wake me for …". A waker reads it and strikes the bell
+//! only if the flag asks for it, so a busy reader costs its writers no system call, and one announcement
+//! costs at most one strike, however many writers there are.
 //!
 //! Invariants:
-//! - The waiter raises the flag; the waiter or one waker takes it down. The waker that takes it
-//!   down strikes the bell. So: flag down after an announcement means the bell has been, or is
-//!   about to be, struck.
-//! - Whatever a thread did before `wake()` is either seen by a waiter that looks after
-//!   `announce()`, or the flag is seen by `wake()`. See the fences below.
-//! - A flag that other processes see may hold any number: whatever is not a known state counts as
+//! - The waiter sets the flag; the waiter or one waker clears it. The waker that clears it strikes the
+//!   bell. So if the flag is clear after an announcement, the bell has been, or is about to be, struck.
+//! - Whatever a thread did before `wake()` is seen by a waiter that looks after `announce()`, or `wake()`
+//!   sees the flag. See the fences below.
+//! - A flag that other processes can write may hold any number: anything but a known state counts as
 //!   "awake" for ordinary wakers and "asleep" for urgent ones, and does no harm but a strike.
 //!
-//! A strike can come late (between taking the flag down and striking, a waker may be preempted)
-//! and then ends a later sleep early. That costs one look and is never wrong.
+//! A strike can come late (a waker may be preempted between clearing the flag and striking) and then ends
+//! a later sleep early. That costs one look and is never wrong.
 
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,15 +24,15 @@ use crate::sync::{Arc, AtomicU32, Ordering, fence};
 /// What a sleeper is to be woken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// Every message, and room in a link that was full.
+    /// Wake for every message, and for room in a link that was full.
     Everything,
-    /// Only what can't wait for the end of a timed sleep: a link that is nearly full or refused
-    /// its writer, room for a writer that was refused, a barrier, the end. Ordinary messages are
-    /// found when the time is over: this is how a sleeping reader spares its writers the rings.
+    /// Wake only for what can't wait for the end of a timed sleep: a link that is nearly full or refused
+    /// its writer, room for a writer that was refused, a barrier, the end. Ordinary messages are found
+    /// when the time is over: this is how a sleeping reader saves its writers the cost of waking it.
     Urgent,
 }
 
-/// States of the flag. Zero is awake, so that fresh memory is a doorbell of somebody awake.
+/// States of the flag. Zero means awake, so that fresh memory is the doorbell of a waiter that is awake.
 const AWAKE: u32 = 0;
 const WAITS_FOR_EVERYTHING: u32 = 1;
 const WAITS_FOR_URGENT: u32 = 2;
@@ -44,12 +43,12 @@ pub(crate) struct Doorbell {
     pub(crate) bell: Bell,
 }
 
-/// Where the flag lives.
+/// The memory of the flag.
 #[derive(Debug)]
 enum Flag {
-    /// In this process.
+    /// Memory of this process.
     Own(AtomicU32),
-    /// In memory that other processes map too.
+    /// Memory that other processes map too.
     #[cfg(not(loom))]
     Shared(crate::memory::SharedWord),
 }
@@ -87,28 +86,28 @@ impl Doorbell {
         }
     }
 
-    /// Raises the flag. The caller looks once more before it sleeps.
+    /// Sets the flag. The caller looks once more before it sleeps.
     pub(crate) fn announce(&self, listen: Listen) {
         let state = match listen {
             Listen::Everything => WAITS_FOR_EVERYTHING,
             Listen::Urgent => WAITS_FOR_URGENT,
         };
         self.flag().store(state, Ordering::Relaxed);
-        // Pairs with the fence in `wake`. The waiter stores the flag and then loads the link's
-        // position; the waker stores the position and then loads the flag. Each store may still
-        // sit in its core's store buffer while the load behind it is done, so both sides can miss
-        // each other: Release and Acquire don't forbid it, they order a store after what is
-        // before it and say nothing of what is behind it. With a SeqCst fence between store and
-        // load on *both* sides one of the two loads must see the other's store.
+        // Pairs with the fence in `wake`. The waiter stores the flag and then loads the link's position;
+        // the waker stores the position and then loads the flag. Each store may still be in its core's
+        // store buffer while the load after it is done, so both sides can miss each other: Release and
+        // Acquire don't prevent that, because they order a store after what comes before it, and not
+        // before what comes after it. With a SeqCst fence between store and load on *both* sides, one of
+        // the two loads must see the other's store.
         fence(Ordering::SeqCst);
     }
 
-    /// Takes the flag down again: the waiter is awake. Returns whether a waker took it down
-    /// before, and so has struck, or is about to strike, the bell.
+    /// Clears the flag: the waiter is awake. Returns whether a waker has cleared it before, and so has
+    /// struck, or is about to strike, the bell.
     pub(crate) fn retract(&self) -> bool {
-        // A waker that still sees the flag up finds it down when it exchanges, because an exchange
-        // always reads the newest value. Acquire: pairs with the Release of the exchange in
-        // `wake`, so that a waiter that was rung sees at once what its waker did before.
+        // A waker that still sees the flag set finds it clear when it exchanges, because an exchange
+        // always reads the newest value. Acquire: pairs with the Release of the exchange in `wake`, so
+        // that a waiter that was woken sees at once what its waker did before.
         self.flag().swap(AWAKE, Ordering::Acquire) == AWAKE
     }
 
@@ -116,21 +115,21 @@ impl Doorbell {
     pub(crate) fn wake(&self) {
         // Pairs with the fence in `announce`, which says why.
         fence(Ordering::SeqCst);
-        // The load first: it leaves the flag's cache line shared as long as nobody sleeps,
-        // where an exchange would pull it from core to core with every message. Relaxed: the
-        // fence before it orders it.
+        // The load first: it leaves the flag's cache line shared as long as nobody sleeps, where an
+        // exchange would pull it from core to core with every message. Relaxed: the fence before it
+        // orders it.
         if self.flag().load(Ordering::Relaxed) == WAITS_FOR_EVERYTHING {
             self.take_down(WAITS_FOR_EVERYTHING);
         }
     }
 
-    /// Strikes the bell if the waiter has announced at all.
+    /// Strikes the bell if the waiter has announced any sleep.
     pub(crate) fn wake_urgent(&self) {
         // As in `wake`.
         fence(Ordering::SeqCst);
         let mut seen = self.flag().load(Ordering::Relaxed);
-        // At most two rounds with a sound waiter: it goes from one announcement to another only by
-        // way of awake. A third process that writes nonsense can't hold us here.
+        // At most two rounds with a correct waiter: between two announcements it is awake. A third
+        // process that writes garbage can't keep us here.
         for _ in 0..4 {
             if seen == AWAKE || self.take_down(seen) {
                 return;
@@ -139,10 +138,10 @@ impl Doorbell {
         }
     }
 
-    /// Whoever takes the flag down strikes.
+    /// Clears the flag; whoever clears it strikes the bell.
     fn take_down(&self, seen: u32) -> bool {
-        // Release: pairs with the Acquire in `retract` (the fence of the caller alone would do;
-        // this says what is meant).
+        // Release: pairs with the Acquire in `retract` (the caller's fence alone would be enough; this
+        // states the intention).
         let taken = self
             .flag()
             .compare_exchange(seen, AWAKE, Ordering::Release, Ordering::Relaxed);
@@ -167,24 +166,24 @@ enum Target {
     Moving(Arc<Route>),
 }
 
-/// Doorbells, and which of them is meant.
+/// Several doorbells, and which of them is in use.
 #[derive(Debug)]
 struct Route {
     doorbells: Vec<Arc<Doorbell>>,
     current: AtomicU32,
 }
 
-/// Says whom the wakers of [`Waker::moving`] wake.
+/// Chooses the waiter that the wakers of [`Waker::moving`] wake.
 #[derive(Clone, Debug)]
 pub struct WakerSwitch(Arc<Route>);
 
 impl WakerSwitch {
-    /// Wakers wake the waiter of this number from now on. Its owner then looks once at all that
-    /// the wakers may have rung for, because they may have rung the one before.
+    /// Makes the wakers wake the waiter of this number from now on. Its owner then looks once at
+    /// everything that the wakers stand for, because they may have woken the previous waiter.
     pub fn set(&self, waiter: usize) {
         assert!(waiter < self.0.doorbells.len(), "one of the waiters");
-        // Relaxed: the caller hands what is waited for to the new owner, which orders this before
-        // the announcement behind the owner's look. A waker's fence then lies behind that of the
+        // Relaxed: the caller hands what is waited for to the new owner, which orders this before the
+        // announcement that follows the owner's look. A waker's fence then comes after that of the
         // announcement and it reads the new number, or before it and the look sees its message.
         self.0.current.store(waiter as u32, Ordering::Relaxed);
     }
@@ -197,12 +196,11 @@ impl Waker {
         }
     }
 
-    /// A waker that wakes one of several waiters, for what may move from one to another. It begins
-    /// with the first of them.
+    /// A waker for one of several waiters, for work that may move between them. It starts with the first.
     ///
     /// # Panics
     ///
-    /// Without wakers, or for one that moves itself.
+    /// Without wakers, or if one of them is itself a moving waker.
     pub fn moving(wakers: &[Waker]) -> (Waker, WakerSwitch) {
         assert!(!wakers.is_empty(), "somebody has to be woken");
         let doorbells = wakers.iter().map(|waker| match &waker.target {
@@ -224,28 +222,27 @@ impl Waker {
         match &self.target {
             Target::Fixed(doorbell) => doorbell,
             Target::Moving(route) => {
-                // As in `Doorbell::wake`: what the caller did comes before the look at the number.
+                // As in `Doorbell::wake`: what the caller did comes before reading the number.
                 fence(Ordering::SeqCst);
                 &route.doorbells[route.current.load(Ordering::Relaxed) as usize]
             }
         }
     }
 
-    /// Ends the waiter's sleep, or makes its next look before sleeping see what the caller did
-    /// before this call. A waiter in a timed sleep that listens for urgent things only sleeps on.
+    /// Ends the waiter's sleep, or makes its next look before sleeping see what the caller did before
+    /// this call. A waiter in a timed sleep that listens only for urgent things continues to sleep.
     ///
-    /// For a waiter that has not announced this is one fence and one load; only the first waker
-    /// after an announcement makes a system call. Calls don't add up, and one that comes while
-    /// the waiter is awake is not remembered: first put the message where the waiter looks, then
-    /// wake.
+    /// If the waiter has not announced, this is one fence and one load; only the first waker after an
+    /// announcement makes a system call. Calls don't add up, and a call while the waiter is awake is not
+    /// remembered: first put the message where the waiter looks, then wake.
     #[inline]
     pub fn wake(&self) {
         self.doorbell().wake();
     }
 
-    /// What another process needs to ring a [shared](crate::Waiter::shared) waiter: the descriptor
-    /// of the page with the flag, and the bell. Handed over, they make a waker with
-    /// [`Waker::import`]. `None` for a waiter that is not shared, and for a waker that moves.
+    /// What another process needs to wake a [shared](crate::Waiter::shared) waiter: the descriptor of the
+    /// page with the flag, and the bell. [`Waker::import`] makes a waker of them there. `None` for a
+    /// waiter that is not shared, and for a moving waker.
     #[cfg(not(loom))]
     pub fn export(&self) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
         let Target::Fixed(doorbell) = &self.target else {
@@ -255,7 +252,7 @@ impl Waker {
         Some((word.descriptor(), doorbell.bell.as_fd()))
     }
 
-    /// As [`Waker::wake`], and ends every kind of sleep.
+    /// Like [`Waker::wake`], but ends every kind of sleep.
     #[inline]
     pub fn wake_urgent(&self) {
         self.doorbell().wake_urgent();

@@ -1,12 +1,12 @@
-//! Why a message was not taken, and why a link broke.
+//! Errors: why a message was not taken, and why a link broke.
 
 use std::fmt;
 
-/// Why a message was not taken. It is handed back.
+/// Why a message was not taken. The message is handed back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendError<T> {
-    /// The link is full. The writer is rung once a quarter of it is free: keep the message, do
-    /// something else, or announce, try again, and sleep.
+    /// The link is full. The writer is woken once a quarter of it is free: keep the message, do something
+    /// else, or announce, try again, and sleep.
     Full(T),
     /// The receiver is gone: nobody will ever read the message.
     Closed(T),
@@ -21,7 +21,7 @@ impl<T> SendError<T> {
     }
 }
 
-// Not derived, so that messages need not be `Debug`.
+// Implemented by hand, so that messages need not be `Debug`.
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -34,7 +34,7 @@ impl<T> fmt::Debug for SendError<T> {
 impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            SendError::Full(_) => "the link is full: send again once its writer is rung",
+            SendError::Full(_) => "the link is full: send again once its writer is woken",
             SendError::Closed(_) => "the link's receiver is gone",
         })
     }
@@ -45,11 +45,11 @@ impl<T> std::error::Error for SendError<T> {}
 /// Why a link broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkError {
-    /// Who is at the other end, as the user knows it: `process 2`, `10.0.0.7:4711`.
+    /// The peer at the other end, as the user knows it: `process 2`, `10.0.0.7:4711`.
     pub peer: String,
     /// What happened.
     pub reason: String,
-    /// What to do about it; empty where nothing can be said.
+    /// What to do about it; may be empty.
     pub hint: String,
 }
 
@@ -63,7 +63,7 @@ impl LinkError {
         }
     }
 
-    /// The same error with what to do about it.
+    /// Adds what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> LinkError {
         self.hint = hint.into();
         self

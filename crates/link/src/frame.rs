@@ -12,18 +12,18 @@ use crate::lane::Lease;
 /// Frames start at multiples of this: a cache line, and Arrow's recommended alignment.
 pub const FRAME_ALIGNMENT: usize = 64;
 
-/// The longest frame. A chunk has at most 2^20 rows, so this allows 256 bytes a row at that
-/// size; it also is what a reader is ready to put together for one message.
+/// The longest frame. A chunk has at most 2^20 rows, so this allows 256 bytes a row at that size; a
+/// reader also assembles at most this much for one message.
 pub const FRAME_BYTES_MAX: usize = 256 << 20;
 
 /// Frames of at most this many bytes travel inside one cache line, and are never lent.
 pub const INLINE_BYTES_MAX: usize = 48;
 
-/// The bytes of one frame, at a multiple of [`FRAME_ALIGNMENT`] unless they are few.
+/// The bytes of one frame, starting at a multiple of [`FRAME_ALIGNMENT`] unless the frame is short.
 ///
-/// A lent frame keeps its part of the ring until it is dropped, on whichever thread, so whoever
-/// keeps rows for long copies them. The reader lends no more than half of a ring and copies what
-/// is beyond: a forgetful owner costs copies, never a standstill.
+/// A lent frame occupies its part of the ring until it is dropped, on whichever thread, so owners that
+/// keep rows for long copy them. The reader lends at most half of a ring and copies frames beyond that:
+/// an owner that forgets to drop frames costs copies, but never blocks the link.
 pub struct Frame(Content);
 
 enum Content {
@@ -52,7 +52,7 @@ impl Frame {
         Frame(Content::Lent(lease))
     }
 
-    /// Whether the bytes still lie in the ring that they came by.
+    /// Whether the bytes are still in the ring that they arrived in.
     pub fn is_lent(&self) -> bool {
         matches!(self.0, Content::Lent(_))
     }
@@ -118,7 +118,7 @@ impl AlignedBytes {
         &mut self.all()[start..start + count]
     }
 
-    /// Drops all bytes behind the first `length`.
+    /// Drops all bytes after the first `length`.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
         self.lines.truncate(self.length.div_ceil(FRAME_ALIGNMENT));
@@ -126,7 +126,7 @@ impl AlignedBytes {
 
     fn all(&mut self) -> &mut [u8] {
         let (pointer, length) = (self.lines.as_mut_ptr(), self.lines.len());
-        // SAFETY: lines are arrays of bytes without gaps between them, all initialised.
+        // SAFETY: lines are arrays of bytes without gaps between them, all initialized.
         unsafe { std::slice::from_raw_parts_mut(pointer.cast(), length * FRAME_ALIGNMENT) }
     }
 }

@@ -1,8 +1,8 @@
-//! What the fuzz target `frame` does with its input, so that an ordinary test does it too.
+//! The body of the fuzz target `frame`, so that an ordinary test runs it too.
 //!
-//! The first byte chooses the reader: a lane of shared memory that a broken process has written
-//! to, or a TCP connection of a broken or hostile peer. Whatever the bytes are, the reader hands
-//! out frames or an error; it does not panic, read elsewhere, or take more memory than bytes came.
+//! The first byte chooses the reader: a lane of shared memory that a broken process has written to, or a
+//! TCP connection of a broken or hostile peer. Whatever the bytes are, the reader returns frames or an
+//! error; it doesn't panic, read elsewhere, or take more memory than bytes came.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -41,7 +41,7 @@ fn cells(choice: u8) -> Cells {
     Cells::new(memory, 0, 4096, units)
 }
 
-/// A lane whose headers are mostly sound: each 8 bytes of the input place one.
+/// A lane whose headers are mostly valid: each 8 bytes of the input place one.
 fn lane(bytes: &[u8], choice: u8) {
     let cells = cells(choice);
     let mut position = 0u64;

@@ -6,21 +6,21 @@
 //!   └──────────────────── found something ◄── look ◄───────────────────────────┘
 //! ```
 //!
-//! One strategy serves all links, descriptors and foreign threads of a worker, because it knows
-//! none of them: it is told whether the worker found something, and for how long it waited. It has
-//! neither a clock nor I/O of its own, so that it can be simulated (`idle/simulation.rs`).
+//! One strategy serves all links, descriptors and other threads of a worker, because it knows none of
+//! them: it is told whether the worker found something, and how long it waited. It has neither a clock
+//! nor I/O of its own, so that it can be simulated (`idle/simulation.rs`).
 //!
 //! Invariants:
-//! - **Idle costs nothing** (`poll` apart): after a bounded number of empty waits in a row every
+//! - **Idle costs nothing** (except in mode `poll`): after a bounded number of empty waits in a row every
 //!   mode waits for everything, without a time-out. Only finding something ends that.
-//! - A timed sleep listens for urgent things and leaves descriptors alone: that is the saving.
+//! - A timed sleep listens for urgent things only and ignores descriptors: this is what saves CPU time.
 //! - No sleep is longer than the mode's time.
-//! - The clock is read twice a wait, and never between the empty looks of a poll loop.
+//! - The clock is read twice per wait, and never between the empty looks of a poll loop.
 //! - Nothing here allocates, locks or fails.
 //!
 //! Sources: the modes are those of Akram and Bilas' "A Sleep-based Communication Mechanism to Save
-//! Processor Utilization in Distributed Streaming Systems", the back-off is that of Agrona. The
-//! choice between them is ours: `idle/choice.rs` and `docs/internals/waiting.md`.
+//! Processor Utilization in Distributed Streaming Systems", the back-off is that of Agrona. The choice
+//! between them is ours: `idle/choice.rs` and `docs/internals/waiting.md`.
 
 mod choice;
 mod mode;
@@ -40,18 +40,18 @@ use crate::waiter::{Sources, Woken};
 
 use choice::{Choice, EMPTY_SLEEPS_MAX};
 
-/// Empty sleeps in a row after which the mode `sleep:T` waits without a time-out: a hundred cost
-/// some 2 ms of CPU time once per silence. Who asks for sleeps gets them at every rate that makes a
-/// difference: at 0.07 messages per sleep a hundred in a row miss once in a thousand times.
+/// The number of empty sleeps in a row after which the mode `sleep:T` waits without a time-out: a hundred
+/// cost some 2 ms of CPU time once per silence. So the mode sleeps at every rate where that matters: at
+/// 0.07 messages per sleep, a hundred sleeps in a row are empty once in a thousand times.
 const EMPTY_SLEEPS_ASKED_MAX: u32 = 100;
 
-/// The same as time: a hundred sleeps of 10 s would be a quarter of an hour of wake-ups.
+/// The same limit as a time: a hundred sleeps of 10 s would be a quarter of an hour of wake-ups.
 const EMPTY_ASKED_MAX: Duration = Duration::from_secs(2);
 
-/// Looks of the back-off before its first sleep.
+/// The number of looks before the back-off's first sleep.
 const BACK_OFF_LOOKS: u32 = 10;
 
-/// The first sleep of the back-off. Ten doublings make it 1.024 ms.
+/// The back-off's first sleep. Ten doublings make it 1.024 ms.
 const BACK_OFF_FIRST: Duration = Duration::from_micros(1);
 const BACK_OFF_DOUBLINGS: u32 = 10;
 
@@ -59,7 +59,7 @@ const BACK_OFF_DOUBLINGS: u32 = 10;
 /// a few links 10 to 100.
 const LOOKS_PER_READING: u32 = 8;
 
-/// What to do now that nothing was found.
+/// What to do after a look that found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Look again at once, after a pause instruction.
@@ -75,19 +75,19 @@ pub struct Wait {
     pub listen: Listen,
     /// For how long; `None` for as long as it takes.
     pub timeout: Option<Duration>,
-    /// What ends the wait beside its time-out.
+    /// What ends the wait besides its time-out.
     pub sources: Sources,
 }
 
 impl Wait {
-    /// Until something comes, whatever it is.
+    /// Waits until anything comes.
     pub const FOR_EVERYTHING: Wait = Wait {
         listen: Listen::Everything,
         timeout: None,
         sources: Sources::All,
     };
 
-    /// Until something urgent comes, or the time is over.
+    /// Waits until something urgent comes, or the time is over.
     fn sleep(time: Duration) -> Wait {
         Wait {
             listen: Listen::Urgent,
@@ -96,9 +96,8 @@ impl Wait {
         }
     }
 
-    /// The same wait, but no longer than until a deadline of the worker's own. Without
-    /// `descriptors` (a source lingers and wants none of them) they don't end a wait that has a
-    /// deadline.
+    /// The same wait, but at most until a deadline of the worker's own. Without `descriptors` (a source
+    /// lingers and wants none of them), descriptors don't end a wait that has a deadline.
     pub fn bounded(self, deadline: Option<Duration>, descriptors: bool) -> Wait {
         let Some(deadline) = deadline else {
             return self;
@@ -115,20 +114,20 @@ impl Wait {
     }
 }
 
-/// What a worker's waits came to.
+/// The counters of a worker's waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdleCounters {
     /// Timed sleeps.
     pub sleeps: u64,
-    /// Timed sleeps that a ring ended before their time.
+    /// Timed sleeps that were woken before their time.
     pub sleeps_ended_early: u64,
     /// Waits for everything.
     pub parks: u64,
-    /// What the sleeps were to last, in all.
+    /// The total time that sleeps were meant to last.
     pub asked_ns: u64,
-    /// What they lasted.
+    /// The total time that sleeps lasted.
     pub slept_ns: u64,
-    /// How often `auto` went from one mode to the other.
+    /// How often `auto` switched modes.
     pub changes: u64,
 }
 
@@ -136,11 +135,11 @@ pub struct IdleCounters {
 #[derive(Clone, Copy, Debug)]
 struct Handed {
     since_ns: u64,
-    /// Of a sleep; `None` for a wait for everything.
+    /// The time of a sleep; `None` for a wait for everything.
     asked_ns: Option<u64>,
 }
 
-/// A wait that is over, and of which is not known yet whether something was there.
+/// A wait that is over, and of which it is not known yet whether it found something.
 #[derive(Clone, Copy, Debug)]
 struct Over {
     asked_ns: Option<u64>,
@@ -153,7 +152,7 @@ struct Over {
 pub struct IdleStrategy {
     mode: WaitMode,
     choice: Choice,
-    /// Empty looks since something was found, while spinning.
+    /// Empty looks since the last one that found something, while spinning.
     looks: u32,
     /// When the spinning ends.
     spin_until_ns: u64,
@@ -183,8 +182,8 @@ impl IdleStrategy {
         }
     }
 
-    /// The worker found something to do: after a wait, in the look between announcement and wait,
-    /// or in any other.
+    /// Notes that the worker found something to do: after a wait, in the look between announcement and
+    /// wait, or in any other look.
     #[inline]
     pub fn worked(&mut self) {
         self.looks = 0;
@@ -195,8 +194,8 @@ impl IdleStrategy {
         }
     }
 
-    /// The worker found nothing to do. `now_ns` reads a monotonic clock, and is called only where
-    /// the time matters.
+    /// What to do now that the worker found nothing. `now_ns` reads a monotonic clock, and is called only
+    /// if the time matters.
     pub fn idle(&mut self, now_ns: impl FnOnce() -> u64) -> Idle {
         if self.over.is_some() {
             self.settle(false);
@@ -225,7 +224,8 @@ impl IdleStrategy {
         self.hand_out(sleep, now_ns())
     }
 
-    /// A wait is over that [`IdleStrategy::idle`] asked for. Looking for something to do comes next.
+    /// Notes that a wait that [`IdleStrategy::idle`] asked for is over. The worker looks for something to
+    /// do next.
     pub fn woke(&mut self, now_ns: u64, woken: Woken) {
         let Some(Handed { since_ns, asked_ns }) = self.handed.take() else {
             return;
@@ -233,7 +233,7 @@ impl IdleStrategy {
         let took_ns = now_ns.saturating_sub(since_ns);
         if let Some(asked_ns) = asked_ns {
             self.counters.sleeps += 1;
-            self.counters.sleeps_ended_early += u64::from(woken == Woken::Rung);
+            self.counters.sleeps_ended_early += u64::from(woken == Woken::Waker);
             self.counters.asked_ns = self.counters.asked_ns.saturating_add(asked_ns);
             self.counters.slept_ns = self.counters.slept_ns.saturating_add(took_ns);
         } else {
@@ -246,15 +246,15 @@ impl IdleStrategy {
         });
     }
 
-    /// Waits like this from now on. `found_ns` is the CPU time that finding something costs beside
-    /// the waiting, however little it is: what interrupts pay per arrival and sleeping per sleep.
+    /// Changes the mode. `found_ns` is the CPU time that finding something costs besides the waiting,
+    /// however little is found: interrupts pay it per arrival, sleeping per sleep.
     pub fn change(&mut self, mode: WaitMode, found_ns: u64) {
         let delay = |mode: WaitMode| match mode {
             WaitMode::Auto { delay } => Some(delay),
             _ => None,
         };
         match (delay(self.mode), delay(mode)) {
-            // What is known of the arrivals stays known.
+            // What was learned about arrivals is kept.
             (Some(_), Some(delay)) => self.choice.set_delay(nanoseconds(delay)),
             (None, Some(delay)) => {
                 self.choice = Choice::new(nanoseconds(delay), self.choice.costs());
@@ -268,7 +268,7 @@ impl IdleStrategy {
         }
     }
 
-    /// The mode in use: what was asked for, or what `auto` has chosen.
+    /// The mode in use: the requested one, or the one that `auto` has chosen.
     pub fn mode(&self) -> WaitMode {
         match (self.mode, self.choice.sleep_ns()) {
             (WaitMode::Auto { .. }, Some(time_ns)) => {
@@ -279,7 +279,7 @@ impl IdleStrategy {
         }
     }
 
-    /// What the waits so far came to.
+    /// The counters of the waits so far.
     pub fn counters(&self) -> IdleCounters {
         IdleCounters {
             changes: self.choice.changes(),
@@ -300,7 +300,7 @@ impl IdleStrategy {
         if now_ns < self.spin_until_ns {
             return Idle::Spin;
         }
-        // Until something is found every further look would read the clock and come here again.
+        // Until something is found, every further look would read the clock and come here again.
         self.looks = looks;
         self.hand_out(None, now_ns)
     }
@@ -313,7 +313,7 @@ impl IdleStrategy {
         Idle::Wait(sleep.map_or(Wait::FOR_EVERYTHING, Wait::sleep))
     }
 
-    /// Takes in what the last wait has shown, now that it is known whether something was there.
+    /// Evaluates the last wait, now that it is known whether it found something.
     fn settle(&mut self, found: bool) {
         let Some(over) = self.over.take() else {
             return;
@@ -325,15 +325,15 @@ impl IdleStrategy {
             return;
         }
         match (over.asked_ns, over.woken) {
-            (None, Woken::Rung | Woken::Descriptor) => self.choice.rung(over.took_ns),
+            (None, Woken::Waker | Woken::Descriptor) => self.choice.woken(over.took_ns),
             (None, Woken::TimedOut) => self.choice.due(over.took_ns),
             (Some(asked_ns), Woken::TimedOut) if over.took_ns >= asked_ns => {
                 self.choice.slept(found);
             }
-            // Ended by a deadline of the worker's own, which costs either mode the same.
+            // Ended by a deadline of the worker's own, which costs the same in either mode.
             (Some(_), Woken::TimedOut) => {}
-            (Some(_), Woken::Rung | Woken::Descriptor) => {
-                self.choice.rung_early(over.took_ns, found);
+            (Some(_), Woken::Waker | Woken::Descriptor) => {
+                self.choice.woken_early(over.took_ns, found);
             }
             (_, Woken::Interrupted) => {}
         }

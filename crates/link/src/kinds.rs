@@ -1,16 +1,14 @@
-//! The kinds of links that leave the process, each behind the same two ends.
+//! The kinds of links that leave the process, each with the same two ends.
 //!
-//! The contract is that of all links (the bullets are in the crate's documentation), and besides:
+//! The contract is that of all links (the bullets are in the crate's documentation). In addition:
 //!
-//! - **Taken is not sent.** [`FrameSender::post`] takes a frame whole or hands it back whole. What
-//!   it took may still wait for room; [`FrameSender::push`] moves it on and rings the reader. A
-//!   writer sleeps only beside frames that push can't move, and is rung when it can.
-//! - **Drop after drained.** A sender that is dropped while it is not
-//!   [drained](FrameSender::is_drained) loses what it still holds, and the reader gets an error in
-//!   the place of the end.
-//! - **Nobody's bytes are trusted.** What arrives is checked before it is used; a peer that breaks
-//!   the rules, or dies, closes the link with a [`LinkError`], once, after the frames that were
-//!   whole.
+//! - **Taken is not sent.** [`FrameSender::post`] takes a frame whole or hands it back whole. What it
+//!   took may still wait for room; [`FrameSender::push`] sends it and wakes the reader. A writer sleeps
+//!   only if push can't send its frames, and is woken when it can.
+//! - **Drop after drained.** A sender that is dropped while it is not [drained](FrameSender::is_drained)
+//!   loses the frames that it still holds, and the reader gets an error instead of the end.
+//! - **No peer is trusted.** What arrives is checked before it is used; a peer that breaks the rules, or
+//!   dies, closes the link with a [`LinkError`], once, after the frames that were whole.
 
 use std::ops::Deref;
 
@@ -22,15 +20,15 @@ use crate::tcp;
 /// The writing end of a link that leaves the process. `P` is a piece of a frame, such as a
 /// reference-counted buffer: TCP keeps pieces until they are acknowledged.
 pub enum FrameSender<P> {
-    /// Shared memory, of one reader or of several.
+    /// Shared memory, with one reader or several.
     Shm(shm::Writer<P>),
     /// A connection to another host.
     Tcp(Box<tcp::Writer<P>>),
 }
 
 impl<P: Deref<Target = [u8]>> FrameSender<P> {
-    /// Takes a frame, given as pieces in order. The reader is not rung: [`FrameSender::push`]
-    /// does it, once behind all that there is to send.
+    /// Takes a frame, given as pieces in order. This doesn't wake the reader: [`FrameSender::push`] does
+    /// so, once after everything that there is to send.
     ///
     /// # Errors
     ///
@@ -46,8 +44,8 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// Moves on what was taken, and rings the reader if there is something new for it. An
-    /// `urgent` ring also ends a sleep that ordinary messages don't end.
+    /// Sends what was taken, and wakes the reader if there is something new for it. With `urgent` it also
+    /// ends a sleep that ordinary messages don't end.
     pub fn push(&mut self, urgent: bool) {
         match self {
             FrameSender::Shm(writer) => writer.push(urgent),
@@ -55,7 +53,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// Whether nothing that was taken is still held here.
+    /// Whether every frame that was taken has been sent.
     pub fn is_drained(&self) -> bool {
         match self {
             FrameSender::Shm(writer) => writer.is_drained(),
@@ -63,8 +61,8 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// Whether a push may do something though nothing is held: a broken connection is noticed, and
-    /// made again, by whoever pushes. To be asked before a sleep.
+    /// Whether a push may do something although no frame waits: a push also notices a broken connection,
+    /// and reconnects. Check this before sleeping.
     pub fn needs_push(&self) -> bool {
         match self {
             FrameSender::Shm(writer) => !writer.is_drained(),
@@ -72,8 +70,8 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// Whether what is pushed can get to the reader at once: a TCP link is greeted first, and what
-    /// was taken meanwhile leaves with a later push.
+    /// Whether pushed frames can reach the reader at once: a TCP link has a greeting first, and frames
+    /// taken meanwhile are sent by a later push.
     pub fn is_connected(&self) -> bool {
         match self {
             FrameSender::Shm(_) => true,
@@ -89,7 +87,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// The place in the stream behind what was posted so far, for [`FrameSender::is_acknowledged`].
+    /// The position in the stream after everything posted so far, for [`FrameSender::is_acknowledged`].
     pub fn position(&self) -> u64 {
         match self {
             FrameSender::Shm(writer) => writer.position(),
@@ -97,8 +95,8 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// Whether the reader is done with all before a [position](FrameSender::position): has received it
-    /// and, where frames are lent, let go of them.
+    /// Whether the reader is done with everything before a [position](FrameSender::position): it has
+    /// received it and, if frames are lent, dropped them.
     pub fn is_acknowledged(&mut self, position: u64) -> bool {
         match self {
             FrameSender::Shm(writer) => writer.is_acknowledged(position),
@@ -106,12 +104,12 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// As [`FrameSender::is_acknowledged`]. If it is not, it is woken, and the writer is rung once it
-    /// is, at the latest when the reader [settles](FrameReceiver::settle).
+    /// Like [`FrameSender::is_acknowledged`]. If the answer is no, the reader is woken, and wakes the
+    /// writer once it is done, at the latest when it [settles](FrameReceiver::settle).
     pub fn await_acknowledged(&mut self, position: u64) -> bool {
         match self {
             FrameSender::Shm(writer) => writer.await_acknowledged(position),
-            // Its credit comes through a descriptor, which rings.
+            // The credit comes through a descriptor, which wakes the writer.
             FrameSender::Tcp(writer) => writer.is_acknowledged(position),
         }
     }
@@ -124,7 +122,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// Why it is closed, if the reader did not leave by itself.
+    /// Why the link is closed, unless the reader left normally.
     pub fn error(&self) -> Option<LinkError> {
         match self {
             FrameSender::Shm(writer) => writer.error(),
@@ -132,8 +130,8 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// The death of one of several readers of a feed, which goes on for the others. Known at the
-    /// next `post` or `push`.
+    /// The death of one of several readers of a feed, which continues for the others. Known at the next
+    /// `post` or `push`.
     pub fn lost(&self) -> Option<&LinkError> {
         match self {
             FrameSender::Shm(writer) => writer.lost(),
@@ -141,7 +139,7 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// No frame follows. What was taken is still to be pushed until the link is
+    /// Closes the link: no frame follows. Frames taken before must still be pushed until the link is
     /// [drained](FrameSender::is_drained).
     pub fn close(&mut self) {
         match self {
@@ -150,8 +148,8 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
         }
     }
 
-    /// When something is to be done that nobody rings for, on the clock of
-    /// `CLOCK_MONOTONIC` in nanoseconds: `push` then.
+    /// When to call `push` even if nothing wakes the worker, on the clock of `CLOCK_MONOTONIC` in
+    /// nanoseconds.
     pub fn due_ns(&self) -> Option<u64> {
         match self {
             FrameSender::Shm(_) => None,
@@ -164,13 +162,13 @@ impl<P: Deref<Target = [u8]>> FrameSender<P> {
 pub enum FrameReceiver {
     /// Shared memory.
     Shm(shm::Reader),
-    /// Connections from another host.
+    /// A TCP connection from another host.
     Tcp(Box<tcp::Reader>),
 }
 
 impl FrameReceiver {
-    /// The oldest frame. `None` means nothing now; whether it means the end,
-    /// [`is_closed`](FrameReceiver::is_closed) says.
+    /// The oldest frame. `None` means that there is none now; [`is_closed`](FrameReceiver::is_closed)
+    /// says whether it means the end.
     ///
     /// # Errors
     ///
@@ -182,10 +180,10 @@ impl FrameReceiver {
         }
     }
 
-    /// For a reader that stops before it has received everything, and may sleep before it goes on
-    /// (because its own output is full, to align a barrier, or because it has seen the last
-    /// message): sees to it that the writer knows of all that was received. Without it some of that
-    /// is kept back for a while, to save fences and packets.
+    /// Tells the writer about everything that was received. Call this if the reader stops before it has
+    /// received everything, and may sleep before it continues (because its own output is full, to align a
+    /// barrier, or because it has seen the last message). Without it some of that is kept back for a
+    /// while, to save fences and packets.
     pub fn settle(&mut self) {
         match self {
             FrameReceiver::Shm(reader) => reader.settle(),
@@ -193,7 +191,7 @@ impl FrameReceiver {
         }
     }
 
-    /// When `receive` is to be called though nobody rings, as [`FrameSender::due_ns`].
+    /// When to call `receive` even if nothing wakes the worker, as [`FrameSender::due_ns`].
     pub fn due_ns(&self) -> Option<u64> {
         match self {
             FrameReceiver::Shm(_) => None,
@@ -201,11 +199,11 @@ impl FrameReceiver {
         }
     }
 
-    /// For a reader that keeps the rows of its frames: every frame is copied out of the ring.
+    /// Copies every frame out of the ring, for a reader that keeps the rows of its frames.
     pub fn copy_frames(&mut self) {
         match self {
             FrameReceiver::Shm(reader) => reader.lend(false),
-            // They are all its own.
+            // TCP frames are copies already.
             FrameReceiver::Tcp(_) => {}
         }
     }

@@ -1,14 +1,14 @@
 //! A lane: the bounded byte ring between one writer and its readers, wherever its memory is.
 //!
-//! There is one reader, but for a feed, where several read the same bytes, each with a `head` of its
-//! own; what is said of `head` below then holds for each of them, and for the writer that of the
-//! slowest.
+//! There is one reader, except in a feed, where several read the same bytes, each with a `head` of its
+//! own; what is said about `head` below then holds for each of them, and for the writer that of the
+//! slowest counts.
 //!
-//! The memory is a power of two of **units** of 64 bytes, a cache line each. A **piece** (a frame,
-//! or a part of one that is larger than the ring) is a header unit, and units of payload behind
-//! it; a payload of at most 48 bytes lies in the header unit itself. The header's first word is
-//! zero until the piece is whole and is then set by one release-store, so a reader finds piece and
-//! header in one line, and a writer that dies in the middle leaves nothing half-done to be seen.
+//! The memory is a power of two of **units** of 64 bytes, a cache line each. A **piece** (a frame, or a
+//! part of a frame that is larger than the ring) is a header unit, and units of payload after it; a
+//! payload of at most 48 bytes is in the header unit itself. The header's first word is zero until the
+//! piece is whole and is then set by one release-store, so a reader finds piece and header in one line,
+//! and a writer that dies in the middle leaves nothing half-done visible.
 //!
 //! ```text
 //!        head (the reader's)                 next header: zero
@@ -19,22 +19,22 @@
 //!
 //! Invariants:
 //! - `head <= tail <= head + units`, in units; both only grow (2^64 units never wrap).
-//! - Units `head..tail` belong to the reader, all others to the writer. The unit at `tail` belongs
-//!   to the writer and its first word is zero: it is zeroed before the piece in front of it is
-//!   committed. That is why a lane is full while one unit is still free.
-//! - A piece is contiguous. Where it would run over the end, a padding piece fills the rest, and
-//!   is committed after the piece behind it, so that both appear at once.
-//! - Pieces are at most a quarter of the ring: with its padding a piece then needs at most half,
-//!   so it always finds room beside a reader that has lent out half.
-//! - Neither side trusts the other's words: a header or a position that can't be is an error.
-//! - Back-pressure: a refused writer notes the `head` that it needs in `wanted`, looks once more,
-//!   and wakes the reader (which may sleep over pieces that fill the ring). The reader that moves
-//!   `head` that far takes the note down and rings: announce, look, sleep, as in `spsc.rs`.
-//! - Lent pieces are handed back in any order and by any thread; only the reader moves `head`. So
-//!   whoever hands one back looks at `wanted` and, if the writer waits, wakes the reader.
+//! - Units `head..tail` belong to the reader, all others to the writer. The unit at `tail` belongs to the
+//!   writer and its first word is zero: it is zeroed before the piece in front of it is committed. That
+//!   is why a lane is full while one unit is still free.
+//! - A piece is contiguous. If it would run over the end, a padding piece fills the rest, and is
+//!   committed after the piece that follows it, so that both appear at once.
+//! - Pieces are at most a quarter of the ring: with its padding a piece then needs at most half, so it
+//!   always finds room even if the reader has lent out half.
+//! - Neither side trusts the other's words: an impossible header or position is an error.
+//! - Back-pressure: a refused writer notes the `head` that it needs in `wanted`, looks once more, and
+//!   wakes the reader (which may be asleep while pieces fill the ring). The reader that moves `head` that
+//!   far clears the note and wakes the writer: announce, look, sleep, as in `spsc.rs`.
+//! - Lent pieces are returned in any order and by any thread; only the reader moves `head`. So a thread
+//!   that returns one looks at `wanted` and, if the writer waits, wakes the reader.
 //!
-//! The single store that commits is Agrona's record length; one lane per writer, so that a dead
-//! writer harms nobody else, is Open MPI's `btl/sm` (`docs/internals/shared-memory.md`).
+//! The single store that commits is Agrona's record length; one lane per writer, so that a dead writer
+//! harms nobody else, is Open MPI's `btl/sm` (`docs/internals/shared-memory.md`).
 
 use std::collections::VecDeque;
 
@@ -54,21 +54,20 @@ mod lease;
 #[cfg(all(test, loom))]
 mod loom_models;
 
-/// Bytes of a unit.
+/// The bytes of a unit.
 pub(crate) const UNIT: usize = 64;
 
-/// The smallest ring: a quarter of it holds a header and one unit of payload, with a unit to
-/// spare.
+/// The smallest ring: a quarter of it holds a header and one unit of payload, with a unit to spare.
 pub(crate) const UNITS_MIN: usize = 16;
 
-/// Payload that fits beside the header in its unit.
+/// The payload that fits into the header's unit.
 pub(crate) const INLINE_MAX: usize = UNIT - INLINE_OFFSET;
 
 /// The first piece of a frame.
 pub(crate) const FIRST: u8 = 1;
 /// The last piece of a frame.
 pub(crate) const LAST: u8 = 2;
-/// No frame: the rest of the ring up to its end.
+/// Not a frame: padding up to the ring's end.
 const PADDING: u8 = 4;
 
 /// Makes a committed header differ from zero, and from most other numbers.
@@ -89,23 +88,23 @@ fn units_of(length: usize) -> u64 {
     }
 }
 
-/// What became of an attempt to write.
+/// The result of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// It is committed.
+    /// The piece is committed.
     Done,
-    /// There is no room; the writer is rung once there is.
+    /// There is no room; the writer is woken once there is.
     Full,
-    /// The reader's position can't be: its process is broken.
+    /// The reader's position is impossible: its process is broken.
     Broken,
 }
 
 /// A reader, as the writer sees it.
 struct Cursor {
-    /// Its control words; the units are everybody's.
+    /// The reader's control words; the units are shared by all readers.
     cells: Cells,
     reader: Waker,
-    /// Its `head` when last looked at.
+    /// The reader's `head` when last read.
     head_seen: u64,
 }
 
@@ -115,12 +114,12 @@ pub(crate) struct LaneWriter {
     cursors: Vec<Cursor>,
     /// Units committed; only this end knows.
     tail: u64,
-    /// The slowest reader's `head` when last looked at: the real one is this or further.
+    /// The slowest reader's `head` when last read: the real one is this or further.
     head_seen: u64,
 }
 
 impl LaneWriter {
-    /// The writing end of an empty lane: for each reader its view of the cells, and what wakes it.
+    /// The writing end of an empty lane: for each reader its view of the cells, and its waker.
     pub(crate) fn new(readers: Vec<(Cells, Waker)>) -> LaneWriter {
         let cells = readers.first().expect("a lane has a reader").0.clone();
         let cursors = readers.into_iter().map(|(cells, reader)| Cursor {
@@ -136,7 +135,7 @@ impl LaneWriter {
         }
     }
 
-    /// Waits for a reader no longer, of which nothing is lent out any more.
+    /// Stops waiting for a reader; none of its pieces may be lent out.
     pub(crate) fn leave_behind(&mut self, reader: usize) {
         self.cursors.remove(reader);
     }
@@ -148,7 +147,7 @@ impl LaneWriter {
 
     /// Units that are free.
     pub(crate) fn free_now(&mut self) -> u64 {
-        // A position that can't be is found by the next `put`.
+        // The next `put` reports an impossible position.
         let _ = self.look();
         self.free()
     }
@@ -158,7 +157,7 @@ impl LaneWriter {
         self.units() - 1 - self.tail.wrapping_sub(self.head_seen)
     }
 
-    /// Whether so much is filled that a reader should not sleep on: three quarters.
+    /// Whether the lane is so full that a reader should not continue to sleep: three quarters.
     pub(crate) fn is_nearly_full(&mut self) -> bool {
         self.free() < self.units() / 4 && self.free_now() < self.units() / 4
     }
@@ -184,8 +183,8 @@ impl LaneWriter {
         let start = if padding > 0 { 0 } else { at as usize };
         let position = self.tail + padding;
         let end = position + need;
-        // The next header first, so that whoever sees this piece sees a zero behind it. Relaxed:
-        // the release-store of a commit word below publishes it.
+        // The next header first, so that whoever sees this piece sees a zero after it. Relaxed: the
+        // release-store of a commit word below publishes it.
         let next = (end & (self.units() - 1)) as usize;
         self.cells.commit(next).store(0, Ordering::Relaxed);
         self.cells.write_total(start, total as u64);
@@ -200,7 +199,7 @@ impl LaneWriter {
             .commit(start)
             .store(commit_word(length, flags, position), Ordering::Release);
         if padding > 0 {
-            // Release, as above: with the padding the piece behind it is seen, too.
+            // Release, as above: whoever sees the padding also sees the piece after it.
             let word = commit_word(0, PADDING, self.tail);
             self.cells
                 .commit(at as usize)
@@ -210,34 +209,33 @@ impl LaneWriter {
         Put::Done
     }
 
-    /// Whether a piece of `length` bytes fits now; asks to be rung when not.
+    /// Whether a piece of `length` bytes fits now; if not, the writer will be woken.
     pub(crate) fn has_room(&mut self, length: usize) -> bool {
         let to_end = self.units() - (self.tail & (self.units() - 1));
         let need = units_of(length);
         let padding = if need > to_end { to_end } else { 0 };
-        // A broken reader is found by the next `put`.
+        // The next `put` reports a broken reader.
         self.make_room(padding + need) != Ok(false)
     }
 
-    /// The position behind all that is committed.
+    /// The position after everything that is committed.
     pub(crate) fn position(&self) -> u64 {
         self.tail
     }
 
-    /// Whether the reader has handed back all before `position`, which is one of
-    /// [`LaneWriter::position`].
+    /// Whether the reader has returned everything before `position`, one of [`LaneWriter::position`].
     pub(crate) fn is_taken(&mut self, position: u64) -> bool {
         if self.head_seen < position {
-            // A position that can't be is found by the next `put`.
+            // The next `put` reports an impossible position.
             let _ = self.look();
         }
         self.head_seen >= position
     }
 
-    /// As [`LaneWriter::is_taken`]; asks to be rung when not.
+    /// Like [`LaneWriter::is_taken`]; if not, the writer will be woken.
     pub(crate) fn await_taken(&mut self, position: u64) -> bool {
         let behind = self.tail.saturating_sub(position);
-        // A broken reader is found by the next `put`.
+        // The next `put` reports a broken reader.
         self.make_room(self.units() - 1 - behind) != Ok(false)
     }
 
@@ -245,7 +243,7 @@ impl LaneWriter {
         self.cells.units() as u64
     }
 
-    /// Whether `need` units are free; if not, notes what is wanted and looks once more.
+    /// Whether `need` units are free; if not, notes the wanted head and looks once more.
     fn make_room(&mut self, need: u64) -> Result<bool, ()> {
         if self.free() >= need {
             return Ok(true);
@@ -254,31 +252,30 @@ impl LaneWriter {
         if self.free() >= need {
             return Ok(true);
         }
-        // `free >= need` once the head is here. Never zero, which means nothing is wanted: a ring
-        // whose reader is at the start has used up more than nothing.
+        // `free >= need` once the head is here. Never zero, which means that nothing is wanted: a ring
+        // whose reader is at the start has used more than nothing.
         let wanted = self.tail + need + 1 - self.units();
         for cursor in &self.cursors {
             if cursor.head_seen < wanted {
-                // An exchange where a store would do, because loom orders the stores of two threads
-                // only by what each has read. Relaxed: it carries no data, the fences order the
-                // looks.
+                // An exchange instead of a store, because loom orders the stores of two threads only by
+                // what each has read. Relaxed: it carries no data, the fences order the looks.
                 cursor.cells.wanted().swap(wanted, Ordering::Relaxed);
             }
         }
-        // Pairs with the fences in `LaneReader::settle` and in the drop of `Hold`: here a write
-        // of `wanted` and a load of `head`, there a store of `head` (or of the hold's mark) and a
-        // load of `wanted`. One of the two loads must see the other's write.
+        // Pairs with the fences in `LaneReader::settle` and in the drop of `Hold`: here a write of
+        // `wanted` and a load of `head`, there a store of `head` (or of the hold's mark) and a load of
+        // `wanted`. One of the two loads must see the other's write.
         fence(Ordering::SeqCst);
         self.look()?;
         if self.free() >= need {
-            // Not refused after all. A reader that saw the note rings once too often.
+            // There is room after all. A reader that saw the note wakes the writer once too often.
             for cursor in &self.cursors {
                 cursor.cells.wanted().swap(0, Ordering::Relaxed);
             }
             return Ok(true);
         }
-        // A reader may sleep over the pieces that fill the ring, or beside lent pieces that have
-        // come back since it last looked: it is to look now.
+        // A reader may be asleep although pieces fill the ring, or although lent pieces have been
+        // returned since it last looked: it must look now.
         for cursor in &self.cursors {
             if cursor.head_seen < wanted {
                 cursor.reader.wake_urgent();
@@ -288,7 +285,7 @@ impl LaneWriter {
     }
 
     fn look(&mut self) -> Result<(), ()> {
-        // With no reader left nothing is in the way.
+        // Without readers nothing is in the way.
         let mut slowest = self.tail;
         for cursor in &mut self.cursors {
             // Acquire: pairs with the Release in `LaneReader::advance`, so that the reader is done
@@ -316,11 +313,11 @@ pub(crate) struct Piece {
     pub(crate) total: usize,
     /// Where the payload begins, in bytes from the start of the ring.
     pub(crate) start: usize,
-    /// The position behind it.
+    /// The position after the piece.
     end: u64,
 }
 
-/// A lent piece; dropping it hands the piece back.
+/// A lent piece; dropping it returns the piece.
 pub(crate) struct Hold {
     mark: Arc<AtomicBool>,
     cells: Cells,
@@ -336,8 +333,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // Release: pairs with the Acquire in `LaneReader::reclaim`; what was read of the piece was
-        // read before its units are the writer's again.
+        // Release: pairs with the Acquire in `LaneReader::reclaim`; the piece was read before its units
+        // are the writer's again.
         self.mark.store(true, Ordering::Release);
         // Pairs with the fence in `LaneWriter::make_room`.
         fence(Ordering::SeqCst);
@@ -350,7 +347,7 @@ impl Drop for Hold {
 /// A piece that was taken, but whose units the writer doesn't have back yet.
 struct Taken {
     end: u64,
-    /// `None`: done with.
+    /// `None` if the reader is done with it.
     lent: Option<Arc<AtomicBool>>,
 }
 
@@ -363,13 +360,13 @@ pub(crate) struct LaneReader {
     next: u64,
     /// The ring's `head`, which only this end moves.
     head: u64,
-    /// What lies between `head` and `next`, in order. At most one entry for each unit.
+    /// What is between `head` and `next`, in order. At most one entry for each unit.
     taken: VecDeque<Taken>,
 }
 
 impl LaneReader {
-    /// The reading end of an empty lane. `writer` is rung when there is room again; `reader` is
-    /// this end's own waiter.
+    /// The reading end of an empty lane. `writer` is woken when there is room again; `reader` is this
+    /// end's own waiter.
     pub(crate) fn new(cells: Cells, writer: Waker, reader: Waker) -> LaneReader {
         LaneReader {
             cells,
@@ -389,12 +386,12 @@ impl LaneReader {
     ///
     /// # Errors
     ///
-    /// For a header that no sound writer writes.
+    /// For a header that no correct writer writes.
     pub(crate) fn peek(&mut self) -> Result<Option<Piece>, &'static str> {
         if !self.taken.is_empty() {
             self.reclaim();
         }
-        // At most one padding stands before a piece, and a second one is refused below.
+        // At most one padding comes before a piece, and a second one is rejected below.
         for after_padding in [false, true] {
             let unit = (self.next & (self.units() - 1)) as usize;
             // Acquire: pairs with the Release in `LaneWriter::put`, so that the piece is whole.
@@ -417,7 +414,7 @@ impl LaneReader {
             if flags & !(FIRST | LAST) != 0 || need > to_end {
                 return Err("a frame that runs over the end of its ring");
             }
-            // What was taken lies before the writer's tail, so this can't overtake a sound writer.
+            // What was taken is before the writer's tail, so this can't overtake a correct writer.
             if self.next + need - self.head >= self.units() {
                 return Err("more than its ring holds");
             }
@@ -436,13 +433,13 @@ impl LaneReader {
         Err("two paddings in a row")
     }
 
-    /// Whether no piece has arrived. (A padding counts as one until it is passed.)
+    /// Whether no piece has arrived. (A padding counts as a piece until it is passed.)
     pub(crate) fn is_empty(&self) -> bool {
         let unit = (self.next & (self.units() - 1)) as usize;
         self.cells.commit(unit).load(Ordering::Acquire) == 0
     }
 
-    /// Hands a piece back, done with.
+    /// Returns a piece that the reader is done with.
     pub(crate) fn release(&mut self, piece: Piece) {
         self.next = piece.end;
         self.done(piece.end);
@@ -453,7 +450,7 @@ impl LaneReader {
         piece.end - self.head <= self.units() / 2
     }
 
-    /// Lends a piece; it is handed back when the hold is dropped.
+    /// Lends a piece; dropping the hold returns it.
     pub(crate) fn lend(&mut self, piece: Piece) -> Hold {
         let mark = Arc::new(AtomicBool::new(false));
         self.next = piece.end;
@@ -472,17 +469,17 @@ impl LaneReader {
         self.cells.units() as u64
     }
 
-    /// What ends at `end` is done with; it goes back at once, or behind what is still lent.
+    /// Returns everything up to `end`, at once, or after pieces that are still lent.
     fn done(&mut self, end: u64) {
         match self.taken.back_mut() {
             None => self.advance(end),
-            // Neighbours that are done with are one.
+            // Neighbors that are done become one entry.
             Some(last) if last.lent.is_none() => last.end = end,
             Some(_) => self.taken.push_back(Taken { end, lent: None }),
         }
     }
 
-    /// Hands back what is done with and has nothing lent before it.
+    /// Moves `head` over everything that is done and has nothing lent before it.
     fn reclaim(&mut self) {
         let mut end = self.head;
         while let Some(first) = self.taken.front() {
@@ -501,16 +498,15 @@ impl LaneReader {
 
     fn advance(&mut self, head: u64) {
         self.head = head;
-        // Release: hands the units back; pairs with the Acquire in `LaneWriter::look`.
+        // Release: returns the units; pairs with the Acquire in `LaneWriter::look`.
         self.cells.head().store(head, Ordering::Release);
-        // Without a fence, which would cost more than all else here: the note may be missed now,
-        // but not by `settle`.
+        // Without a fence, which would cost more than everything else here: this may miss the note, but
+        // `settle` won't.
         self.tell_refused_writer();
     }
 
-    /// Hands back what was lent and dropped, and sees to it that a refused writer knows of the
-    /// room that was made. Called when nothing is left, and by a reader that stops earlier and may
-    /// sleep before it goes on.
+    /// Returns what was lent and dropped, and tells a refused writer about the room. Called when nothing
+    /// is left, and by a reader that stops earlier and may sleep before it continues.
     pub(crate) fn settle(&mut self) {
         self.reclaim();
         // Pairs with the fence in `LaneWriter::make_room`.

@@ -1,9 +1,9 @@
 //! Links between instances, and waiting for them.
 //!
-//! A **link** carries messages from one writer to one reader. A **waiter** puts a worker thread to
-//! sleep until one of its links, one of its descriptors or a foreign thread has something for it.
-//! The two are kept apart: a link only knows whom to ring, and a worker can wait for rings,
-//! sockets and foreign threads at once.
+//! A **link** carries messages from one writer to one reader. A **waiter** puts a worker thread to sleep
+//! until one of its links, one of its descriptors or another thread has something for it. The two are
+//! separate: a link only knows whom to wake, and a worker can wait for links, sockets and other threads
+//! at once.
 //!
 //! ```text
 //! Sender ──► spsc ring ──► Receiver          (spsc: owned messages, inside a process)
@@ -14,50 +14,49 @@
 //!
 //! # The contract of a link
 //!
-//! Every kind of link keeps it; `tests/conformance.rs` is run on each of them.
+//! Every kind of link keeps this contract; `tests/conformance.rs` runs on each of them.
 //!
-//! - **First in, first out.** Messages arrive in the order in which they were sent. Control
-//!   messages travel among the data, in the same order.
-//! - **Nothing lost, nothing doubled.** A message that `send` took is received once, or dropped
-//!   once with the link.
+//! - **First in, first out.** Messages arrive in the order in which they were sent. Control messages
+//!   travel among the data, in the same order.
+//! - **Nothing lost, nothing duplicated.** A message that `send` took is received once, or dropped once
+//!   with the link.
 //! - **Bounded.** A link holds at most its capacity. A full link hands the message back
-//!   ([`SendError::Full`]) and later rings the writer, once there is room.
-//! - **The end is seen once, after the last message.** A dropped sender is seen by the reader when
-//!   the link is drained; a dropped receiver is seen by the writer at its next `send`, which hands
-//!   the message back ([`SendError::Closed`]). Either drop rings the other side.
-//! - **No wake-up is lost.** Whoever keeps the rule below never sleeps beside a message, beside
-//!   room that it was refused, or beside an end.
+//!   ([`SendError::Full`]) and wakes the writer later, once there is room.
+//! - **The end is seen once, after the last message.** The reader sees a dropped sender when the link is
+//!   drained; the writer sees a dropped receiver at its next `send`, which hands the message back
+//!   ([`SendError::Closed`]). Either drop wakes the other side.
+//! - **No wake-up is lost.** A thread that follows the rule below never sleeps while there is a message,
+//!   room that it was refused, or an end.
 //!
 //! # Announce, look, sleep
 //!
-//! A sender rings only a reader that has announced its sleep: a doorbell costs a system call, and
-//! ringing a sleeping thread on another core costs the ringing side tens of microseconds, so a
-//! busy reader must cost it no more than one look. This makes the order of things on the side that
-//! goes to sleep a rule:
+//! A sender wakes only a reader that has announced its sleep: waking costs a system call, and waking a
+//! thread that sleeps on another core costs the sender tens of microseconds, so a busy reader must cost
+//! the sender no more than one look. The side that goes to sleep must therefore keep this order:
 //!
 //! 1. **Announce** ([`Waiter::announce`]).
-//! 2. **Look once more** at *everything* that may ring: receivers for messages and for the end,
-//!    senders that were full for room ([`Sender::send`] again, or [`Sender::free`]) and for the
-//!    reader's end, queues of foreign threads.
+//! 2. **Look once more** at *everything* that may wake it: receivers for messages and for the end,
+//!    senders that were full for room ([`Sender::send`] again, or [`Sender::free`]) and for the reader's
+//!    end, queues of other threads.
 //! 3. **Sleep** ([`Waiter::wait`]), or [`Waiter::retract`] if the look found something.
 //!
-//! A message sent before the look is seen by the look; one sent after it finds the announcement
-//! and rings. Registered descriptors need no look: the kernel remembers their edges.
+//! A message sent before the look is seen by the look; one sent after it finds the announcement and wakes
+//! the thread. Registered descriptors need no look: the kernel remembers their edges.
 //!
 //! # Shutdown
 //!
-//! Drop one end. The other side is rung, sees the end, and drops its own. Messages that nobody
-//! received are dropped once, on whichever thread lets go of the link last. A waiter may go before
-//! its wakers: they then ring a bell that nobody hears.
+//! Drop one end. The other side is woken, sees the end, and drops its own. Messages that nobody received
+//! are dropped once, on the thread that drops the second end. A waiter may be dropped before its wakers,
+//! which then have no effect.
 //!
 //! Sources: the choice between polling, interrupts and sleeping is Akram and Bilas' "A Sleep-based
-//! Communication Mechanism to Save Processor Utilization in Distributed Streaming Systems"; the
-//! order announce, look again, sleep is the reactor's of Seastar (`internal/poll.hh`).
-//! `docs/internals/waiting.md` tells why the fences are where they are.
+//! Communication Mechanism to Save Processor Utilization in Distributed Streaming Systems"; the order
+//! announce, look again, sleep is that of Seastar's reactor (`internal/poll.hh`).
+//! `docs/internals/waiting.md` explains why the fences are where they are.
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
-// Loom has no kernel, hence no waiter; only the models then use a doorbell's own side.
+// Loom has no kernel, so no waiter: only the models use a doorbell's own side then.
 #![cfg_attr(all(loom, not(test)), allow(dead_code))]
 
 mod error;
@@ -65,7 +64,7 @@ mod sync;
 
 pub mod spsc;
 
-// Loom has no processes: its models run the lane, not what is around it.
+// Loom has no processes: its models run the lane, without the code around it.
 #[cfg(not(loom))]
 pub mod frame;
 #[cfg(not(loom))]

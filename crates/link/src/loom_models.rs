@@ -1,5 +1,5 @@
-//! Loom runs each model in every order of its threads and with every value that a weak load may
-//! return, on the code that ships (`sync.rs` swaps the atomics). A lost wake-up is a deadlock.
+//! Models for loom, which runs each in every order of its threads and with every value that a weak load
+//! may return, on the code that ships (`sync.rs` swaps the atomics). A lost wake-up is a deadlock.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p slackwater-link --release loom`
 //!
@@ -47,7 +47,7 @@ fn link<T: Send>(capacity: usize) -> (Sender<T>, Place, Receiver<T>, Place) {
     (sender, writer, receiver, reader)
 }
 
-/// Sleeps while the link is full. Whether the reader is gone isn't asked here.
+/// Sleeps while the link is full. Doesn't check whether the reader is gone.
 fn send_sleeping<T>(sender: &mut Sender<T>, place: &Place, mut message: T) {
     loop {
         match sender.send(message) {
@@ -78,8 +78,8 @@ pub(crate) fn explore(preemptions: Option<usize>, model: impl Fn() + Sync + Send
     builder.check(model);
 }
 
-/// The ring alone, once around: what arrives is what was taken, in order. Loom's cell reports
-/// a slot that is written while it is read.
+/// The ring alone, once around: what was taken arrives in order. Loom's cell reports a slot that is
+/// written while it is read.
 #[test]
 fn ring_is_first_in_first_out_over_its_wrap() {
     explore(None, || {
@@ -106,7 +106,7 @@ fn ring_is_first_in_first_out_over_its_wrap() {
     });
 }
 
-/// The reader sleeps only when nothing is there; a message beside its falling asleep wakes it.
+/// The reader sleeps only if nothing is there; a message that arrives while it falls asleep wakes it.
 #[test]
 fn announce_look_sleep_against_wake() {
     explore(None, || {
@@ -122,8 +122,8 @@ fn announce_look_sleep_against_wake() {
     });
 }
 
-/// Two foreign threads share one waiter: the one that doesn't ring may rely on the one that does.
-/// Their flags are relaxed, so that nothing but the doorbell's fences orders them.
+/// Two other threads share one waiter: the one that doesn't strike may rely on the one that does. Their
+/// flags are relaxed, so that only the doorbell's fences order them.
 #[test]
 fn announce_look_sleep_against_two_wakers() {
     explore(Some(3), || {
@@ -149,10 +149,10 @@ fn announce_look_sleep_against_two_wakers() {
     });
 }
 
-/// A waiter that was rung sees what its waker did, without another look. (Loom's bell is a mutex
-/// and would order the two anyway, so this model goes by the announcement alone.)
+/// A waiter that was woken sees what its waker did, without another look. (Loom's bell is a mutex and
+/// would order the two anyway, so this model uses the announcement alone.)
 #[test]
-fn rung_means_visible() {
+fn woken_means_visible() {
     explore(None, || {
         let place = Place::new();
         let flag = Arc::new(AtomicBool::new(false));
@@ -171,7 +171,7 @@ fn rung_means_visible() {
     });
 }
 
-/// The sender's drop beside the reader's falling asleep.
+/// The sender is dropped while the reader falls asleep.
 #[test]
 fn end_of_the_sender_wakes_the_reader() {
     explore(Some(3), || {
@@ -200,8 +200,8 @@ fn end_does_not_overtake_the_last_message() {
     });
 }
 
-/// `Full` is a promise of a ring. Here the writer announces *before* it sends, and its refused
-/// `send` is its last look: only the fence beside `wanted` guards it.
+/// `Full` promises a wake-up. Here the writer announces *before* it sends, and its refused `send` is its
+/// last look: only the fence next to `wanted` guards it.
 #[test]
 fn wanted_against_receive() {
     explore(None, || {
@@ -220,7 +220,7 @@ fn wanted_against_receive() {
             Err(SendError::Closed(_)) => panic!("the reader left before the end"),
             Err(SendError::Full(message)) => {
                 writer.doorbell.bell.sleep();
-                sender.send(message).expect("rung, so there is room");
+                sender.send(message).expect("woken, so there is room");
             }
         }
         let mut receiver = receiving.join().expect("the receiving thread");
@@ -228,8 +228,8 @@ fn wanted_against_receive() {
     });
 }
 
-/// What waits for messages goes to another waiter while one is sent: the ring reaches the waiter that
-/// has it then, or the look behind that one's announcement finds the message.
+/// A receiver moves to another waiter while a message is sent: the waiter that has it then is woken, or
+/// its look after the announcement finds the message.
 #[test]
 fn a_reader_that_moves_is_woken_where_it_is() {
     explore(None, || {
@@ -267,7 +267,7 @@ fn full_and_empty_both_sleep() {
     });
 }
 
-/// A refused writer beside the receiver's drop: it is woken, and it sees the end.
+/// A refused writer while the receiver is dropped: it is woken, and it sees the end.
 #[test]
 fn end_of_the_receiver_wakes_the_writer() {
     explore(None, || {
@@ -293,7 +293,7 @@ fn end_of_the_receiver_wakes_the_writer() {
     });
 }
 
-/// A writer that only waits for its reader to go hears it, though it was refused nothing.
+/// A writer that only waits for its reader to go is woken, though it was refused nothing.
 #[test]
 fn end_of_the_receiver_wakes_an_idle_writer() {
     explore(None, || {
@@ -305,7 +305,7 @@ fn end_of_the_receiver_wakes_an_idle_writer() {
     });
 }
 
-/// Both ends go at once, with messages in between: each message is dropped once. Loom's `Arc`
+/// Both ends are dropped at once, with messages in between: each message is dropped once. Loom's `Arc`
 /// reports one that is never dropped, and one that is dropped twice.
 #[test]
 fn both_ends_dropped_drop_each_message_once() {
@@ -321,8 +321,8 @@ fn both_ends_dropped_drop_each_message_once() {
     });
 }
 
-/// An ordinary ring leaves a timed sleep alone; an urgent one ends every sleep, whatever the
-/// sleeper listens for, and a bell is struck once for each announcement.
+/// An ordinary wake-up doesn't end a timed sleep; an urgent one ends every sleep, whatever the sleeper
+/// listens for, and a bell is struck once for each announcement.
 #[test]
 fn urgent_ring_ends_every_sleep() {
     for listen in [Listen::Everything, Listen::Urgent] {

@@ -1,4 +1,4 @@
-//! Memory that processes share, and the word by which one rings another.
+//! Memory that processes share, and the word by which one wakes another.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,21 +16,21 @@ use crate::sync::AtomicU32;
 pub(crate) struct Memory {
     base: NonNull<u8>,
     length: usize,
-    /// Tests that run under miri, which has no mappings, and fuzzing, which is to be quick, use the heap.
+    /// Tests under miri, which has no mappings, and fuzzing, which must be fast, use the heap.
     #[cfg(any(test, fuzzing))]
     heap: bool,
 }
 
-// SAFETY: plain bytes, owned by this value; who may touch which is said by those who use them.
+// SAFETY: plain bytes, owned by this value; the users of this value state who may touch which.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// New memory of zeros with the descriptor by which another process maps it too.
+    /// New memory of zeros, with the descriptor by which another process maps it too.
     ///
-    /// It has no name, so nothing is left of it once the last process that maps it is gone, however
-    /// it went. Its size is sealed, so nobody can take it away under a reader (SIGBUS), and it is
+    /// It has no name, so nothing is left of it once the last process that maps it is gone, however it
+    /// ended. Its size is sealed, so no process can shrink it under a reader (SIGBUS), and it is
     /// allocated now, for the same reason.
     pub(crate) fn create(name: &str, length: usize) -> io::Result<(OwnedFd, Memory)> {
         let failed = |what: &str, error: rustix::io::Errno| {
@@ -54,11 +54,11 @@ impl Memory {
         Ok((descriptor, memory))
     }
 
-    /// Memory that another process has made.
+    /// Maps memory that another process has made.
     ///
     /// # Errors
     ///
-    /// `InvalidData` when its size isn't sealed or is not what is expected; what the kernel says.
+    /// `InvalidData` when its size isn't sealed or is not the expected one; otherwise the kernel's error.
     pub(crate) fn open(descriptor: BorrowedFd<'_>, length_min: usize) -> io::Result<Memory> {
         let invalid = |reason: &str| {
             io::Error::new(
@@ -67,7 +67,7 @@ impl Memory {
             )
         };
         let seals = fcntl_get_seals(descriptor)
-            .map_err(|_| invalid("is no memory file: it was not handed over by this program"))?;
+            .map_err(|_| invalid("is not a memory file: it was not handed over by this program"))?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(invalid(
                 "could shrink under its reader: its size is not sealed",
@@ -132,7 +132,7 @@ impl Drop for Memory {
             unsafe { std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.length)) };
             return;
         }
-        // SAFETY: it is this value's own mapping, and whoever uses it keeps this value.
+        // SAFETY: it is this value's own mapping, and its users keep this value.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.length) };
     }
 }
@@ -142,7 +142,7 @@ fn heap_layout(length: usize) -> std::alloc::Layout {
     std::alloc::Layout::from_size_align(length, PAGE).expect("a small length")
 }
 
-/// Bytes of a shared word's memory: the smallest mapping there is.
+/// The size of a shared word's memory: the smallest mapping there is.
 const PAGE: usize = 4096;
 
 /// A word that processes share.

@@ -1,9 +1,9 @@
 //! Memory of NUMA nodes: which node the pages of a thread, or of a piece of shared memory, come from.
 //!
-//! A worker's state (hash tables, open windows, buffers) is allocated by its own thread, so it is
-//! enough to tell the kernel which node that thread prefers. Lanes of shared memory are written by
-//! other processes and read by one: their pages are put on the reader's node, so that what has
-//! travelled is near (UPM-CEP, `papers.md` P5).
+//! A worker's state (hash tables, open windows, buffers) is allocated by its own thread, so it is enough
+//! to tell the kernel which node that thread prefers. Lanes of shared memory are written by other
+//! processes and read by one: their pages are placed on the reader's node, so that received data is near
+//! (UPM-CEP, `papers.md` P5).
 //!
 //! *Preferred* and not *bound*: a node without free memory then costs distance, not the process.
 
@@ -11,7 +11,7 @@ use std::io;
 
 use crate::memory::Memory;
 
-/// Nodes that can be named: what Linux supports at most (`MAX_NUMNODES` is 1,024).
+/// The most nodes: what Linux supports (`MAX_NUMNODES` is 1,024).
 const NODES_MAX: usize = 1024;
 
 const WORD_BITS: usize = usize::BITS as usize;
@@ -31,12 +31,13 @@ fn mask(node: usize) -> io::Result<Mask> {
     Ok(mask)
 }
 
-/// New memory of the calling thread comes from this NUMA node from now on, as long as it has some.
+/// Makes new memory of the calling thread come from this NUMA node from now on, as long as the node has
+/// some.
 ///
 /// # Errors
 ///
-/// `InvalidInput` for a node that does not exist or that this process may not use; `Unsupported`
-/// where the kernel knows no nodes; `PermissionDenied` where a container forbids the call.
+/// `InvalidInput` for a node that does not exist or that this process may not use; `Unsupported` if the
+/// kernel has no NUMA support; `PermissionDenied` if a container forbids the call.
 pub fn prefer_node(node: usize) -> io::Result<()> {
     let mask = mask(node)?;
     // SAFETY: set_mempolicy reads as many bits as it is told less one, which are those of the mask;
@@ -52,12 +53,12 @@ pub fn prefer_node(node: usize) -> io::Result<()> {
     outcome(result, node)
 }
 
-/// Puts a piece of shared memory on a NUMA node, the pages that it has and those that it gets,
+/// Places a piece of shared memory on a NUMA node, both the pages that it has and those that it gets,
 /// whichever process touches them first.
 pub(crate) fn put_on_node(memory: &Memory, node: usize) -> io::Result<()> {
     let mask = mask(node)?;
-    // SAFETY: the mapping is `memory`'s own and stays while the call lasts; mbind changes where its
-    // pages lie and not what is in them. The mask is read as above.
+    // SAFETY: the mapping is `memory`'s own and lives as long as the call; mbind changes where its pages
+    // are and not their contents. The mask is read as above.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -72,7 +73,7 @@ pub(crate) fn put_on_node(memory: &Memory, node: usize) -> io::Result<()> {
     outcome(result, node)
 }
 
-/// Moves pages that are there already (`linux/mempolicy.h`).
+/// Moves pages that exist already (`linux/mempolicy.h`).
 const MPOL_MF_MOVE: libc::c_uint = 1 << 1;
 
 fn outcome(result: libc::c_long, node: usize) -> io::Result<()> {
@@ -100,13 +101,13 @@ mod tests {
         }
     }
 
-    /// What the kernel says of where pages of this thread's mappings come from, a line for each.
+    /// The kernel's description of where pages of this thread's mappings come from, one line each.
     fn policies() -> Vec<String> {
         let text = std::fs::read_to_string("/proc/thread-self/numa_maps").unwrap_or_default();
         text.lines().map(str::to_string).collect()
     }
 
-    /// A kernel without NUMA, or a container that forbids the call, says so.
+    /// Whether the call is possible: a kernel without NUMA, or a container that forbids it, says so.
     fn is_possible(result: io::Result<()>) -> bool {
         if let Err(error) = &result {
             eprintln!("skipped: {error}");

@@ -1,28 +1,26 @@
 //! The link inside a process: a bounded ring of owned messages, one writer, one reader, no copy.
 //!
-//! Positions count messages from the start and wrap with `usize`; a slot is `position & mask`.
-//! `tail` is the writer's (messages committed), `head` the reader's (messages taken out), and
-//! `tail - head` is between 0 and the capacity. A slot holds a message exactly when its position
-//! lies in `head..tail`.
+//! Positions count messages from the start and wrap with `usize`; a slot is `position & mask`. `tail` is
+//! the writer's (messages committed), `head` the reader's (messages taken out), and `tail - head` is
+//! between 0 and the capacity. A slot holds a message exactly when its position is in `head..tail`.
 //!
 //! Invariants:
-//! - The writer alone writes slots outside `head..tail`, the reader alone moves messages out of
-//!   slots inside it. Each moves its own position only after it is done with the slot (Release),
-//!   and touches a slot only after it has seen the other's position (Acquire). So no slot is ever
-//!   touched by both.
-//! - Each side keeps a copy of the other's position and loads the shared one only when the copy
-//!   says "full" or "empty": the two cores then share a cache line once a lap and not once a
-//!   message. The two positions lie 128 bytes apart, because cores fetch lines in pairs.
-//! - Back-pressure: a writer that finds the ring full notes in `wanted` the head it waits for, looks
-//!   once more, and hands the message back. The reader that gets there takes the note down and
-//!   rings the writer. This is announce, look, sleep once more, and needs the same fences
-//!   (`docs/internals/waiting.md`). The reader's fence comes once behind all that it takes, not
+//! - The writer alone writes slots outside `head..tail`, the reader alone moves messages out of slots
+//!   inside it. Each moves its own position only after it is done with the slot (Release), and touches a
+//!   slot only after it has seen the other's position (Acquire). So both never touch a slot at once.
+//! - Each side keeps a copy of the other's position and loads the shared one only when the copy says
+//!   "full" or "empty": the two cores then share a cache line once a lap and not once a message. The two
+//!   positions are 128 bytes apart, because cores fetch lines in pairs.
+//! - Back-pressure: a writer that finds the ring full notes in `wanted` the head that it waits for, looks
+//!   once more, and hands the message back. The reader that gets there clears the note and wakes the
+//!   writer. This is announce, look, sleep again, and needs the same fences
+//!   (`docs/internals/waiting.md`). The reader's fence comes once after everything that it takes, not
 //!   with each message: when it finds nothing left, or [settles](Receiver::settle) because it stops
-//!   earlier. The note is a position and not a flag, so that a reader which saw one refusal can't
-//!   take down the note of the next.
+//!   earlier. The note is a position and not a flag, so that a reader that saw one refusal can't clear
+//!   the note of the next.
 //!
-//! Shutdown: dropping the sender or the receiver marks it gone and rings the other side. A dropped
-//! receiver drops what is left in the ring at once; what a sender commits beside that is dropped
+//! Shutdown: dropping the sender or the receiver marks it as gone and wakes the other side. A dropped
+//! receiver drops what is left in the ring at once; what a sender commits at the same time is dropped
 //! with the ring, by the side that goes last.
 //!
 //! The ideas are those of the index queue of iceoryx2 and of Agrona's ring buffers.
@@ -38,18 +36,18 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, UnsafeCell, fence};
 /// any plan wants between two instances. A larger number is a bug in the planner.
 pub const CAPACITY_MAX: usize = 1 << 20;
 
-/// Alone in its pair of cache lines, so that one core's stores don't take the line from the other.
+/// A value in its own pair of cache lines, so that one core's stores don't take the line from the other.
 #[repr(align(128))]
 struct Padded<T>(T);
 
 struct Ring<T> {
-    /// Messages committed. Written by the sender.
+    /// The number of messages committed. Written by the sender.
     tail: Padded<AtomicUsize>,
-    /// Messages taken out. Written by the receiver.
+    /// The number of messages taken out. Written by the receiver.
     head: Padded<AtomicUsize>,
-    /// The head at which a refused sender wants a ring, as a [`note`]; [`NOTHING`] when it wants
-    /// none. In a line of its own: the receiver reads it with each message, and it changes only
-    /// around a full ring.
+    /// The head at which a refused sender wants to be woken, as a [`note`]; [`NOTHING`] if it wants no
+    /// wake-up. In a line of its own: the receiver reads it with each message, and it changes only when
+    /// the ring is full.
     wanted: Padded<AtomicUsize>,
     sender_gone: AtomicBool,
     receiver_gone: AtomicBool,
@@ -58,11 +56,11 @@ struct Ring<T> {
     writer: Waker,
 }
 
-/// `wanted` of a sender that was not refused.
+/// The value of `wanted` for a sender that was not refused.
 const NOTHING: usize = 0;
 
-/// A position as it stands in `wanted`: never [`NOTHING`]. The top bit is lost, which comparing two
-/// notes by their distance doesn't miss: it is less than [`CAPACITY_MAX`].
+/// A position as it is written in `wanted`: never [`NOTHING`]. The top bit is lost, but two notes are
+/// compared by their distance, which is less than [`CAPACITY_MAX`].
 fn note(position: usize) -> usize {
     position << 1 | 1
 }
@@ -76,9 +74,9 @@ unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T> Ring<T> {
     fn slot(&self, position: usize) -> &UnsafeCell<MaybeUninit<T>> {
-        // SAFETY: `channel` makes at least one slot, and a power of two of them, so the mask keeps
-        // the index in bounds. The compiler doesn't know that, and a check here costs a tenth of
-        // all that a message costs.
+        // SAFETY: `channel` makes at least one slot, and a power of two of them, so the mask keeps the
+        // index in bounds. The compiler doesn't know that, and a check here would cost a tenth of the
+        // total cost of a message.
         unsafe {
             self.slots
                 .get_unchecked(position & self.slots.len().wrapping_sub(1))
@@ -89,11 +87,11 @@ impl<T> Ring<T> {
     ///
     /// # Safety
     ///
-    /// `position` lies in `head..tail`, the caller is the reader (or the last owner) and has seen
-    /// that `tail` with Acquire, and it moves `head` past the position before it reads again.
+    /// `position` is in `head..tail`, the caller is the reader (or the last owner) and has seen that
+    /// `tail` with Acquire, and it moves `head` past the position before it reads again.
     unsafe fn take(&self, position: usize) -> T {
         self.slot(position).with(|slot| {
-            // SAFETY: the slot holds a message and nobody else touches it, says the caller.
+            // SAFETY: by the caller's contract, the slot holds a message and nobody else touches it.
             unsafe { (*slot).assume_init_read() }
         })
     }
@@ -101,13 +99,13 @@ impl<T> Ring<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        // Both ends are gone, and the reference count's last decrement has acquired all that they
-        // did, so plain looks are enough.
+        // Both ends are gone, and the reference count's last decrement has acquired everything that they
+        // did, so plain loads are enough.
         let mut head = self.head.0.load(Ordering::Relaxed);
         let tail = self.tail.0.load(Ordering::Relaxed);
         while head != tail {
-            // SAFETY: this is the last owner, and `head` moves on below. A message whose drop
-            // panics leaks the ones behind it, which is allowed, and drops none twice.
+            // SAFETY: this is the last owner, and `head` moves on below. A message whose drop panics
+            // leaks the ones after it, which is allowed, and drops none twice.
             drop(unsafe { self.take(head) });
             head = head.wrapping_add(1);
         }
@@ -116,8 +114,8 @@ impl<T> Drop for Ring<T> {
 
 /// Makes a link that holds at least `capacity` messages (rounded up to a power of two).
 ///
-/// `reader` is rung when a message or the sender's end arrives, `writer` when there is room again
-/// after [`SendError::Full`], and when the receiver is gone.
+/// `reader` is woken when a message or the sender's end arrives, `writer` when there is room again after
+/// [`SendError::Full`], and when the receiver is gone.
 ///
 /// # Panics
 ///
@@ -135,7 +133,7 @@ fn channel_from<T: Send>(
 ) -> (Sender<T>, Receiver<T>) {
     assert!(
         (1..=CAPACITY_MAX).contains(&capacity),
-        "a link of {capacity} messages: between 1 and {CAPACITY_MAX} are possible"
+        "a link of {capacity} messages, not between 1 and {CAPACITY_MAX}"
     );
     let slots = (0..capacity.next_power_of_two())
         .map(|_| UnsafeCell::new(MaybeUninit::uninit()))
@@ -168,12 +166,12 @@ pub struct Sender<T> {
     ring: Arc<Ring<T>>,
     /// The ring's `tail`, which only this end moves.
     tail: usize,
-    /// The ring's `head` when last looked at: the real one is this or further.
+    /// The ring's `head` when last read: the real one is this or further.
     head_seen: usize,
 }
 
 impl<T> Sender<T> {
-    /// Puts a message into the link and rings the reader if it has announced its sleep.
+    /// Puts a message into the link and wakes the reader if it has announced its sleep.
     ///
     /// # Errors
     ///
@@ -184,14 +182,14 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Puts a message into the link without ringing: for a sender that has more to send and calls
-    /// [`Sender::ring`] once behind all of it, before it waits. A reader that is awake finds the
+    /// Puts a message into the link without waking the reader, for a sender that has more to send and
+    /// calls [`Sender::ring`] once after all of it, before it waits. A reader that is awake finds the
     /// message anyway; one that sleeps is woken once instead of once per message.
     ///
     /// # Errors
     ///
-    /// As [`Sender::send`]. After [`SendError::Full`] the caller has to ring, too: the reader may
-    /// sleep over the messages that fill the link.
+    /// As [`Sender::send`]. After [`SendError::Full`] the caller must ring, too: the reader may be asleep
+    /// while the messages fill the link.
     #[inline]
     pub fn post(&mut self, message: T) -> Result<(), SendError<T>> {
         if self.is_closed() {
@@ -212,10 +210,10 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Rings the reader if it has announced its sleep; when the link is nearly full (three
-    /// quarters), also a reader that listens for urgent things only.
+    /// Wakes the reader if it has announced its sleep; when the link is nearly full (three quarters),
+    /// also a reader that listens for urgent things only.
     pub fn ring(&self) {
-        // The fence between the store of `tail` and the look at the doorbell is the one in `wake`.
+        // The fence between the store of `tail` and reading the doorbell is the one in `wake`.
         let filled = self.tail.wrapping_sub(self.head_seen);
         if filled > self.capacity() / 4 * 3 && self.free() < self.capacity().div_ceil(4) {
             self.ring.reader.wake_urgent();
@@ -224,8 +222,8 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Rings the reader behind a message that can't wait (a barrier, the end), if it has announced
-    /// any sleep.
+    /// Wakes the reader after a message that can't wait (a barrier, the end), if it has announced any
+    /// sleep.
     pub fn ring_urgent(&self) {
         self.ring.reader.wake_urgent();
     }
@@ -236,7 +234,7 @@ impl<T> Sender<T> {
         self.ring.receiver_gone.load(Ordering::Acquire)
     }
 
-    /// How many messages fit at least; the reader may have made more room meanwhile.
+    /// At least how many messages fit; the reader may have made more room meanwhile.
     pub fn free(&self) -> usize {
         self.capacity() - self.tail.wrapping_sub(self.head())
     }
@@ -246,18 +244,18 @@ impl<T> Sender<T> {
         self.ring.slots.len()
     }
 
-    /// The place in the stream behind what was posted so far, for [`Sender::is_acknowledged`].
+    /// The position in the stream after everything posted so far, for [`Sender::is_acknowledged`].
     pub fn position(&self) -> usize {
         self.tail
     }
 
-    /// Whether the reader has received all before a [position](Sender::position).
+    /// Whether the reader has received everything before a [position](Sender::position).
     pub fn is_acknowledged(&self, position: usize) -> bool {
         self.head().wrapping_sub(position) as isize >= 0
     }
 
-    /// As [`Sender::is_acknowledged`]. If it has not, it is woken, and the writer is rung once it has,
-    /// at the latest when the reader [settles](Receiver::settle).
+    /// Like [`Sender::is_acknowledged`]. If the answer is no, the reader is woken, and wakes the writer
+    /// once it has received everything, at the latest when it [settles](Receiver::settle).
     pub fn await_acknowledged(&mut self, position: usize) -> bool {
         let is_taken = |sender: &Sender<T>| sender.head_seen.wrapping_sub(position) as isize >= 0;
         self.look_at_head(position, is_taken)
@@ -273,7 +271,7 @@ impl<T> Sender<T> {
         self.ring.head.0.load(Ordering::Acquire)
     }
 
-    /// Looks for room; asks to be rung when there is none. Returns whether there is.
+    /// Looks for room; if there is none, the writer will be woken. Returns whether there is.
     fn look_for_room(&mut self) -> bool {
         // Not at the first free slot but when a quarter is free: a writer that is woken for one
         // message would be refused the next.
@@ -282,8 +280,8 @@ impl<T> Sender<T> {
         self.look_at_head(wanted, |sender| !sender.is_full())
     }
 
-    /// Looks at the reader's real position; if that is not `enough`, asks to be rung when it comes to
-    /// `wanted`, and looks once more. Returns whether it is.
+    /// Reads the reader's real position; if that is not `enough`, asks to be woken when it reaches
+    /// `wanted`, and looks once more. Returns whether it is enough.
     #[cold]
     fn look_at_head(&mut self, wanted: usize, enough: impl Fn(&Sender<T>) -> bool) -> bool {
         self.head_seen = self.head();
@@ -294,24 +292,24 @@ impl<T> Sender<T> {
         // looks.
         let wanted = note(wanted);
         if self.ring.wanted.0.load(Ordering::Relaxed) == wanted {
-            // Asked already behind this very message, with all that follows, and not answered yet.
+            // Asked already after this very message, with everything that follows, and not answered yet.
             return false;
         }
-        // An exchange where a store would do, because loom orders the stores of two threads only
-        // by what each has read; this is the cold path.
+        // An exchange instead of a store, because loom orders the stores of two threads only by what each
+        // has read; this is the cold path.
         self.ring.wanted.0.swap(wanted, Ordering::Relaxed);
-        // Pairs with the fence in `Receiver::settle`: here a write of `wanted` and a load of
-        // `head`, there a store of `head` and a load of `wanted`. One of the two loads must see
-        // the other's write, or a refused writer would wait for a ring that never comes.
+        // Pairs with the fence in `Receiver::settle`: here a write of `wanted` and a load of `head`,
+        // there a store of `head` and a load of `wanted`. One of the two loads must see the other's
+        // write, or a refused writer would wait for a wake-up that never comes.
         fence(Ordering::SeqCst);
         self.head_seen = self.head();
         if !enough(self) {
-            // A reader in a timed sleep is not to sleep on beside a link that refuses its writer.
+            // A reader in a timed sleep must not sleep on while the link refuses its writer.
             self.ring.reader.wake_urgent();
             return false;
         }
-        // Not refused after all, so nothing is owed. A reader that has taken the note down already
-        // rings once too often, which is never wrong.
+        // There is room after all, so nothing is owed. A reader that has cleared the note already wakes
+        // the writer once too often, which is never wrong.
         self.ring.wanted.0.swap(NOTHING, Ordering::Relaxed);
         true
     }
@@ -341,15 +339,15 @@ pub struct Receiver<T> {
     ring: Arc<Ring<T>>,
     /// The ring's `head`, which only this end moves.
     head: usize,
-    /// The ring's `tail` when last looked at: the real one is this or further.
+    /// The ring's `tail` when last read: the real one is this or further.
     tail_seen: usize,
 }
 
 impl<T> Receiver<T> {
-    /// Takes the oldest message out of the link, and rings the writer if it was refused since.
+    /// Takes the oldest message out of the link, and wakes the writer if it was refused since.
     ///
-    /// `None` means nothing now; whether it means the end, [`is_closed`](Receiver::is_closed)
-    /// says. A reader that stops before `None`, and may sleep, [settles](Receiver::settle).
+    /// `None` means that there is none now; [`is_closed`](Receiver::is_closed) says whether it means the
+    /// end. A reader that stops before `None`, and may sleep, [settles](Receiver::settle).
     #[inline]
     pub fn receive(&mut self) -> Option<T> {
         if self.head == self.tail_seen {
@@ -364,15 +362,15 @@ impl<T> Receiver<T> {
         self.head = self.head.wrapping_add(1);
         // Release: hands the slot back; pairs with the Acquire in `Sender::head`.
         self.ring.head.0.store(self.head, Ordering::Release);
-        // Without a fence, which would cost more than all else here: the note may be missed now,
-        // but not by `settle`.
+        // Without a fence, which would cost more than everything else here: this may miss the note, but
+        // `settle` won't.
         self.tell_refused_writer();
         Some(message)
     }
 
-    /// Sees to it that a refused writer knows of the room that was made. [`Receiver::receive`] does
-    /// it when there is nothing left; a reader that stops earlier and may sleep before it goes on
-    /// (because its own output is full, or to align a barrier) calls it first.
+    /// Makes sure that a refused writer knows about the room. [`Receiver::receive`] does this when there
+    /// is nothing left; a reader that stops earlier and may sleep before it continues (because its own
+    /// output is full, or to align a barrier) calls it first.
     pub fn settle(&mut self) {
         // Pairs with the fence in `Sender::look_for_room`.
         fence(Ordering::SeqCst);
@@ -381,7 +379,7 @@ impl<T> Receiver<T> {
 
     #[inline]
     fn tell_refused_writer(&self) {
-        // The load first, for the cache line's sake, as in `Doorbell::wake`.
+        // The load first, because of the cache line, as in `Doorbell::wake`.
         let seen = self.ring.wanted.0.load(Ordering::Relaxed);
         if seen == NOTHING || (note(self.head).wrapping_sub(seen) as isize) < 0 {
             return;
@@ -389,8 +387,8 @@ impl<T> Receiver<T> {
         self.answer(seen);
     }
 
-    /// Takes down the note that was seen, and only that one: the writer may have been refused anew,
-    /// further on.
+    /// Clears the note that was seen, and only that one: the writer may have been refused again, further
+    /// on.
     #[cold]
     fn answer(&self, seen: usize) {
         let taken = self.ring.wanted.0.compare_exchange(
@@ -409,16 +407,15 @@ impl<T> Receiver<T> {
         self.len() == 0
     }
 
-    /// Whether the sender is gone and all its messages have been received: nothing will ever
-    /// come.
+    /// Whether the sender is gone and all its messages have been received: nothing will ever come.
     pub fn is_closed(&self) -> bool {
-        // The order matters: first the end, then the position. The other way round a message
-        // sent between the two looks would be lost behind the end. Acquire: pairs with the
-        // Release in the drop of `Sender`.
+        // The order matters: first the end, then the position. The other way round, a message sent
+        // between the two looks would be lost after the end. Acquire: pairs with the Release in the drop
+        // of `Sender`.
         self.ring.sender_gone.load(Ordering::Acquire) && self.is_empty()
     }
 
-    /// How many messages wait at least; the writer may have added more meanwhile.
+    /// At least how many messages wait; the writer may have added more meanwhile.
     pub fn len(&self) -> usize {
         self.tail().wrapping_sub(self.head)
     }
@@ -437,12 +434,12 @@ impl<T> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // Release: pairs with `Sender::is_closed`. The ring comes before the dropping of messages,
+        // Release: pairs with `Sender::is_closed`. The writer is woken before messages are dropped,
         // because a message whose drop panics must not leave the writer asleep.
         self.ring.receiver_gone.store(true, Ordering::Release);
         self.ring.writer.wake_urgent();
-        // A slow writer's link would keep these alive. At most one lap: what a writer that has
-        // not yet seen the end commits beside this loop goes with the ring.
+        // A slow writer's link would keep these alive. At most one lap: messages that a writer which has
+        // not yet seen the end commits during this loop are dropped with the ring.
         for _ in 0..self.capacity() {
             if self.receive().is_none() {
                 break;

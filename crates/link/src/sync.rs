@@ -1,7 +1,7 @@
 //! The one place that names atomics, fences and cells.
 //!
-//! Normally these are the standard library's. Under `--cfg loom` they are loom's, so that the
-//! models in `loom_models.rs` run the code that ships and not a copy of it.
+//! Normally these are the standard library's. Under `--cfg loom` they are loom's, so that the models in
+//! `loom_models.rs` run the code that ships and not a copy of it.
 
 #[cfg(loom)]
 pub(crate) use loom::{

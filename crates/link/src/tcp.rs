@@ -3,33 +3,33 @@
 //! ```text
 //! Writer ── post, push ──► Outgoing ── sendmsg ──► socket ── readv ──► Incoming ── receive ──► Reader
 //!    ▲                    (frames kept until        │                 (one frame being            ▲
-//!    │                     acknowledged)            │                  put together)              │
+//!    │                     acknowledged)            │                  assembled)                 │
 //!    └───────────── CREDIT: received, and may send ─┘                                             │
 //! Acceptor (one thread per process): accepts, checks the greeting, hands the connection over ─────┘
 //! ```
 //!
 //! The contract is that of [`frame`](crate::frame). Invariants:
 //!
-//! - **Nothing blocks.** Both ends read and write until the socket would block, and then return.
-//!   Sockets are registered, edge-triggered, with the owner's waiter; an owner whose sleep ignores
-//!   descriptors loses nothing, because every call looks at the socket again.
-//! - **Bounded by credits.** A writer sends at most a window beyond what the reader's owner took
-//!   out, whatever the kernel would hold, and keeps at most a window and one frame. A reader holds
-//!   one read buffer and the one frame that it puts together; the rest waits in the kernel.
-//! - **Nothing lost, nothing doubled within an epoch.** Frames are numbered. A writer keeps each
-//!   until it is acknowledged; when a connection breaks it makes a new one and goes on at the
-//!   number that the reader names.
-//! - **Fenced.** A connection whose deployment, token or epoch is another is refused, by name.
-//! - **Idle costs nothing.** Timers run only while something is unacknowledged, a frame is half
-//!   received, or the other end is missing: [`Writer::due_ns`] and [`Reader::due_ns`] say when.
+//! - **Nothing blocks.** Both ends read and write until the socket would block, and then return. Sockets
+//!   are registered, edge-triggered, with the owner's waiter; an owner whose sleep ignores descriptors
+//!   loses nothing, because every call looks at the socket again.
+//! - **Bounded by credits.** A writer sends at most a window beyond what the reader's owner took, however
+//!   much the kernel would buffer, and keeps at most a window and one frame. A reader holds one read
+//!   buffer and the one frame that it assembles; the rest waits in the kernel.
+//! - **Nothing lost, nothing duplicated within an epoch.** Frames are numbered. A writer keeps each frame
+//!   until it is acknowledged; when a connection breaks it makes a new one and resumes at the number that
+//!   the reader names.
+//! - **Fenced.** A connection with another deployment, token or epoch is refused, by name.
+//! - **Idle costs nothing.** Timers run only while something is unacknowledged, a frame is half received,
+//!   or the other end is missing: [`Writer::due_ns`] and [`Reader::due_ns`] say when.
 //!
-//! Shutdown: [`Writer::close`] says that no frames follow; the writer is drained when the reader
-//! has acknowledged the end. A dropped reader tells its writer. The acceptor's thread ends with
-//! the [`Acceptor`]; readers live on with the connections that they have.
+//! Shutdown: [`Writer::close`] says that no frames follow; the writer is drained when the reader has
+//! acknowledged the end. A dropped reader tells its writer. The acceptor's thread ends with the
+//! [`Acceptor`]; readers continue with the connections that they have.
 //!
-//! `docs/internals/tcp.md` has the layout of the records and the arithmetic of the credits. The
-//! split into an owner's end and a driver that returns what it did is Aeron's (`Sender`,
-//! `Receiver`); one thread that only accepts is Seastar's listener.
+//! `docs/internals/tcp.md` has the layout of the records and the arithmetic of the credits. The split
+//! into an owner's end and a driver that returns what it did is Aeron's (`Sender`, `Receiver`); one
+//! thread that only accepts is Seastar's listener.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -63,22 +63,22 @@ pub use writer::Writer;
 /// The least window: four records of 1 KiB, so that a quarter still carries payload.
 pub const WINDOW_BYTES_MIN: usize = 4 << 10;
 
-/// The largest window. Credits travel as 32-bit numbers, and 1 GiB is the product of 100 Gbit/s
-/// and 80 ms, more than any link between the hosts of one deployment needs.
+/// The largest window. Credits travel as 32-bit numbers, and 1 GiB is the product of 100 Gbit/s and 80
+/// ms, more than any link between the hosts of one deployment needs.
 pub const WINDOW_BYTES_MAX: usize = 1 << 30;
 
-/// What each record costs of the window beside its payload: the place of its frame in memory
-/// (64 bytes), the rounding of its payload up to a cache line (up to 63), and so at least its
-/// header (16). It bounds the number of frames: a window of 4 MiB holds at most 32,768.
+/// What each record costs of the window besides its payload: the place of its frame in memory (64 bytes),
+/// the rounding of its payload up to a cache line (up to 63), and so at least its header (16). It limits
+/// the number of frames: a window of 4 MiB holds at most 32,768.
 pub(crate) const RECORD_COST: usize = 128;
 
-/// Which incarnation of which deployment a process belongs to. Peers of another are refused.
+/// The incarnation of a deployment that a process belongs to. Peers of another one are refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// Counts the incarnations of the deployment: a later one refuses an earlier one's writers.
+    /// The number of the deployment's incarnation: a later one refuses an earlier one's writers.
     pub epoch: u64,
-    /// The deployment's secret. It keeps strangers and strays out; it crosses the network as it
-    /// is, so it is no defence against somebody who can listen there.
+    /// The deployment's secret. It keeps other programs out; it crosses the network unencrypted, so it is
+    /// no defense against an attacker who can listen there.
     pub token: [u8; 16],
 }
 
@@ -89,26 +89,26 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// The bounds of a link. Both ends have their own; the smaller window counts.
+/// The limits of a link. Each end has its own; the smaller window counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The most payload, at 128 bytes a record more, between what the writer sent and what the
-    /// reader's owner took. 4 MiB keep 25 Gbit/s busy over a round trip of 1.3 ms
-    /// (3.1 GB/s × 1.3 ms). Kept between [`WINDOW_BYTES_MIN`] and [`WINDOW_BYTES_MAX`].
+    /// The most payload, plus 128 bytes a record, between what the writer sent and what the reader's
+    /// owner took. 4 MiB keep 25 Gbit/s busy over a round trip of 1.3 ms (3.1 GB/s × 1.3 ms). Limited to
+    /// between [`WINDOW_BYTES_MIN`] and [`WINDOW_BYTES_MAX`].
     pub window_bytes: usize,
-    /// How long both ends wait for their first connection: 30 s let the slowest process of a
-    /// deployment start.
+    /// How long both ends wait for their first connection: 30 s are enough for the slowest process of a
+    /// deployment to start.
     pub connect_timeout: Duration,
-    /// How long an end that was connected waits for a silent or missing peer: 10 s are three
-    /// retransmissions of a lost packet and a restarted switch.
+    /// How long a connected end waits for a silent or missing peer: 10 s cover three retransmissions of a
+    /// lost packet and a restarted switch.
     pub peer_timeout: Duration,
-    /// How long something may be unacknowledged before the writer asks. One second: a link that
-    /// fell idle costs one exchange, and a busy one at most one a second.
+    /// How long something may be unacknowledged before the writer asks. One second: a link that fell idle
+    /// costs one exchange, and a busy one at most one a second.
     pub heartbeat_after: Duration,
     /// How long a greeting may take: 5 s are two lost packets and more.
     pub handshake_timeout: Duration,
-    /// The most greetings under way at once at an acceptor: 256 descriptors and 80 bytes each. One
-    /// more costs the oldest its place, so that silent strangers can't keep a writer out.
+    /// The most greetings in progress at once at an acceptor: 256 descriptors and 80 bytes each. One more
+    /// displaces the oldest, so that silent strangers can't keep a writer out.
     pub handshakes_max: usize,
 }
 
@@ -131,8 +131,8 @@ impl Settings {
     }
 }
 
-/// The longest payload of one record: a quarter of the window with the record's own cost, so that
-/// a reader that returns credit by the quarter never leaves a writer without room for a record.
+/// The longest payload of one record: a quarter of the window with the record's own cost, so that a
+/// reader that returns credit by the quarter never leaves a writer without room for a record.
 fn fragment_bytes_max(window: usize) -> usize {
     window / 4 - RECORD_COST
 }
@@ -144,12 +144,12 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// `from_ns` and a while; the end of time for a while that is longer than the clock.
+/// The time `while_` after `from_ns`; the end of time if that overflows.
 fn after(from_ns: u64, while_: Duration) -> u64 {
     from_ns.saturating_add(u64::try_from(while_.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The peer as errors name it.
+/// The peer's name in errors.
 fn peer_at(name: &str, address: SocketAddr) -> String {
     if name.is_empty() {
         return address.to_string();

@@ -1,21 +1,22 @@
-//! The one wait primitive of a worker: for links, descriptors and foreign threads at once.
+//! The wait primitive of a worker: for links, descriptors and other threads at once.
 //!
-//! An epoll instance that holds the waiter's bell and the descriptors of sources and sinks. A
-//! worker that found nothing to do announces, looks once more, and waits (the rule in the crate's
-//! documentation). Time-outs count nanoseconds; how late they end is the thread's timer slack
-//! plus the wake-up, see [`set_timer_slack_ns`].
+//! A waiter is an epoll instance that holds its bell and the descriptors of sources and sinks. A worker
+//! that found nothing to do announces, looks once more, and waits (the rule in the crate's
+//! documentation). Time-outs count nanoseconds; they end late by the thread's timer slack plus the
+//! wake-up, see [`set_timer_slack_ns`].
 //!
 //! Invariants:
-//! - Only the owner announces and waits; wakers ring from anywhere.
-//! - A wait is always announced: an unannounced one would sleep beside a message.
-//! - Which descriptor is ready is not told. Descriptors are edge-triggered: the owner reads (or
-//!   writes) each until `WouldBlock` before it says that it has nothing to do, so an edge only
-//!   says "look again", and one that was reported once needs no memory here.
+//! - Only the owner announces and waits; wakers work from any thread.
+//! - A wait is always announced: without an announcement the worker would sleep although there is a
+//!   message.
+//! - A wait doesn't tell which descriptor is ready. Descriptors are edge-triggered: the owner reads (or
+//!   writes) each until `WouldBlock` before it says that it has nothing to do, so an edge only says "look
+//!   again", and one that was reported once needs no memory here.
 //! - A waiter with nothing to wait for sleeps without any timer: no wake-ups, no system calls.
 //!
-//! Shutdown: dropping the waiter closes the epoll instance. The bell lives until the last waker
-//! is dropped. Registered descriptors belong to their owners, and closing one's last duplicate
-//! takes it out of the epoll instance.
+//! Shutdown: dropping the waiter closes the epoll instance. The bell lives until the last waker is
+//! dropped. Registered descriptors belong to their owners, and closing the last duplicate of one removes
+//! it from the epoll instance.
 
 use std::cell::Cell;
 use std::io;
@@ -33,8 +34,8 @@ use crate::doorbell::Doorbell;
 use crate::memory::SharedWord;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// Events taken from the kernel in one wait. More stay in the kernel's list, and then the next
-/// wait returns at once: 64 events × 12 bytes fit a few cache lines of the stack, and a worker
+/// The most events taken from the kernel in one wait. Further ones stay in the kernel's list, and then
+/// the next wait returns at once: 64 events × 12 bytes fit a few cache lines of the stack, and a worker
 /// with more than 64 busy sockets hardly waits.
 const EVENTS_PER_WAIT: usize = 64;
 
@@ -51,17 +52,17 @@ const DESCRIPTOR_MARK: u64 = 1;
 pub enum Sources {
     /// Wakers and registered descriptors.
     All,
-    /// Wakers only: the timed wait of a source that lingers while its socket fills. The
-    /// descriptors' edges stay remembered and end the next wait for [`Sources::All`].
+    /// Wakers only: the timed wait of a source that lingers while its socket fills. The descriptors'
+    /// edges are remembered and end the next wait for [`Sources::All`].
     Doorbell,
 }
 
-/// Why a wait ended. A wait may end early: whatever is said here, look at everything.
+/// Why a wait ended. A wait may end early: for every reason, look at everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// A waker rang (a descriptor may be ready as well).
-    Rung,
-    /// A registered descriptor became ready, and nobody rang.
+    /// A waker woke the thread (a descriptor may be ready as well).
+    Waker,
+    /// A registered descriptor became ready, and no waker was used.
     Descriptor,
     /// The time-out passed.
     TimedOut,
@@ -71,21 +72,21 @@ pub enum Woken {
 
 /// The sleeping place of one worker thread.
 ///
-/// It may be made on one thread and moved to another, but not shared: there is one announcement,
-/// and it is the owner's.
+/// It may be made on one thread and moved to another, but not shared: there is one announcement, and it
+/// belongs to the owner.
 #[derive(Debug)]
 pub struct Waiter {
     epoll: Arc<OwnedFd>,
     doorbell: Arc<Doorbell>,
-    /// The owner's own memory of its announcement. The doorbell's flag can't serve for it,
-    /// because a waker takes it down. The `Cell` also keeps the waiter from being `Sync`.
+    /// The owner's own record of its announcement. The doorbell's flag can't serve for it, because a
+    /// waker clears it. The `Cell` also keeps the waiter from being `Sync`.
     announced: Cell<bool>,
     watched: Watched,
 }
 
-/// Until when a waiter has watched its descriptors: had something come before, then a wait would
-/// have ended. Whoever reads a descriptor that had nothing left knows from it when at the earliest
-/// that came which it finds now.
+/// The time until which a waiter has watched its descriptors: if something had come before, a wait would
+/// have ended. The reader of a descriptor that had nothing left learns from it the earliest time at which
+/// the data that it finds now can have come.
 #[derive(Clone, Debug, Default)]
 pub struct Watched(Arc<AtomicU64>);
 
@@ -93,7 +94,7 @@ impl Watched {
     /// The end of the last wait for descriptors, in nanoseconds on the owner's clock; zero before
     /// the first.
     pub fn until_ns(&self) -> u64 {
-        // Relaxed: the time says nothing of other memory.
+        // Relaxed: the time says nothing about other memory.
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -108,12 +109,12 @@ impl Waiter {
         Waiter::with(Doorbell::new().map_err(no_bell)?)
     }
 
-    /// A waiter that other processes can ring, through [`Waker::export`].
+    /// A waiter that other processes can wake, through [`Waker::export`].
     ///
     /// # Errors
     ///
-    /// As [`Waiter::new`] (three descriptors are needed), and when there is no memory left for a
-    /// page that is shared.
+    /// As [`Waiter::new`] (three descriptors are needed), and when there is no memory left for a shared
+    /// page.
     pub fn shared() -> io::Result<Waiter> {
         let word = SharedWord::create()?;
         Waiter::with(Doorbell::shared(word, Bell::new().map_err(no_bell)?))
@@ -159,14 +160,13 @@ impl Waiter {
         }
     }
 
-    /// Until when it has watched its descriptors, for as long as the owner [says](Waiter::note_watched)
-    /// so.
+    /// The time until which it has watched its descriptors, as the owner [notes](Waiter::note_watched)
+    /// it.
     pub fn watched(&self) -> Watched {
         self.watched.clone()
     }
 
-    /// Says that a wait for descriptors ([`Sources::All`]) has ended at this time of the owner's
-    /// clock.
+    /// Notes that a wait for descriptors ([`Sources::All`]) has ended at this time of the owner's clock.
     pub fn note_watched(&self, now_ns: u64) {
         self.watched.0.store(now_ns, Ordering::Relaxed);
     }
@@ -189,8 +189,8 @@ impl Waiter {
         self.registrar().deregister(descriptor)
     }
 
-    /// Says that the owner is about to sleep until somebody rings for what it listens to. It then
-    /// looks once more at everything that may ring, and calls [`wait`](Waiter::wait) or
+    /// Announces that the owner is about to sleep until it is woken for what it listens to. The owner
+    /// then looks once more at everything that may wake it, and calls [`wait`](Waiter::wait) or
     /// [`retract`](Waiter::retract).
     #[inline]
     pub fn announce(&self, listen: Listen) {
@@ -200,31 +200,31 @@ impl Waiter {
 
     /// Takes the announcement back: the look found something to do.
     ///
-    /// A waker that saw the announcement may still ring; the next wait then ends early.
+    /// A waker that saw the announcement may still strike; the next wait then ends early.
     #[inline]
     pub fn retract(&self) {
         self.announced.set(false);
         self.doorbell.retract();
     }
 
-    /// Sleeps until a waker rings, a registered descriptor becomes ready (with [`Sources::All`])
-    /// or the time is over, and takes the announcement back. No time-out means just that: no
-    /// timer, hence no wake-up. What a waker did before it rang is visible afterwards.
+    /// Sleeps until a waker is used, a registered descriptor becomes ready (with [`Sources::All`]) or the
+    /// time is over, and takes the announcement back. Without a time-out there is no timer, hence no
+    /// wake-up. What a waker's thread did before is visible afterwards.
     ///
-    /// It may return early: after a signal, for a waker that rang an announcement since
-    /// retracted, for an edge whose data the owner has already read.
+    /// It may return early: after a signal, for a waker that saw an announcement since retracted, for an
+    /// edge whose data the owner has already read.
     ///
     /// # Errors
     ///
-    /// Only what the kernel says of a wait that can't work at all (out of memory).
+    /// Only the kernel's error for a wait that can't work at all (out of memory).
     ///
     /// # Panics
     ///
-    /// Without an announcement, which is a bug in the caller: nobody would ring.
+    /// Without an announcement, which is a bug in the caller: nothing would wake it.
     pub fn wait(&self, timeout: Option<Duration>, sources: Sources) -> io::Result<Woken> {
         assert!(
             self.announced.replace(false),
-            "a wait without an announcement: nobody would ring"
+            "a wait without an announcement: nothing would wake it"
         );
         let timeout = timeout.map(|timeout| {
             Timespec::try_from(timeout.min(TIMEOUT_MAX)).expect("a year fits the kernel's seconds")
@@ -233,18 +233,18 @@ impl Waiter {
             Sources::All => self.wait_for_all(timeout.as_ref()),
             Sources::Doorbell => self.wait_for_bell(timeout.as_ref()),
         };
-        // Awake from here on. First the flag, then the strikes: no waker can strike for this
-        // announcement after the flag is down, apart from one that took it down itself, and a
-        // strike that comes after the silence only ends the next wait early.
-        let rung = self.doorbell.retract();
+        // Awake from here on. First the flag, then the strikes: no waker can strike for this announcement
+        // after the flag is clear, except one that cleared it itself, and a strike that comes after the
+        // silence only ends the next wait early.
+        let by_waker = self.doorbell.retract();
         let woken = match ready {
-            // The ring came as the time ran out.
-            Ok(Woken::TimedOut) if rung => Woken::Rung,
+            // The waker came as the time ran out.
+            Ok(Woken::TimedOut) if by_waker => Woken::Waker,
             Ok(woken) => woken,
             Err(Errno::INTR) => Woken::Interrupted,
             Err(error) => return Err(explain("can't wait", error)),
         };
-        if woken == Woken::Rung {
+        if woken == Woken::Waker {
             self.doorbell.bell.silence();
         }
         Ok(woken)
@@ -256,29 +256,33 @@ impl Waiter {
         if events.is_empty() {
             return Ok(Woken::TimedOut);
         }
-        let rung = events.iter().any(|event| {
+        let by_waker = events.iter().any(|event| {
             // A copy: the field of a packed struct can't be borrowed.
             let data = event.data;
             data.u64() == BELL_MARK
         });
-        Ok(if rung { Woken::Rung } else { Woken::Descriptor })
+        Ok(if by_waker {
+            Woken::Waker
+        } else {
+            Woken::Descriptor
+        })
     }
 
-    /// `ppoll` on the bell alone leaves the epoll instance, and so the edges it remembers, alone.
+    /// Waits with `ppoll` on the bell alone, which leaves the epoll instance, and the edges it remembers,
+    /// untouched.
     fn wait_for_bell(&self, timeout: Option<&Timespec>) -> Result<Woken, Errno> {
         let mut descriptors = [PollFd::new(&self.doorbell.bell, PollFlags::IN)];
         let ready = poll(&mut descriptors, timeout)?;
         Ok(if ready == 0 {
             Woken::TimedOut
         } else {
-            Woken::Rung
+            Woken::Waker
         })
     }
 }
 
-/// What a link needs to know of the waiter of its owner: who rings it, and where descriptors are
-/// registered. Made by [`Waiter::handle`], for links that are made on another thread than they are
-/// used on.
+/// What a link needs to know of its owner's waiter: its waker, and where descriptors are registered. Made
+/// by [`Waiter::handle`], for links that are made on another thread than they are used on.
 #[derive(Clone, Debug)]
 pub struct WaiterHandle {
     waker: Waker,
@@ -312,14 +316,14 @@ pub struct Registrar {
 impl Registrar {
     /// Waits for this descriptor too, from now on, edge-triggered: readable, writable, hung up.
     ///
-    /// The owner reads until `WouldBlock` before it says that it has nothing to do; a descriptor
-    /// that is ready now gives its first edge at once.
+    /// The owner reads until `WouldBlock` before it says that it has nothing to do; a descriptor that is
+    /// ready now gives its first edge at once.
     ///
     /// # Errors
     ///
-    /// `PermissionDenied` for a regular file or folder, which is always ready and must be read
-    /// without waiting; `AlreadyExists` for one that is registered here; `StorageFull` when the
-    /// user's limit of watches is reached.
+    /// `PermissionDenied` for a regular file or folder, which is always ready and must be read without
+    /// waiting; `AlreadyExists` for one that is registered here; `StorageFull` when the user's limit of
+    /// watches is reached.
     pub fn register(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
         let flags = epoll::EventFlags::IN
             | epoll::EventFlags::OUT
@@ -377,7 +381,7 @@ fn explain(what: &str, error: Errno) -> io::Error {
     explain_with_hint(what, error, "")
 }
 
-/// Keeps the error's kind, which callers match on, and says what was tried and how to fix it.
+/// Keeps the error's kind, which callers match on, and adds what was tried and how to fix it.
 fn explain_with_hint(what: &str, error: Errno, hint: &str) -> io::Error {
     let error = io::Error::from(error);
     io::Error::new(error.kind(), format!("{what}: {error}{hint}"))

@@ -1,5 +1,5 @@
-//! The contract of a link, run on each kind of link (the bullets are in the crate's
-//! documentation). A new kind implements [`Kind`] and gets one `conformance!` line at the end.
+//! The contract of a link, tested for each kind (the bullets are in the crate's documentation). A new
+//! kind implements [`Kind`] and gets one `conformance!` line at the end.
 
 #![cfg(not(loom))]
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use slackwater_link::{Listen, SendError, Sources, Waiter, Waker, Woken};
 
-/// Nothing in these tests takes this long on any machine: who sleeps that long was not woken.
+/// Nothing in these tests takes this long on any machine: a longer sleep is a lost wake-up.
 const LOST_WAKE_UP: Duration = Duration::from_secs(20);
 
 /// A kind of link, carrying numbers.
@@ -33,7 +33,7 @@ trait Receiving {
     fn receive(&mut self) -> Option<u64>;
     fn is_empty(&self) -> bool;
     fn is_closed(&self) -> bool;
-    /// How many messages wait, where the kind can tell.
+    /// How many messages wait, if the kind can tell.
     fn len(&self) -> Option<usize>;
 }
 
@@ -53,7 +53,7 @@ fn waiter() -> Waiter {
     Waiter::new().expect("two descriptors")
 }
 
-/// Both ends on one thread, with a waiter that both ring.
+/// Both ends on one thread, with a waiter that both wake.
 fn open_here<K: Kind>(capacity: usize) -> (K::Sender, K::Receiver, Waiter) {
     let waiter = waiter();
     let (sender, receiver) = K::open(capacity, waiter.waker(), waiter.waker());
@@ -74,11 +74,11 @@ fn sleep_unless(waiter: &Waiter, sleeps: &mut u64, look: impl FnOnce() -> bool) 
     assert_ne!(woken, Woken::TimedOut, "a wake-up was lost");
 }
 
-fn was_rung(waiter: &Waiter) -> bool {
+fn was_woken(waiter: &Waiter) -> bool {
     // Only a bell that was struck for an earlier announcement can end this at once.
     waiter.announce(Listen::Everything);
     let woken = waiter.wait(Some(Duration::ZERO), Sources::Doorbell);
-    woken.expect("a wait") == Woken::Rung
+    woken.expect("a wait") == Woken::Waker
 }
 
 fn fifo_at_every_fill<K: Kind>() {
@@ -163,11 +163,11 @@ fn gone_receiver_hands_messages_back<K: Kind>() {
     }
 }
 
-fn only_an_announced_reader_is_rung<K: Kind>() {
+fn only_an_announced_reader_is_woken<K: Kind>() {
     let (reader, writer) = (waiter(), waiter());
     let (mut sender, mut receiver) = K::open(4, reader.waker(), writer.waker());
     sender.send(1).expect("room");
-    assert!(!was_rung(&reader), "a ring for a reader that is awake");
+    assert!(!was_woken(&reader), "woke a reader that is awake");
     reader.announce(Listen::Everything);
     sender.send(2).expect("room");
     sender.send(3).expect("room");
@@ -175,57 +175,57 @@ fn only_an_announced_reader_is_rung<K: Kind>() {
         reader
             .wait(Some(LOST_WAKE_UP), Sources::All)
             .expect("a wait"),
-        Woken::Rung
+        Woken::Waker
     );
-    assert!(!was_rung(&reader), "one announcement, two rings");
+    assert!(!was_woken(&reader), "one announcement, two wake-ups");
     while receiver.receive().is_some() {}
     reader.announce(Listen::Everything);
     drop(sender);
     let woken = reader.wait(Some(LOST_WAKE_UP), Sources::Doorbell);
-    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert_eq!(woken.expect("a wait"), Woken::Waker);
     assert!(receiver.is_closed());
 }
 
-fn refused_writer_is_rung_once_there_is_room<K: Kind>() {
+fn refused_writer_is_woken_once_there_is_room<K: Kind>() {
     let (reader, writer) = (waiter(), waiter());
     let (mut sender, mut receiver) = K::open(2, reader.waker(), writer.waker());
     let fill = |sender: &mut K::Sender| while sender.send(7).is_ok() {};
 
-    // Room without a refusal before it rings nobody.
+    // Room without a refusal before it wakes nobody.
     sender.send(7).expect("room");
     writer.announce(Listen::Everything);
     receiver.receive().expect("a message");
     writer.retract();
-    assert!(!was_rung(&writer), "nobody was refused");
+    assert!(!was_woken(&writer), "nobody was refused");
 
     fill(&mut sender);
     writer.announce(Listen::Everything);
     receiver.receive().expect("a message");
     let woken = writer.wait(Some(LOST_WAKE_UP), Sources::All);
-    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert_eq!(woken.expect("a wait"), Woken::Waker);
     assert_eq!(sender.send(7), Ok(()));
 
-    // One refusal, one ring, however much room comes after it.
+    // One refusal, one wake-up, however much room comes after it.
     fill(&mut sender);
     receiver.receive().expect("a message");
     writer.announce(Listen::Everything);
     receiver.receive().expect("a message");
     writer.retract();
-    assert!(!was_rung(&writer), "the writer has been told of its room");
+    assert!(!was_woken(&writer), "the writer has been told of its room");
 
     fill(&mut sender);
     writer.announce(Listen::Everything);
     drop(receiver);
     let woken = writer.wait(Some(LOST_WAKE_UP), Sources::Doorbell);
-    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert_eq!(woken.expect("a wait"), Woken::Waker);
     assert_eq!(sender.send(7), Err(SendError::Closed(7)));
 
-    // A writer that was refused nothing hears the end as well.
+    // A writer that was refused nothing is told about the end as well.
     let (sender, receiver) = K::open(2, reader.waker(), writer.waker());
     writer.announce(Listen::Everything);
     drop(receiver);
     let woken = writer.wait(Some(LOST_WAKE_UP), Sources::Doorbell);
-    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert_eq!(woken.expect("a wait"), Woken::Waker);
     assert!(sender.is_closed());
 }
 
@@ -279,7 +279,7 @@ fn no_wake_up_is_lost<K: Kind>(capacity: usize, arrivals: u64, seed: u64) {
     }
 }
 
-/// Many writers, one waiter: a ring of one must not hide the message of another.
+/// Many writers, one waiter: the wake-up for one must not hide the message of another.
 fn several_links_share_a_waiter<K: Kind>() {
     const LINKS: u64 = 3;
     const ARRIVALS: u64 = 10_000;
@@ -312,7 +312,7 @@ fn several_links_share_a_waiter<K: Kind>() {
             }
         }
         if work == 0 {
-            // A link that has ended has nothing to say any more.
+            // A link that has ended delivers nothing further.
             sleep_unless(&reader, &mut sleeps, || {
                 receivers.iter().any(|(receiver, _)| !receiver.is_empty())
                     || receivers.iter().all(|(receiver, _)| receiver.is_closed())
@@ -354,13 +354,13 @@ macro_rules! conformance {
             }
 
             #[test]
-            fn only_an_announced_reader_is_rung() {
-                super::only_an_announced_reader_is_rung::<$kind>();
+            fn only_an_announced_reader_is_woken() {
+                super::only_an_announced_reader_is_woken::<$kind>();
             }
 
             #[test]
-            fn refused_writer_is_rung_once_there_is_room() {
-                super::refused_writer_is_rung_once_there_is_room::<$kind>();
+            fn refused_writer_is_woken_once_there_is_room() {
+                super::refused_writer_is_woken_once_there_is_room::<$kind>();
             }
 
             #[test]

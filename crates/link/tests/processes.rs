@@ -1,7 +1,7 @@
-//! Shared memory between real processes, which are killed at random moments.
+//! Tests of shared memory between real processes, which are killed at random moments.
 //!
-//! The test binary starts itself again as the other process: it is told its part through the
-//! environment and finds its socket at a descriptor that it inherits.
+//! The test binary starts itself again as the other process: it gets its role through the environment and
+//! its socket as a descriptor that it inherits.
 
 #![cfg(not(loom))]
 
@@ -24,10 +24,10 @@ const SOCKET: &str = "SLACKWATER_TEST_SOCKET";
 const EPOCH: u64 = 7;
 const LANE_BYTES: usize = 1 << 14;
 
-/// What the issue of a death asks for; the watch takes microseconds.
+/// How soon a death must be noticed; the watch takes microseconds.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Held by tests that open descriptors or count them: they share a process.
+/// Held by tests that open descriptors or count them, since they share a process.
 static DESCRIPTORS: Mutex<()> = Mutex::new(());
 
 /// Frame `number`: its length and bytes follow from its number, so a reader can tell whether it is
@@ -44,7 +44,7 @@ fn frame(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Another process with the socket between it and this one, and its doorbell.
+/// Another process, with the socket between it and this one, and its doorbell.
 struct Other {
     child: Child,
     socket: OwnedFd,
@@ -127,7 +127,7 @@ fn wait(waiter: &Waiter, look: impl FnOnce() -> bool) {
     }
 }
 
-/// What the other process does; in the process that runs the tests, nothing.
+/// The role of the other process; in the process that runs the tests, nothing.
 #[test]
 fn other_process() {
     let Ok(part) = std::env::var(PART) else {
@@ -189,7 +189,7 @@ fn read_for_ever(socket: &OwnedFd, waiter: &Waiter) {
             });
         }
         kept.extend(received);
-        // A few frames are held while others come, so that a kill finds lent ones.
+        // A few frames are held while others come, so that a kill happens with frames lent.
         if kept.len() > 3 {
             kept.remove(0);
         }
@@ -199,7 +199,7 @@ fn read_for_ever(socket: &OwnedFd, waiter: &Waiter) {
     }
 }
 
-/// Reads a feed to its end, and fails if a frame is not what it should be.
+/// Reads a feed to its end, and fails if a frame is wrong.
 fn subscribe(socket: &OwnedFd, waiter: &Waiter, number: usize) {
     send_ends(socket, waiter, None);
     let (writer, feed) = receive_ends(socket);
@@ -216,7 +216,7 @@ fn subscribe(socket: &OwnedFd, waiter: &Waiter, number: usize) {
             assert!(*oldest == *frame(number), "a lent frame was written over");
         }
         if received.is_none() {
-            // Nothing is held meanwhile: the ring stands still behind a frame that is kept.
+            // Nothing is held meanwhile: the ring can't move past a frame that is kept.
             wait(waiter, || {
                 received = reader.receive().expect("a sound writer");
                 received.is_some() || reader.is_closed()
@@ -411,9 +411,9 @@ fn kill_readers(kills: u64) {
     println!("{kills} readers killed while {written} frames were written");
 }
 
-/// 200 processes are killed, half of them writers, half readers, each at a random moment of
-/// its work; the other side sees whole frames in order, then one error that names the process,
-/// within a second; other lanes go on; no descriptor and no memory is left.
+/// 200 processes are killed, half of them writers, half readers, each at a random moment of its work; the
+/// other side sees whole frames in order, then one error that names the process, within a second; other
+/// lanes continue; no descriptor and no memory is left.
 #[test]
 fn kills_leave_whole_frames_one_error_and_nothing_behind() {
     if std::env::var(PART).is_ok() {
@@ -427,7 +427,7 @@ fn kills_leave_whole_frames_one_error_and_nothing_behind() {
     let _ = std::io::stdout().flush();
 }
 
-/// An inbox of another epoch, or what is none, is refused by name (I9).
+/// An inbox of another epoch, or memory that is not an inbox, is refused by name (I9).
 #[test]
 fn inboxes_of_others_are_refused() {
     let _alone = DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -444,7 +444,7 @@ fn inboxes_of_others_are_refused() {
     let waker = waiter.waker();
     let (page, bell) = waker.export().expect("a shared waiter");
     let error = open(page, 6).err().expect("no inbox");
-    assert!(error.reason.contains("no inbox"), "{error}");
+    assert!(error.reason.contains("without a valid inbox"), "{error}");
     assert!(open(bell, 6).is_err(), "no memory at all");
     let file = tempfile();
     assert!(open(file.as_fd(), 6).is_err(), "a file");

@@ -1,5 +1,5 @@
-//! The link between hosts, over the loopback device: streams, credits, broken connections, hostile
-//! peers, and idleness. What every kind of link has to keep is in `conformance.rs`.
+//! Tests of the link between hosts, over the loopback device: streams, credits, broken connections,
+//! hostile peers, and idleness. The contract of every kind of link is tested in `conformance.rs`.
 
 #![cfg(not(loom))]
 

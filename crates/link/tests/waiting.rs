@@ -1,9 +1,8 @@
-//! Every kind of link under every way to wait: the contract's bullets that need two threads.
+//! Tests of every kind of link under every way to wait: the parts of the contract that need two threads.
 //!
-//! A million messages in all, at random moments, through links that are now and then full: what
-//! arrives is what was sent, in order; the end comes once, behind the last message; and nobody
-//! sleeps beside a message, beside room, or beside the end. A wait without a time-out that
-//! takes longer than [`LOST_WAKE_UP`] is a lost wake-up.
+//! A million messages in total, at random moments, through links that are full now and then: they arrive
+//! in order; the end comes once, after the last message; and nobody sleeps while there is a message,
+//! room, or the end. A wait without a time-out that takes longer than [`LOST_WAKE_UP`] is a lost wake-up.
 
 #![cfg(not(loom))]
 
@@ -17,7 +16,7 @@ use slackwater_link::{
     WaitMode, Waiter, Woken, channel,
 };
 
-/// Nothing in these tests takes this long on any machine: who sleeps that long was not woken.
+/// Nothing in these tests takes this long on any machine: a longer sleep is a lost wake-up.
 const LOST_WAKE_UP: Duration = Duration::from_secs(20);
 
 /// Messages of a run. Eight modes and four kinds make a million.
@@ -69,7 +68,7 @@ trait Sending: Send + 'static {
     /// Takes a number, or not.
     fn offer(&mut self, number: u64) -> bool;
     fn ring(&mut self);
-    /// Behind the last number: whether it is on its way for good.
+    /// Whether everything up to the last number is delivered.
     fn finish(&mut self) -> bool;
 }
 
@@ -78,8 +77,8 @@ trait Receiving: Send + 'static {
     fn is_over(&self) -> bool;
 }
 
-/// Runs `look` as a worker runs its instances: while it finds something, again; else as the
-/// strategy says.
+/// Runs `look` as a worker runs its instances: again while it finds something; otherwise as the strategy
+/// says.
 fn drive(waiter: &Waiter, mode: WaitMode, mut look: impl FnMut() -> Found) -> u64 {
     let begin = Instant::now();
     let now_ns = || begin.elapsed().as_nanos() as u64;
@@ -219,7 +218,7 @@ impl Receiving for Receiver<u64> {
     }
 }
 
-/// Bytes of message `number`: its number, and behind that, often, more of them, all telling it.
+/// The bytes of message `number`: its number, and after that, often, more bytes, all derived from it.
 fn frame(number: u64) -> Vec<u8> {
     let length = match number % 64 {
         0 => 9_000,
@@ -265,7 +264,7 @@ impl Receiving for Frames {
         if self.held.len() == 3 {
             self.held.swap_remove(number as usize % 3);
         }
-        // Whoever sleeps must not hold frames that its writer waits for.
+        // A thread that sleeps must not hold frames that its writer waits for.
         if number % 16 == 15 {
             self.held.clear();
         } else {

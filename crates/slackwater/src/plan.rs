@@ -184,10 +184,10 @@ pub fn instance_name(graph: &QueryGraph, plan: &Plan, instance: usize) -> String
     let node = &plan.execution.instances[instance];
     let head = plan.subqueries.subqueries[node.subquery].nodes[0];
     let name = &graph.nodes[head].name;
-    if node.of == 1 {
+    if node.instances == 1 {
         format!("{name} #{head}")
     } else {
-        format!("{name} #{head} [{}/{}]", node.index + 1, node.of)
+        format!("{name} #{head} [{}/{}]", node.index + 1, node.instances)
     }
 }
 
@@ -280,7 +280,7 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
         movable: plan.elastic && !is_source && nodes.iter().all(|&node| may_move(program, node)),
         checkpointed: plan.checkpoints && takes_part(program)[nodes[0]],
         index: node.index,
-        of: node.of,
+        instances: node.instances,
         input,
         steps,
         roots,

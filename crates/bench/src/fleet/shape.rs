@@ -187,7 +187,7 @@ fn instance(number: usize, worker: usize, input: InputPlan, kind: StepKind) -> I
         movable: false,
         checkpointed: false,
         index: number,
-        of: 1,
+        instances: 1,
         input,
         steps: vec![step],
         roots: vec![0],

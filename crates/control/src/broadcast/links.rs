@@ -38,12 +38,12 @@ pub fn broadcasts(graph: &QueryGraph) -> Vec<Broadcast> {
 pub fn by_origin(execution: &ExecutionGraph, broadcast: Broadcast) -> Vec<(usize, Vec<usize>)> {
     let mut origins: Vec<(usize, Vec<usize>)> = Vec::new();
     for (number, link) in execution.links.iter().enumerate() {
-        let of = Broadcast {
+        let own = Broadcast {
             from_node: link.from_node,
             to_node: link.to_node,
             input: link.input,
         };
-        if of != broadcast {
+        if own != broadcast {
             continue;
         }
         match origins.iter_mut().find(|(origin, _)| *origin == link.from) {

@@ -69,7 +69,7 @@ impl Tree<'_> {
             {
                 continue;
             }
-            let added = self.neighbours.of[instance].iter();
+            let added = self.neighbours.by_instance[instance].iter();
             let added = added.filter_map(|&(other, weight)| {
                 Some(weight * self.problem.distance(core, self.placed[other]?))
             });

@@ -77,7 +77,7 @@ pub fn near_cores(problem: &Problem) -> Vec<usize> {
         });
         let cores = order.into_iter().flat_map(|node| {
             let cores = problem.node_of_core.iter().enumerate();
-            cores.filter_map(move |(core, &of)| (of == node).then_some(core))
+            cores.filter_map(move |(core, &node_here)| (node_here == node).then_some(core))
         });
         let cores = cores.take(problem.cores_used_max).collect::<Vec<usize>>();
         (spread(problem, &cores), cores)
@@ -113,7 +113,13 @@ fn grow(problem: &Problem, cores: &[usize]) -> Vec<usize> {
     for _ in 0..count {
         let waiting = (0..count).filter(|&instance| placed[instance].is_none());
         let next = waiting.max_by(|&one, &other| {
-            let key = |of: usize| (pull[of], neighbours.total[of], problem.demands[of]);
+            let key = |instance: usize| {
+                (
+                    pull[instance],
+                    neighbours.total[instance],
+                    problem.demands[instance],
+                )
+            };
             let (one_key, other_key) = (key(one), key(other));
             let by_pull = one_key.0.total_cmp(&other_key.0);
             let by_total = by_pull.then(one_key.1.total_cmp(&other_key.1));
@@ -123,7 +129,7 @@ fn grow(problem: &Problem, cores: &[usize]) -> Vec<usize> {
         let next = next.expect("one is waiting");
         let mut at_node = vec![0.0; problem.distances.len()];
         let mut on_core = vec![0.0; loads.len()];
-        for &(other, weight) in &neighbours.of[next] {
+        for &(other, weight) in &neighbours.by_instance[next] {
             if let Some(core) = placed[other] {
                 on_core[core] += weight;
                 let node = problem.node_of_core[core];
@@ -147,7 +153,7 @@ fn grow(problem: &Problem, cores: &[usize]) -> Vec<usize> {
         loads[core] += problem.demands[next];
         members[core] += 1;
         placed[next] = Some(core);
-        for &(other, weight) in &neighbours.of[next] {
+        for &(other, weight) in &neighbours.by_instance[next] {
             pull[other] += weight;
         }
     }
@@ -235,7 +241,7 @@ fn settle(problem: &Problem, start: Vec<usize>) -> (Vec<usize>, f64) {
 /// The traffic of each instance with others.
 pub struct Neighbours {
     /// For each instance, the others by number, each once, with the amount.
-    pub of: Vec<Vec<(usize, f64)>>,
+    pub by_instance: Vec<Vec<(usize, f64)>>,
     /// The sum for each instance.
     pub total: Vec<f64>,
 }
@@ -243,14 +249,14 @@ pub struct Neighbours {
 impl Neighbours {
     /// The neighbours of all instances.
     pub fn of(problem: &Problem) -> Neighbours {
-        let mut of = vec![Vec::new(); problem.demands.len()];
+        let mut by_instance = vec![Vec::new(); problem.demands.len()];
         for traffic in &problem.traffic {
             if traffic.from != traffic.to {
-                of[traffic.from].push((traffic.to, traffic.weight));
-                of[traffic.to].push((traffic.from, traffic.weight));
+                by_instance[traffic.from].push((traffic.to, traffic.weight));
+                by_instance[traffic.to].push((traffic.from, traffic.weight));
             }
         }
-        for list in &mut of {
+        for list in &mut by_instance {
             list.sort_by_key(|&(other, _)| other);
             list.dedup_by(|later, earlier| {
                 let same = later.0 == earlier.0;
@@ -260,16 +266,18 @@ impl Neighbours {
                 same
             });
         }
-        let total = of.iter().map(|list| list.iter().map(|(_, w)| w).sum());
+        let total = by_instance
+            .iter()
+            .map(|list| list.iter().map(|(_, w)| w).sum());
         Neighbours {
             total: total.collect(),
-            of,
+            by_instance,
         }
     }
 
     /// The traffic between two instances.
     fn between(&self, one: usize, other: usize) -> f64 {
-        let list = &self.of[one];
+        let list = &self.by_instance[one];
         match list.binary_search_by_key(&other, |&(number, _)| number) {
             Ok(place) => list[place].1,
             Err(_) => 0.0,
@@ -302,7 +310,7 @@ impl<'a> State<'a> {
         }
         let mut at_node = vec![0.0; placed.len() * nodes];
         for (instance, at) in at_node.chunks_mut(nodes).enumerate() {
-            for &(other, weight) in &neighbours.of[instance] {
+            for &(other, weight) in &neighbours.by_instance[instance] {
                 let there = problem.node_of_core[placed[other]];
                 for (at, distances) in at.iter_mut().zip(&problem.distances) {
                     *at += weight * distances[there];
@@ -354,7 +362,7 @@ impl<'a> State<'a> {
             return;
         }
         let nodes = self.problem.distances.len();
-        for &(other, weight) in &self.neighbours.of[instance] {
+        for &(other, weight) in &self.neighbours.by_instance[instance] {
             let at = &mut self.at_node[other * nodes..][..nodes];
             for (at, distances) in at.iter_mut().zip(&self.problem.distances) {
                 *at += weight * (distances[after] - distances[before]);

@@ -173,7 +173,7 @@ fn main() -> Result<()> {
         name: name.to_string(),
         worker: 0,
         index: 0,
-        of: 1,
+        instances: 1,
         input,
         steps,
         roots: vec![0],

@@ -84,9 +84,9 @@ impl Traits<'_> {
             for link in links {
                 let routed_by = self.keyed.get(link).copied();
                 assert!(
-                    routed_by.is_none() && (plan.of == 1 || placed_by.is_none())
+                    routed_by.is_none() && (plan.instances == 1 || placed_by.is_none())
                         || routed_by == placed_by,
-                    "{}: input {input} is routed by {routed_by:?}, and its state lies by {placed_by:?}",
+                    "{}: input {input} is routed by {routed_by:?}, but its state is placed by {placed_by:?}",
                     plan.name
                 );
             }
@@ -268,7 +268,7 @@ fn instance(
                 latency_target_ns,
                 leaves_out,
             } => {
-                let sink = catalog.sink(node, plan.index, plan.of)?;
+                let sink = catalog.sink(node, plan.index, plan.instances)?;
                 Step::Sink(SinkStep::new(sink, *latency_target_ns, leaves_out))
             }
             StepKind::Route { balancer, links } => {
@@ -294,7 +294,7 @@ fn instance(
     let mut restored = None;
     let input = match (&plan.input, head) {
         (InputPlan::Source { node }, _) => {
-            let parts = catalog.source(*node, plan.index, plan.of)?;
+            let parts = catalog.source(*node, plan.index, plan.instances)?;
             let mut intake = Intake::new(parts.source, parts.intake, parts.dead_letters);
             intake.resume(parts.restored);
             intake.watch_out(parts.recorder, number, parts.suspects);
@@ -356,13 +356,16 @@ fn restore(
         return Ok(None);
     }
     let node = plan.steps[0].node;
-    let share = (!facts.is_replicated).then_some((plan.index, plan.of));
+    let share = (!facts.is_replicated).then_some((plan.index, plan.instances));
     let chains = catalog.restored(node, share)?;
-    let owners = first_owners(plan.of);
+    let owners = first_owners(plan.instances);
     let own = BucketSet::of(|bucket| usize::from(owners[bucket]) == plan.index);
     let make = || match catalog.operator(node)? {
         Operator::Stateful(operator) => Ok(operator),
-        Operator::Stateless(_) => Err(Error::new(&plan.name, "keeps state once, and then none")),
+        Operator::Stateless(_) => Err(Error::new(
+            &plan.name,
+            "is stateful as a plan and stateless as an operator",
+        )),
     };
     let watermark = checkpoint::restore(state, &make, chains, &own);
     watermark.map_err(|error| error.at(&plan.name))

@@ -21,7 +21,7 @@ use crate::error::Result;
 /// The links that a link's messages are forwarded to.
 pub struct Relay {
     fan: Fan,
-    rung_in_step: bool,
+    woken_in_step: bool,
     unrung: bool,
     urgent: bool,
 }
@@ -31,7 +31,7 @@ impl Relay {
     pub fn new(fan: Fan) -> Relay {
         Relay {
             fan,
-            rung_in_step: false,
+            woken_in_step: false,
             unrung: false,
             urgent: false,
         }
@@ -76,7 +76,7 @@ impl Relay {
     fn handed_on(&mut self, message: &Message) {
         self.unrung = true;
         self.urgent |= message.is_urgent();
-        if !std::mem::replace(&mut self.rung_in_step, true) {
+        if !std::mem::replace(&mut self.woken_in_step, true) {
             self.ring();
         }
     }
@@ -84,7 +84,7 @@ impl Relay {
     /// Ends a step: wakes receivers for what was forwarded since.
     pub fn end_step(&mut self) {
         self.ring();
-        self.rung_in_step = false;
+        self.woken_in_step = false;
     }
 
     fn ring(&mut self) {

@@ -41,9 +41,9 @@ fn link(lane_bytes: usize) -> Link {
 
 fn chunk(first: i64, rows: i64) -> Message {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + rows));
-    let texts = (first..first + rows).map(|n| format!("row {n}"));
-    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(texts));
-    let mut chunk = Chunk::new(batch(vec![("n", numbers), ("text", texts)]), 7);
+    let strings = (first..first + rows).map(|n| format!("row {n}"));
+    let strings: ArrayRef = Arc::new(StringArray::from_iter_values(strings));
+    let mut chunk = Chunk::new(batch(vec![("n", numbers), ("text", strings)]), 7);
     chunk.origin = Some(Origin {
         partitions: Partitions::One(3),
         positions: Positions::Run { first: 1 },

@@ -127,7 +127,7 @@ impl Instance {
         let batches = state.snapshot(&BucketSet::all(), mark.unwrap_or_default())?;
         let ended = state.mark();
         let marks = &mut self.member.marks;
-        marks.retain(|&of, _| kept.is_some_and(|kept| of >= kept));
+        marks.retain(|&number, _| kept.is_some_and(|kept| number >= kept));
         marks.insert(barrier, ended);
         Ok(Some(StateSnapshot {
             since: since.filter(|_| mark.is_some()),

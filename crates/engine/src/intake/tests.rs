@@ -624,10 +624,10 @@ proptest! {
     ) {
         let script = || {
             let mut next = [0u64; 3];
-            let says = parts.iter().map(|(partition, of)| {
+            let says = parts.iter().map(|(partition, event_times)| {
                 let first = next[*partition as usize];
-                next[*partition as usize] += of.len() as u64;
-                times(*partition, first, of)
+                next[*partition as usize] += event_times.len() as u64;
+                times(*partition, first, event_times)
             });
             says.collect::<Vec<SourcePoll>>()
         };

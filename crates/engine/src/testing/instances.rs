@@ -93,10 +93,10 @@ impl<O: KeyedState> Instances<O> {
         let goes = |bucket: usize| (bucket ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
         let mut moved = Vec::new();
         for (giver, instance) in self.all.iter_mut().enumerate() {
-            let of = BucketSet::of(|bucket| self.owners[bucket] == giver && goes(bucket));
+            let buckets = BucketSet::of(|bucket| self.owners[bucket] == giver && goes(bucket));
             let operator = &mut instance.operator;
-            moved.push(operator.snapshot(&of, Mark::default()).unwrap());
-            operator.discard(&of).unwrap();
+            moved.push(operator.snapshot(&buckets, Mark::default()).unwrap());
+            operator.discard(&buckets).unwrap();
             // The next snapshot is a full one.
             (instance.since, instance.stored) = (Mark::default(), Vec::new());
         }

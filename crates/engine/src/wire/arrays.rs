@@ -46,7 +46,7 @@ impl Parts {
         self.empty_elements = self.empty_elements.saturating_add(elements);
         if self.empty_elements > EMPTY_ELEMENTS_MAX {
             return Err(too_large(format!(
-                "has over {EMPTY_ELEMENTS_MAX} elements that take no bytes"
+                "has more than {EMPTY_ELEMENTS_MAX} elements that take no bytes"
             )));
         }
         Ok(())
@@ -81,10 +81,10 @@ impl Parts {
         match array.data_type() {
             DataType::Null => self.count_empty(array.len()),
             DataType::Boolean => self.buffer(array.as_boolean().values().sliced()),
-            DataType::Utf8 => self.texts(array.as_bytes::<Utf8Type>()),
-            DataType::LargeUtf8 => self.texts(array.as_bytes::<LargeUtf8Type>()),
-            DataType::Binary => self.texts(array.as_bytes::<BinaryType>()),
-            DataType::LargeBinary => self.texts(array.as_bytes::<LargeBinaryType>()),
+            DataType::Utf8 => self.strings(array.as_bytes::<Utf8Type>()),
+            DataType::LargeUtf8 => self.strings(array.as_bytes::<LargeUtf8Type>()),
+            DataType::Binary => self.strings(array.as_bytes::<BinaryType>()),
+            DataType::LargeBinary => self.strings(array.as_bytes::<LargeBinaryType>()),
             DataType::Utf8View => self.views(viewed(array.as_byte_view::<StringViewType>())?),
             DataType::BinaryView => self.views(viewed(array.as_byte_view::<BinaryViewType>())?),
             DataType::FixedSizeBinary(width) => {
@@ -123,7 +123,10 @@ impl Parts {
             DataType::Dictionary(_, _) => self.dictionary(array),
             other => match other.primitive_width() {
                 Some(width) => self.values(array, width),
-                None => Err(Error::new("", format!("the type {other} can't be sent"))),
+                None => Err(Error::new(
+                    "",
+                    format!("type {other} is not supported on links"),
+                )),
             },
         }
     }
@@ -135,7 +138,7 @@ impl Parts {
         self.buffer(data.buffers()[0].slice_with_length(from, length))
     }
 
-    fn texts<T: ByteArrayType>(&mut self, array: &GenericByteArray<T>) -> Result<()> {
+    fn strings<T: ByteArrayType>(&mut self, array: &GenericByteArray<T>) -> Result<()> {
         let (from, length) = self.offsets(array.offsets())?;
         self.buffer(array.values().slice_with_length(from, length))
     }

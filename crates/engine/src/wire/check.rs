@@ -12,7 +12,7 @@ pub const MISALIGNED: u32 = 1 << 31;
 
 /// ... and this bit that the length in the frame's own header is to be corrected, so that a mutation that
 /// adds or removes bytes passes the first check.
-pub const MENDED: u32 = 1 << 30;
+pub const CORRECTED: u32 = 1 << 30;
 
 /// Reads `bytes` as frames, each after its length in 32 bits, with one decoder. Checks that nothing
 /// panics, and that decoded messages are the same after they are encoded and decoded again.
@@ -21,11 +21,11 @@ pub fn fuzz_decode(mut bytes: &[u8]) {
     let mut again = (Encoder::new(), Decoder::new());
     while let Some((length, rest)) = bytes.split_first_chunk() {
         let word = u32::from_le_bytes(*length);
-        let length = ((word & !(MISALIGNED | MENDED)) as usize).min(rest.len());
+        let length = ((word & !(MISALIGNED | CORRECTED)) as usize).min(rest.len());
         let (frame, rest) = rest.split_at(length);
         bytes = rest;
         let mut frame = frame.to_vec();
-        if word & MENDED != 0 {
+        if word & CORRECTED != 0 {
             fix_length(&mut frame);
         }
         let frame = place(&[&frame], usize::from(word & MISALIGNED != 0));

@@ -50,11 +50,11 @@ impl<'a> Columns<'a> {
     /// Checks that all of the table and the frame has been read.
     pub fn finish(&self) -> Result<()> {
         if !self.table.is_at_end() {
-            let reason = "the table has more entries than the schema asks for";
+            let reason = "the table has more entries than the schema needs";
             return Err(error_at(self.table.position(), reason));
         }
         if self.end != self.frame.len() {
-            return Err(error_at(self.end, "bytes behind the last buffer"));
+            return Err(error_at(self.end, "bytes after the last buffer"));
         }
         Ok(())
     }
@@ -63,7 +63,7 @@ impl<'a> Columns<'a> {
     pub fn count_empty(&mut self, elements: usize) -> Result<()> {
         self.empty_elements = self.empty_elements.saturating_add(elements);
         if self.empty_elements > EMPTY_ELEMENTS_MAX {
-            let reason = format!("over {EMPTY_ELEMENTS_MAX} elements that take no bytes");
+            let reason = format!("more than {EMPTY_ELEMENTS_MAX} elements that take no bytes");
             return Err(error_at(self.table.position(), reason));
         }
         Ok(())
@@ -71,18 +71,18 @@ impl<'a> Columns<'a> {
 
     /// The next array, of a type that the schema's checks accepted, and of `length` elements if that is
     /// known.
-    pub fn array(&mut self, of: &DataType, length: Option<usize>) -> Result<ArrayData> {
+    pub fn array(&mut self, data_type: &DataType, length: Option<usize>) -> Result<ArrayData> {
         let at = self.table.position();
         let elements = self.table.length("an array's length")?;
         if length.is_some_and(|length| length != elements) {
             let due = length.unwrap_or_default();
-            let reason = format!("an array of {elements} elements, where {due} are due");
+            let reason = format!("an array of {elements} elements, but {due} are expected");
             return Err(error_at(at, reason));
         }
-        let nulls = self.nulls(of, elements)?;
+        let nulls = self.nulls(data_type, elements)?;
         let mut buffers = Vec::new();
         let mut children = Vec::new();
-        match of {
+        match data_type {
             DataType::Null => self.count_empty(elements)?,
             DataType::Boolean => buffers.push(self.buffer(bytes_of_bits(elements), 1)?),
             DataType::Utf8 | DataType::Binary => {
@@ -130,11 +130,12 @@ impl<'a> Columns<'a> {
             }
             other => {
                 let width = other.primitive_width();
-                let width = width.ok_or_else(|| error_at(at, format!("{other} can't be read")))?;
+                let width =
+                    width.ok_or_else(|| error_at(at, format!("type {other} is not supported")))?;
                 buffers.push(self.elements(elements, width)?);
             }
         }
-        ArrayData::builder(of.clone())
+        ArrayData::builder(data_type.clone())
             .len(elements)
             .nulls(nulls)
             .buffers(buffers)
@@ -144,21 +145,21 @@ impl<'a> Columns<'a> {
     }
 
     /// The number of NULLs and, if there are any, the bitmap that says which.
-    fn nulls(&mut self, of: &DataType, elements: usize) -> Result<Option<NullBuffer>> {
+    fn nulls(&mut self, data_type: &DataType, elements: usize) -> Result<Option<NullBuffer>> {
         let at = self.table.position();
         let count = self.table.length("an array's number of NULLs")?;
         if count == 0 {
             return Ok(None);
         }
-        if count > elements || *of == DataType::Null {
-            let reason = format!("{count} NULLs are noted of {elements} elements of type {of}");
+        if count > elements || *data_type == DataType::Null {
+            let reason = format!("{count} NULLs among {elements} elements of type {data_type}");
             return Err(error_at(at, reason));
         }
         let bits = self.buffer(bytes_of_bits(elements), 1)?;
         let nulls = NullBuffer::new(BooleanBuffer::new(bits, 0, elements));
         if nulls.null_count() != count {
             let actual = nulls.null_count();
-            let reason = format!("{count} NULLs, where the bits have {actual}");
+            let reason = format!("{count} NULLs, but the bitmap has {actual}");
             return Err(error_at(at, reason));
         }
         Ok(Some(nulls))
@@ -171,7 +172,7 @@ impl<'a> Columns<'a> {
         let viewed = views.typed_data::<u128>().iter();
         let viewed: u64 = viewed.map(|view| u64::from(*view as u32)).sum();
         if viewed > VIEWED_BYTES_MAX {
-            let reason = format!("views of {viewed} bytes, over {VIEWED_BYTES_MAX}");
+            let reason = format!("views of {viewed} bytes, more than {VIEWED_BYTES_MAX}");
             return Err(error_at(at, reason));
         }
         buffers.push(views);
@@ -199,7 +200,7 @@ impl<'a> Columns<'a> {
         let at = self.table.position();
         let noted = self.table.length("a buffer's length")?;
         if noted != length {
-            let reason = format!("a buffer of {noted} bytes, where {length} are due");
+            let reason = format!("a buffer of {noted} bytes, but {length} are expected");
             return Err(error_at(at, reason));
         }
         self.cut(at, length, alignment)

@@ -37,7 +37,7 @@ impl<'a> Cursor<'a> {
         if length > left {
             return Err(error_at(
                 self.position,
-                format!("{what} of {length} bytes, where {left} are left"),
+                format!("{what} of {length} bytes, but only {left} are left"),
             ));
         }
         let bytes = &self.frame[self.position..self.position + length];

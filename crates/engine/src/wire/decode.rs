@@ -53,7 +53,10 @@ impl Decoder {
     /// decoder is unchanged then, but a link with a lost frame is not worth reading further.
     pub fn decode(&mut self, frame: Buffer) -> Result<Option<Message>> {
         if frame.len() > FRAME_BYTES_MAX {
-            let reason = format!("a frame of {} bytes, over {FRAME_BYTES_MAX}", frame.len());
+            let reason = format!(
+                "a frame of {} bytes, more than {FRAME_BYTES_MAX}",
+                frame.len()
+            );
             return Err(error_at(0, reason));
         }
         let mut header = Header::read(&frame)?;
@@ -62,7 +65,8 @@ impl Decoder {
                 header.expect_flags(0)?;
                 let length = frame_length(&mut header.rest, &frame)?;
                 if length > SCHEMA_BYTES_MAX {
-                    let reason = format!("a schema of {length} bytes, over {SCHEMA_BYTES_MAX}");
+                    let reason =
+                        format!("a schema of {length} bytes, more than {SCHEMA_BYTES_MAX}");
                     return Err(error_at(8, reason));
                 }
                 zero(&mut header.rest, 4)?;
@@ -92,7 +96,7 @@ impl Decoder {
             },
             kind::BARRIER => Message::Barrier(barrier(header, &frame)?),
             kind::CHECKPOINT => Message::Barrier(checkpoint(header, &frame)?),
-            other => return Err(error_at(1, format!("{other} is no kind of frame"))),
+            other => return Err(error_at(1, format!("{other} is not a kind of frame"))),
         };
         Ok(Some(message))
     }
@@ -122,13 +126,10 @@ impl Decoder {
         let first = rest.u64("first position")?;
         let has_one = has(flags::ORIGIN) && !has(flags::PARTITIONS);
         if !has_one && partition != 0 || !has_run(header.flags) && first != 0 {
-            return Err(error_at(
-                28,
-                "an origin, where the flags say that there is none",
-            ));
+            return Err(error_at(28, "an origin that the flags don't declare"));
         }
         if first.checked_add(rows as u64).is_none() {
-            return Err(error_at(32, format!("positions from {first} on overflow")));
+            return Err(error_at(32, format!("positions overflow from {first}")));
         }
         rest.bytes(table, "table")?;
 
@@ -208,7 +209,7 @@ impl Rows {
             let array = Int8Array::from(self.plain(columns, &DataType::Int8, "kinds")?);
             let known = RowKind::Insert as i8..=RowKind::UpdateBefore as i8;
             if let Some(kind) = array.values().iter().find(|kind| !known.contains(kind)) {
-                return Err(error_at(at, format!("{kind} is no kind of row")).at("kinds"));
+                return Err(error_at(at, format!("{kind} is not a kind of row")).at("kinds"));
             }
             kinds = Some(array);
         }
@@ -225,10 +226,10 @@ impl Rows {
     }
 
     /// One number per row, without NULLs.
-    fn plain(&self, columns: &mut Columns, of: &DataType, what: &str) -> Result<ArrayData> {
+    fn plain(&self, columns: &mut Columns, data_type: &DataType, what: &str) -> Result<ArrayData> {
         let wrap = |error: Error| error.at(what);
         let at = columns.position();
-        let array = columns.array(of, Some(self.rows)).map_err(wrap)?;
+        let array = columns.array(data_type, Some(self.rows)).map_err(wrap)?;
         if array.null_count() > 0 {
             let reason = format!("{} of them are NULL", array.null_count());
             return Err(wrap(error_at(at, reason)));
@@ -252,7 +253,7 @@ impl<'a> Header<'a> {
         let mut rest = Cursor::new(frame, 0, frame.len());
         let version = rest.u8("version")?;
         if version != VERSION {
-            let reason = format!("format {version}, where this build reads format {VERSION}");
+            let reason = format!("format {version}, but this build reads format {VERSION}");
             return Err(error_at(0, reason).hint("run the same version at both ends"));
         }
         let kind = rest.u8("kind")?;
@@ -272,7 +273,7 @@ impl<'a> Header<'a> {
             let unknown = self.flags & !known;
             return Err(error_at(
                 2,
-                format!("flags {unknown:#04x} mean nothing here"),
+                format!("flags {unknown:#04x} have no meaning here"),
             ));
         }
         Ok(())
@@ -296,7 +297,7 @@ fn barrier(mut header: Header, frame: &[u8]) -> Result<Barrier> {
     header.expect_flags(0)?;
     let count = header.count as usize;
     if count > MOVES_MAX {
-        let reason = format!("{count} moves of buckets, over {MOVES_MAX}");
+        let reason = format!("{count} moves of buckets, more than {MOVES_MAX}");
         return Err(error_at(4, reason));
     }
     let length = BARRIER_HEADER_BYTES + count * MOVE_BYTES;
@@ -317,7 +318,7 @@ fn barrier(mut header: Header, frame: &[u8]) -> Result<Barrier> {
             to: rest.u16("instance")?,
         };
         if usize::from(step.bucket) >= BUCKETS {
-            let reason = format!("bucket {}, where there are {BUCKETS}", step.bucket);
+            let reason = format!("bucket {}, but there are {BUCKETS}", step.bucket);
             return Err(error_at(at, reason));
         }
         moves.push(step);
@@ -333,7 +334,7 @@ fn checkpoint(mut header: Header, frame: &[u8]) -> Result<Barrier> {
     header.expect_flags(flags::STOPPED)?;
     let count = header.count as usize;
     if count > BASES_MAX {
-        let reason = format!("{count} instances of a checkpoint, over {BASES_MAX}");
+        let reason = format!("{count} instances of a checkpoint, more than {BASES_MAX}");
         return Err(error_at(4, reason));
     }
     let length = BARRIER_HEADER_BYTES + count * BASE_BYTES;

@@ -191,7 +191,7 @@ fn chunk_frame(parts: &mut Parts, chunk: &Chunk, schema_number: u32) -> Result<V
     let length = frame_length(parts);
     if length > FRAME_BYTES_MAX as u64 {
         return Err(too_large(format!(
-            "of {rows} rows takes {length} bytes, where {FRAME_BYTES_MAX} can be sent"
+            "of {rows} rows takes {length} bytes, more than {FRAME_BYTES_MAX}"
         )));
     }
     // Rows have a table entry of 32 bits each, or are limited as elements without bytes; and the table is

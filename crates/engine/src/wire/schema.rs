@@ -98,7 +98,7 @@ pub fn encode(schema: &Schema, number: u32) -> Result<Vec<u8>> {
     }
     let length = writer.bytes.len();
     if length > SCHEMA_BYTES_MAX {
-        let reason = format!("takes {length} bytes, where {SCHEMA_BYTES_MAX} can be sent");
+        let reason = format!("takes {length} bytes, more than {SCHEMA_BYTES_MAX}");
         return Err(Error::new("schema", reason).hint("shorten its metadata"));
     }
     writer.bytes[8..12].copy_from_slice(&(length as u32).to_le_bytes());
@@ -117,7 +117,7 @@ impl Writer {
 
     fn length(&mut self, length: usize) -> Result<()> {
         let length = u32::try_from(length)
-            .map_err(|_| Error::new("schema", "has a text or list of 2^32 bytes or items"))?;
+            .map_err(|_| Error::new("schema", "has a string or list of 2^32 bytes or items"))?;
         self.u32(length);
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Writer {
     fn field(&mut self, field: &Field, nesting: usize) -> Result<()> {
         self.fields += 1;
         if self.fields > FIELDS_MAX {
-            return Err(Error::new("", format!("over {FIELDS_MAX} fields so far")));
+            return Err(Error::new("", format!("more than {FIELDS_MAX} fields")));
         }
         self.text(field.name())?;
         self.bytes.push(u8::from(field.is_nullable()));
@@ -151,14 +151,14 @@ impl Writer {
         self.metadata(field.metadata())
     }
 
-    fn data_type(&mut self, of: &DataType, nesting: usize) -> Result<()> {
-        check(of, nesting).map_err(|reason| Error::new("", reason))?;
-        if let Some(plain) = PLAIN.iter().position(|plain| plain == of) {
+    fn data_type(&mut self, data_type: &DataType, nesting: usize) -> Result<()> {
+        check(data_type, nesting).map_err(|reason| Error::new("", reason))?;
+        if let Some(plain) = PLAIN.iter().position(|plain| plain == data_type) {
             self.bytes.push(plain as u8);
             return Ok(());
         }
         let inner = nesting + 1;
-        match of {
+        match data_type {
             DataType::FixedSizeBinary(width) => {
                 self.bytes.push(tag::FIXED_SIZE_BINARY);
                 self.u32(*width as u32);
@@ -219,7 +219,12 @@ impl Writer {
                 self.data_type(keys, inner)?;
                 self.data_type(values, inner)?;
             }
-            other => return Err(Error::new("", format!("the type {other} can't be sent"))),
+            other => {
+                return Err(Error::new(
+                    "",
+                    format!("type {other} is not supported on links"),
+                ));
+            }
         }
         Ok(())
     }
@@ -235,7 +240,7 @@ pub fn decode(frame: &[u8]) -> Result<Schema> {
     let fields = reader.fields(0)?;
     if !reader.cursor.is_at_end() {
         let at = reader.cursor.position();
-        return Err(error_at(at, "bytes behind the schema's last field"));
+        return Err(error_at(at, "bytes after the schema's last field"));
     }
     Ok(Schema::new_with_metadata(fields, metadata))
 }
@@ -267,14 +272,14 @@ impl Reader<'_> {
         self.fields += 1;
         if self.fields > FIELDS_MAX {
             let at = self.cursor.position();
-            return Err(error_at(at, format!("over {FIELDS_MAX} fields")));
+            return Err(error_at(at, format!("more than {FIELDS_MAX} fields")));
         }
         let name = self.cursor.text("name of a field")?;
         let nullable = self.flag("nullability of a field")?;
-        let of = self.data_type(nesting)?;
+        let data_type = self.data_type(nesting)?;
         let metadata = self.metadata()?;
         Ok(Arc::new(
-            Field::new(name, of, nullable).with_metadata(metadata),
+            Field::new(name, data_type, nullable).with_metadata(metadata),
         ))
     }
 
@@ -302,7 +307,7 @@ impl Reader<'_> {
             return Ok(plain.clone());
         }
         let inner = nesting + 1;
-        let of = match tag {
+        let data_type = match tag {
             tag::FIXED_SIZE_BINARY => {
                 DataType::FixedSizeBinary(self.cursor.u32("width of a binary")? as i32)
             }
@@ -346,30 +351,30 @@ impl Reader<'_> {
                 let values = self.data_type(inner)?;
                 DataType::Dictionary(Box::new(keys), Box::new(values))
             }
-            other => return Err(error_at(at, format!("{other} is no type's tag"))),
+            other => return Err(error_at(at, format!("{other} is not the tag of a type"))),
         };
-        check(&of, nesting).map_err(|reason| error_at(at, reason))?;
-        Ok(of)
+        check(&data_type, nesting).map_err(|reason| error_at(at, reason))?;
+        Ok(data_type)
     }
 
     fn unit(&mut self) -> Result<TimeUnit> {
         let at = self.cursor.position();
         let unit = self.cursor.u8("unit of a time stamp")?;
         let known = UNITS.get(usize::from(unit)).copied();
-        known.ok_or_else(|| error_at(at, format!("{unit} is no unit of a time stamp")))
+        known.ok_or_else(|| error_at(at, format!("{unit} is not a unit of a time stamp")))
     }
 }
 
 fn too_deep() -> String {
-    format!("types nested over {NESTING_MAX} deep can't be sent")
+    format!("types nested more than {NESTING_MAX} deep are not supported")
 }
 
 /// Checks what Arrow's arrays of a type rely on, apart from the types inside it.
-fn check(of: &DataType, nesting: usize) -> std::result::Result<(), String> {
+fn check(data_type: &DataType, nesting: usize) -> std::result::Result<(), String> {
     if nesting >= NESTING_MAX {
         return Err(too_deep());
     }
-    let decimal = match of {
+    let decimal = match data_type {
         DataType::Decimal32(precision, scale) => {
             validate_decimal::<Decimal32Type>(*precision, *scale)
         }
@@ -385,12 +390,12 @@ fn check(of: &DataType, nesting: usize) -> std::result::Result<(), String> {
         _ => Ok(()),
     };
     decimal.map_err(|error| error.to_string())?;
-    match of {
+    match data_type {
         DataType::FixedSizeBinary(width) if *width < 0 => {
-            Err(format!("a binary of {width} bytes can't be sent"))
+            Err(format!("a binary of {width} bytes is not valid"))
         }
         DataType::FixedSizeList(_, size) if *size < 0 => {
-            Err(format!("a list of {size} items can't be sent"))
+            Err(format!("a list of {size} items is not valid"))
         }
         DataType::Map(entries, _) => match entries.data_type() {
             DataType::Struct(fields)

@@ -92,12 +92,15 @@ fn control_messages_are_short_frames_of_one_buffer() {
 #[test]
 fn every_flat_type_travels_alone() {
     let mut random = Random(1);
-    for of in random::flat_types() {
+    for data_type in random::flat_types() {
         for rows in [0, 1, 7, 8, 9, 64, 1000] {
-            let column = random::array(&mut random, &of, rows, true);
+            let column = random::array(&mut random, &data_type, rows, true);
             let batch = batch(vec![("c", column)]);
             let message = Message::Chunk(Chunk::new(batch, 1));
-            assert!(same(&message, &round_trip(&message)), "{rows} of {of}");
+            assert!(
+                same(&message, &round_trip(&message)),
+                "{rows} of {data_type}"
+            );
         }
     }
 }
@@ -290,8 +293,8 @@ fn a_type_that_cannot_travel_is_named_with_its_column() {
 #[test]
 fn types_are_nested_as_deep_as_the_bound_and_no_deeper() {
     let nested = |levels: usize| {
-        (0..levels).fold(DataType::Int8, |of, _| {
-            DataType::List(Arc::new(Field::new("item", of, true)))
+        (0..levels).fold(DataType::Int8, |data_type, _| {
+            DataType::List(Arc::new(Field::new("item", data_type, true)))
         })
     };
     for (levels, travels) in [(NESTING_MAX - 1, true), (NESTING_MAX, false)] {

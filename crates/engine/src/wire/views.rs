@@ -30,7 +30,7 @@ pub fn viewed<T: ByteViewType>(array: &GenericByteViewArray<T>) -> Result<Viewed
     let survey = Survey::of(array);
     if survey.bytes > VIEWED_BYTES_MAX {
         return Err(too_large(format!(
-            "has views of {} bytes in one column, where {VIEWED_BYTES_MAX} can be sent",
+            "has views of {} bytes in one column, more than {VIEWED_BYTES_MAX}",
             survey.bytes
         )));
     }

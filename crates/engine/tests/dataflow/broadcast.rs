@@ -131,13 +131,13 @@ impl Broadcast {
                 lanes.push(number);
             }
         }
-        let instance = |name: &str, worker, index, of, input, step| InstancePlan {
+        let instance = |name: &str, worker, index, instances, input, step| InstancePlan {
             name: format!("{name} {index}"),
             worker,
             movable: false,
             checkpointed: false,
             index,
-            of,
+            instances,
             input,
             steps: vec![step],
             roots: vec![0],
@@ -238,7 +238,7 @@ impl Broadcast {
     fn rows(&self, receiver: usize, origin: i64) -> Vec<i64> {
         let seen = self.seen(receiver).into_iter();
         seen.filter_map(|seen| match seen {
-            Seen::Row(of, number) if of == origin => Some(number),
+            Seen::Row(row_origin, number) if row_origin == origin => Some(number),
             _ => None,
         })
         .collect()
@@ -320,7 +320,7 @@ fn schema() -> SchemaRef {
         ("n", DataType::Int64),
         ("ts", US),
     ];
-    let fields = fields.map(|(name, of)| Field::new(name, of, true));
+    let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true));
     Arc::new(Schema::new(fields.to_vec()))
 }
 

@@ -252,14 +252,14 @@ impl Pipeline {
             next: vec![1],
         };
         let mut instances = Vec::new();
-        let mut instance = |name: &str, index, of, worker, input, steps| {
+        let mut instance = |name: &str, index, parallelism, worker, input, steps| {
             instances.push(InstancePlan {
                 checkpointed: false,
                 movable: name == "aggregate",
-                name: format!("{name} [{}/{of}]", index + 1),
+                name: format!("{name} [{}/{parallelism}]", index + 1),
                 worker,
                 index,
-                of,
+                instances: parallelism,
                 input,
                 steps,
                 roots: vec![0],

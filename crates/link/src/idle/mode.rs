@@ -1,15 +1,14 @@
-//! The modes of waiting that can be asked for, as users write them.
+//! The modes of waiting, as users write them.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The permitted delay of [`WaitMode::Auto`] where none is given: a hundredth of what other engines
-/// take as their default floor, and long enough that sleeping costs 2 % of a core at most.
+/// The permitted delay of [`WaitMode::Auto`] if none is given: a hundredth of other engines' default, and
+/// long enough that sleeping costs at most 2 % of a core.
 pub const DELAY_DEFAULT: Duration = Duration::from_millis(1);
 
-/// The longest sleep, spin or permitted delay that can be asked for: who wants to be slower than
-/// 10 s wants a batch job.
+/// The longest sleep, spin or permitted delay: beyond 10 s, a batch job is better.
 pub const SLEEP_MAX: Duration = Duration::from_secs(10);
 
 /// How a worker waits when it has found nothing to do.
@@ -17,16 +16,16 @@ pub const SLEEP_MAX: Duration = Duration::from_secs(10);
 pub enum WaitMode {
     /// Interrupts or sleeping, whichever costs less for what arrives: `auto`.
     Auto {
-        /// How long a message may lie before it is looked at; the host's oversleep comes on top.
+        /// How long a message may wait before the worker looks; the host's oversleep comes on top.
         delay: Duration,
     },
-    /// Never waits: a whole core, and the least delay: `poll`.
+    /// Never waits: takes a whole core, and has the least delay: `poll`.
     Poll,
-    /// Sleeps until it is rung: a wake-up per message at low rates, none in silence: `interrupt`.
+    /// Sleeps until it is woken: a wake-up per message at low rates, none in silence: `interrupt`.
     Interrupt,
-    /// Sleeps for this long and finds what has come meanwhile; nobody has to ring: `sleep:200us`.
+    /// Sleeps for this long and finds what has come meanwhile; nobody has to wake it: `sleep:200us`.
     Sleep(Duration),
-    /// Polls for this long, then waits to be rung: `spin:50us`.
+    /// Polls for this long, then waits to be woken: `spin:50us`.
     SpinThenPark {
         /// How long it polls.
         spin: Duration,
@@ -37,7 +36,7 @@ pub enum WaitMode {
 }
 
 impl WaitMode {
-    /// What can be written for a mode, for messages.
+    /// All modes as they are written, for messages.
     pub const WRITTEN: &'static str =
         "'auto', 'poll', 'interrupt', 'sleep:200us', 'spin:50us' or 'backoff'";
 }
@@ -50,7 +49,7 @@ impl Default for WaitMode {
     }
 }
 
-/// As it is written. The delay of `auto` is not part of it: it is a setting of its own.
+/// The mode as it is written. The delay of `auto` is not part of it: it is a setting of its own.
 impl fmt::Display for WaitMode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,22 +91,24 @@ impl FromStr for WaitMode {
     }
 }
 
-/// Why a text is no [`WaitMode`].
+/// Why a string is not a valid [`WaitMode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitModeError {
     /// There is no mode of that name, or it takes no time.
     Name,
-    /// The time is missing, none, zero, or above [`SLEEP_MAX`].
+    /// The time is missing, not a time, zero, or above [`SLEEP_MAX`].
     Time,
 }
 
 impl fmt::Display for WaitModeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WaitModeError::Name => write!(formatter, "a wait is {}", WaitMode::WRITTEN),
+            WaitModeError::Name => {
+                write!(formatter, "the way to wait must be {}", WaitMode::WRITTEN)
+            }
             WaitModeError::Time => write!(
                 formatter,
-                "'sleep:' and 'spin:' take a time from 1 ns to {}, such as 'sleep:200us'",
+                "'sleep:' and 'spin:' need a time from 1 ns to {}, such as 'sleep:200us'",
                 Written(SLEEP_MAX)
             ),
         }
@@ -125,7 +126,7 @@ const UNITS_NS: [(&str, u64); 5] = [
     ("ns", 1),
 ];
 
-/// Reads `200us`, `1.5 ms`, `2s`. The engine reads durations of SQL; this crate can't name it, and
+/// Parses `200us`, `1.5 ms`, `2s`. The engine parses durations of SQL, but this crate can't use it and
 /// needs fewer units.
 fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -138,7 +139,7 @@ fn parse(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(nanoseconds.round() as u64))
 }
 
-/// A time in the largest unit in which it is whole.
+/// A time, written in the largest unit in which it is whole.
 struct Written(Duration);
 
 impl fmt::Display for Written {

@@ -1,8 +1,8 @@
-//! Waiting, simulated: a worker with one link, arrivals from a seed, a host whose costs are known.
+//! A simulation of waiting: a worker with one link, arrivals from a seed, a host whose costs are known.
 //!
-//! What is compared is the CPU time of reader and writer together, and the delay from a message's
-//! arrival to the look that finds it. The host is not the one that the strategy believes in: its
-//! costs grow with the time that a core was idle, as measured ones do, and can be off as a whole.
+//! It measures the CPU time of reader and writer together, and the delay from a message's arrival to the
+//! look that finds it. The host is not the one that the strategy assumes: its costs grow with the time
+//! that a core was idle, as measured ones do, and can be wrong as a whole.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Random {
 pub(super) enum Arrivals {
     /// At random, independently of each other.
     Poisson,
-    /// At equal distances.
+    /// At equal intervals.
     Regular,
     /// At random, but all that are due leave together once a millisecond.
     Batched,
@@ -54,7 +54,7 @@ pub(super) enum Arrivals {
 /// The times at which messages arrive, in nanoseconds.
 struct Times {
     arrivals: Arrivals,
-    /// Mean distance in nanoseconds.
+    /// The mean interval in nanoseconds.
     mean: f64,
     time: f64,
     random: Random,
@@ -80,10 +80,10 @@ impl Times {
     }
 }
 
-/// What things cost on the simulated host.
+/// The costs on the simulated host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Host {
-    /// Factor on the cost of a wake-up, and on that of a sleep.
+    /// The factor on the cost of a wake-up, and on that of a sleep.
     pub wake: f64,
     pub sleep: f64,
     /// Messages that fit the link.
@@ -92,7 +92,7 @@ pub(super) struct Host {
     pub work_ns: u64,
 }
 
-/// A look that finds nothing.
+/// The cost of a look that finds nothing.
 const LOOK_NS: u64 = 50;
 
 impl Host {
@@ -108,7 +108,7 @@ impl Host {
         (self.wake * between(idle_ns, 20_000.0, 45_000.0)) as u64
     }
 
-    /// Of that the woken side's share, which is also how long it takes until it looks.
+    /// The woken side's share of it, which is also how long it takes until that side looks.
     fn wake_latency_ns(&self, idle_ns: u64) -> u64 {
         self.wake_ns(idle_ns) / 5 * 4
     }
@@ -136,7 +136,7 @@ fn between(time_ns: u64, short: f64, long: f64) -> f64 {
     short + (long - short) * decades.min(1.0)
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     /// Reader and writer, as a share of one core.
@@ -187,7 +187,7 @@ pub(super) fn run(
             let look_ns = now_ns;
             while coming.front().is_some_and(|&at| at <= now_ns) {
                 let at_ns = coming.pop_front().expect("looked at");
-                // Nobody has to look for what comes while others are worked on.
+                // Messages that come while others are processed need no further look.
                 delays.push(look_ns.saturating_sub(at_ns));
                 now_ns += host.work_ns;
                 cpu_ns += host.work_ns;
@@ -205,7 +205,7 @@ pub(super) fn run(
             Idle::Spin if mode == WaitMode::Poll => now_ns = now_ns.max(coming[0]),
             Idle::Spin => {}
             Idle::Wait(wait) if coming[0] <= now_ns => {
-                // It came between the looks: the announcement is taken back.
+                // The message came between the looks: the announcement is retracted.
                 assert!(wait.listen == Listen::Urgent || wait.timeout.is_none());
             }
             Idle::Wait(wait) => {
@@ -220,7 +220,7 @@ pub(super) fn run(
                         let idle_ns = coming[0] - begin_ns;
                         now_ns = coming[0] + host.wake_latency_ns(idle_ns);
                         cpu_ns += host.wake_ns(idle_ns);
-                        strategy.woke(now_ns, Woken::Rung);
+                        strategy.woke(now_ns, Woken::Waker);
                     }
                     Some((until_ns, time_ns)) => {
                         while coming.back().is_some_and(|&at| at <= until_ns) {
@@ -235,7 +235,7 @@ pub(super) fn run(
                             let idle_ns = nearly_full.saturating_sub(begin_ns);
                             now_ns = nearly_full.max(begin_ns) + host.wake_latency_ns(idle_ns);
                             cpu_ns += host.wake_ns(idle_ns);
-                            woken = Woken::Rung;
+                            woken = Woken::Waker;
                         }
                         strategy.woke(now_ns, woken);
                     }

@@ -13,7 +13,7 @@ const DELAYS: [Duration; 3] = [
     Duration::from_millis(10),
 ];
 
-/// Enough messages for every rate to settle, few enough for a test without optimisation.
+/// Enough messages for every rate to settle, few enough for a test without optimization.
 const LIMIT: (usize, f64) = (20_000, 10.0);
 
 const ALL_ARRIVALS: [Arrivals; 4] = [
@@ -35,7 +35,7 @@ fn fixed_modes() -> Vec<WaitMode> {
     modes
 }
 
-/// `auto` and the best fixed mode that keeps the delay.
+/// The results of `auto` and of the best fixed mode that keeps the delay.
 struct Compared {
     rate: f64,
     auto: Outcome,
@@ -70,7 +70,7 @@ fn compare(
             "{at}: p99 {} ns",
             auto.delay_p99_ns
         );
-        // Eight wake-ups' worth of CPU time, 280 µs, lie between two changes, whatever comes.
+        // Eight wake-ups' worth of CPU time, 280 µs, lie between two changes, whatever happens.
         let changes_max = auto.cpu * auto.seconds / 280e-6 + 1.0;
         assert!(auto.changes as f64 <= changes_max, "{at}: {auto:?}");
         Compared {
@@ -127,8 +127,8 @@ fn auto_costs_about_as_little_as_the_best_fixed_mode() {
     }
 }
 
-/// Between the rates of the goal, where both modes cost nearly the same, and on hosts that are not
-/// what the strategy believes.
+/// Between the rates of the goal, where both modes cost nearly the same, and on hosts that differ from
+/// what the strategy assumes.
 #[test]
 fn auto_holds_between_the_rates_and_on_other_hosts() {
     let rates = (0..10)
@@ -136,8 +136,8 @@ fn auto_holds_between_the_rates_and_on_other_hosts() {
         .collect::<Vec<_>>();
     let mut modes = vec![WaitMode::Interrupt];
     modes.extend(DELAYS.map(WaitMode::Sleep));
-    // Wake-ups and sleeps cost this many times what they cost where the defaults were measured. A
-    // wrong ratio of the two shifts the rate at which the mode changes, and is paid around there.
+    // Wake-ups and sleeps cost this many times what they cost where the defaults were measured. A wrong
+    // ratio of the two shifts the rate at which the mode changes, and costs CPU time around that rate.
     for (wake, sleep, worst) in [
         (1.0, 1.0, 1.15),
         (0.3, 0.3, 1.15),
@@ -169,8 +169,8 @@ fn auto_holds_between_the_rates_and_on_other_hosts() {
     }
 }
 
-/// A link that fills within the permitted delay rings; `auto` then sleeps shorter, so that most
-/// sleeps last their time.
+/// A link that fills within the permitted delay wakes the reader; `auto` then sleeps shorter, so that
+/// most sleeps last their time.
 #[test]
 fn sleeps_are_shortened_to_what_the_link_holds() {
     let host = Host {
@@ -191,7 +191,7 @@ fn sleeps_are_shortened_to_what_the_link_holds() {
     assert!(auto.cpu < asked.cpu, "{} {}", auto.cpu, asked.cpu);
 }
 
-/// A strategy with a hand on its clock.
+/// A strategy with a clock that the test sets.
 struct Driven {
     strategy: IdleStrategy,
     now_ns: u64,
@@ -205,7 +205,7 @@ impl Driven {
         }
     }
 
-    /// Looks in vain until a wait is asked for.
+    /// Looks that find nothing until the strategy asks for a wait.
     fn wait(&mut self) -> Wait {
         for _ in 0..1_000_000 {
             self.now_ns += 100;
@@ -227,13 +227,13 @@ impl Driven {
             let wait = self.wait();
             match wait.timeout {
                 Some(time) => self.wake(time, Woken::TimedOut),
-                None => self.wake(Duration::from_micros(30), Woken::Rung),
+                None => self.wake(Duration::from_micros(30), Woken::Waker),
             }
             self.strategy.worked();
         }
     }
 
-    /// Timed waits until there is one without a time-out, and how long they took together.
+    /// The number of timed waits until one without a time-out, and how long they took together.
     fn silence(&mut self) -> (u32, Duration) {
         let mut waits = 0;
         let mut sum = Duration::ZERO;
@@ -275,8 +275,8 @@ fn silence_ends_in_a_wait_without_a_timer() {
                 waits <= waits_max && time <= time_max,
                 "{mode}: {waits}, {time:?}"
             );
-            // Woken for nothing it goes on waiting, and for everything.
-            for woken in [Woken::Descriptor, Woken::Rung, Woken::Interrupted] {
+            // Woken without reason, it continues to wait, and for everything.
+            for woken in [Woken::Descriptor, Woken::Waker, Woken::Interrupted] {
                 driven.wake(second, woken);
                 assert_eq!(driven.wait(), Wait::FOR_EVERYTHING, "{mode}");
             }
@@ -322,21 +322,21 @@ fn a_burst_turns_auto_to_sleeping_and_rare_messages_turn_it_back() {
     assert!(parks <= 10, "{parks} wake-ups before it slept");
     for _ in 0..4 {
         driven.silence();
-        driven.wake(Duration::from_millis(50), Woken::Rung);
+        driven.wake(Duration::from_millis(50), Woken::Waker);
         driven.strategy.worked();
     }
     assert_eq!(driven.strategy.mode(), WaitMode::Interrupt);
     assert_eq!(driven.strategy.counters().changes, 2);
 }
 
-/// A barrier or an end now and then says nothing of the link's size.
+/// A barrier or an end now and then says nothing about the link's size.
 #[test]
 fn rare_early_rings_leave_the_length_alone() {
     let mut driven = Driven::new(auto(DELAYS[1]));
     for _ in 0..10 {
         driven.burst();
         driven.wait();
-        driven.wake(DELAYS[0], Woken::Rung);
+        driven.wake(DELAYS[0], Woken::Waker);
         driven.strategy.worked();
         assert_eq!(driven.strategy.mode(), WaitMode::Sleep(DELAYS[1]));
     }
@@ -344,7 +344,7 @@ fn rare_early_rings_leave_the_length_alone() {
 
 #[test]
 fn a_lingering_source_is_not_slept_beside() {
-    // Its worker wakes every 10 ms by a deadline of its own, and sleeps of 1 ms would be in vain.
+    // The worker wakes every 10 ms by a deadline of its own, and sleeps of 1 ms would find nothing.
     let mut driven = Driven::new(auto(DELAYS[1]));
     for _ in 0..100 {
         let wait = driven.wait().bounded(Some(DELAYS[2]), false);
@@ -373,13 +373,13 @@ fn waits_are_bounded_by_deadlines() {
     assert_eq!(park.bounded(None, false).sources, Sources::All);
 }
 
-/// Whatever comes, in whatever order: no sleep is longer than permitted, none follows on too many
-/// empty ones, and nothing panics.
+/// Whatever happens, in any order: no sleep is longer than permitted, none follows too many empty ones,
+/// and nothing panics.
 #[test]
 fn random_histories_keep_the_invariants() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
-        // Also such as no host has.
+        // Also costs that no host has.
         let size = 1 + random.next() % 63;
         let delay = Duration::from_nanos(1 + random.next() % (1 << size));
         let costs = Costs {
@@ -410,7 +410,7 @@ fn random_histories_keep_the_invariants() {
             strategy.woke(
                 now_ns,
                 match random.next() % 4 {
-                    0 => Woken::Rung,
+                    0 => Woken::Waker,
                     1 => Woken::Descriptor,
                     2 => Woken::TimedOut,
                     _ => Woken::Interrupted,

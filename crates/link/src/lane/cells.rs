@@ -9,8 +9,8 @@ pub(crate) use memory::Cells;
 #[cfg(loom)]
 pub(crate) use model::Cells;
 
-/// Where the payload of a short piece begins in its header unit: behind the commit word and the
-/// frame's total length.
+/// Where the payload of a short piece begins in its header unit: after the commit word and the frame's
+/// total length.
 pub(crate) const INLINE_OFFSET: usize = 16;
 
 #[cfg(not(loom))]
@@ -19,15 +19,15 @@ mod memory {
     use crate::memory::Memory;
     use crate::sync::{Arc, AtomicU32, AtomicU64};
 
-    /// The words that both ends look at. Each in its pair of cache lines, so that one side's
-    /// stores don't take the other's line away.
+    /// The words that both ends read. Each has its own pair of cache lines, so that one side's stores
+    /// don't take the other's line away.
     #[repr(C)]
     pub(crate) struct Control {
-        /// Units that the reader has handed back.
+        /// The number of units that the reader has returned.
         head: Padded<AtomicU64>,
-        /// The head that a refused writer waits for; zero when it waits for none.
+        /// The head that a refused writer waits for; zero if it waits for none.
         wanted: Padded<AtomicU64>,
-        /// Each end marks its going here; a process that is killed can't.
+        /// Each end marks here that it is gone; a process that is killed can't.
         writer_gone: AtomicU32,
         reader_gone: AtomicU32,
     }
@@ -35,7 +35,7 @@ mod memory {
     #[repr(C, align(128))]
     struct Padded<T>(T);
 
-    /// Bytes that a lane's control words take in a segment.
+    /// The bytes that a lane's control words take in a segment.
     pub(crate) const CONTROL_BYTES: usize = 512;
     const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES);
 
@@ -49,20 +49,20 @@ mod memory {
         _memory: Arc<Memory>,
     }
 
-    // SAFETY: the pointers stay valid as long as `_memory`, which is shared between threads. All
-    // words are atomics; payload bytes are written by the writer and read by the reader at
-    // different times, which the lane's invariants see to.
+    // SAFETY: the pointers stay valid as long as `_memory`, which is shared between threads. All words
+    // are atomics; payload bytes are written by the writer and read by the reader at different times,
+    // which the lane's invariants ensure.
     unsafe impl Send for Cells {}
     // SAFETY: as above.
     unsafe impl Sync for Cells {}
 
     impl Cells {
-        /// The lane whose control words begin at `control` and whose units begin at `data`, both
-        /// counted in bytes from the start of the memory.
+        /// The lane whose control words begin at `control` and whose units begin at `data`, both in bytes
+        /// from the start of the memory.
         ///
         /// # Panics
         ///
-        /// When they don't lie within it, or are not aligned: the caller has checked.
+        /// When they are not within it, or not aligned: the caller has checked.
         pub(crate) fn new(memory: Arc<Memory>, control: usize, data: usize, units: usize) -> Cells {
             assert!(units.is_power_of_two() && units >= UNITS_MIN);
             assert!(control.is_multiple_of(128) && data.is_multiple_of(UNIT));
@@ -105,7 +105,7 @@ mod memory {
             &self.control().reader_gone
         }
 
-        /// The first word of a unit, where a header's commit word stands.
+        /// The first word of a unit, which in a header is the commit word.
         pub(crate) fn commit(&self, unit: usize) -> &AtomicU64 {
             assert!(unit < self.units);
             // SAFETY: within the memory; a unit is aligned to 64.
@@ -124,7 +124,7 @@ mod memory {
             u64::from_ne_bytes(total)
         }
 
-        /// Copies bytes into units that belong to the writer, who calls.
+        /// Copies bytes into units that belong to the writer, the caller.
         pub(crate) fn write(&self, start: usize, bytes: &[u8]) {
             assert!(start + bytes.len() <= self.units * UNIT);
             // SAFETY: within the memory. Nobody reads here meanwhile: the units are the writer's
@@ -135,14 +135,14 @@ mod memory {
             }
         }
 
-        /// The bytes of a piece that belongs to the reader, who calls. They are checked by whoever
-        /// makes sense of them.
+        /// The bytes of a piece that belongs to the reader, the caller. They are checked when they are
+        /// decoded.
         pub(crate) fn bytes(&self, start: usize, length: usize) -> &[u8] {
             assert!(start + length <= self.units * UNIT);
-            // SAFETY: within the memory, and not written while the piece isn't handed back: the
-            // processes of one deployment run the same program and keep the lane's rules, though
-            // what they say is checked. A process of the same user that means harm could write
-            // here; it could as well attach a debugger.
+            // SAFETY: within the memory, and not written until the piece is returned: the processes of
+            // one deployment run the same program and keep the lane's rules, though what they write is
+            // checked. A malicious process of the same user could write here; it could as well attach a
+            // debugger.
             unsafe { std::slice::from_raw_parts(self.data.add(start), length) }
         }
     }
@@ -156,9 +156,9 @@ mod model {
     use crate::lane::UNIT;
     use crate::sync::{Arc, AtomicU64, UnsafeCell};
 
-    /// A lane's memory for loom: a commit word and one cell for each unit. What is written is
-    /// remembered by its first byte, which is enough to tell pieces apart; that no unit is
-    /// written while it is read is what loom checks.
+    /// A lane's memory for loom: a commit word and one cell for each unit. Each write is represented by
+    /// its first byte, which is enough to tell pieces apart; loom checks that no unit is written while it
+    /// is read.
     #[derive(Clone)]
     pub(crate) struct Cells {
         control: Arc<Control>,

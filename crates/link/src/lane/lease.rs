@@ -1,20 +1,20 @@
-//! A piece that is lent out of a lane, and how a reader leaves one.
+//! A piece that is lent out of a lane, and how a reader departs.
 
 use super::Hold;
 use super::cells::Cells;
 use crate::doorbell::Waker;
 use crate::sync::{Arc, Ordering};
 
-/// How an end marks its going in the lane.
+/// The mark of an end that is gone.
 pub(crate) const GONE: u32 = 1;
 
-/// A frame that is read where it lies: a piece of a lane, until it is dropped.
+/// A frame that is read in place: a piece of a lane, until it is dropped.
 pub struct Lease {
-    // Dropped first: the piece goes back before the reader that it was lent to is seen to go.
+    // Dropped first: the piece is returned before its reader is seen to be gone.
     pub(crate) hold: Hold,
     pub(crate) start: usize,
     pub(crate) length: usize,
-    /// Of a feed, where others make the writer go on.
+    /// For a feed, where the writer continues with other readers.
     pub(crate) _departure: Option<Arc<Departure>>,
 }
 
@@ -24,7 +24,7 @@ impl Lease {
     }
 }
 
-/// Says in the lane, when it is dropped, that the reader is gone, and rings the writer.
+/// Marks in the lane, when dropped, that the reader is gone, and wakes the writer.
 pub(crate) struct Departure {
     pub(crate) cells: Cells,
     pub(crate) writer: Waker,

@@ -46,8 +46,8 @@ fn take(reader: &mut LaneReader) -> Option<u8> {
     Some(byte)
 }
 
-/// Fills an empty lane with frames of three units, five of them, without being refused: a refusal
-/// would leave its note behind. The sixth needs a padding, and so the units of two frames.
+/// Fills an empty lane with five frames of three units, without a refusal, which would leave its note
+/// behind. The sixth needs a padding, and so the units of two frames.
 fn fill(writer: &mut LaneWriter) {
     for byte in 0..FILLED {
         assert_eq!(put(writer, byte, 100), Put::Done);
@@ -71,8 +71,8 @@ fn take_sleeping(reader: &mut LaneReader, place: &Place) -> u8 {
     }
 }
 
-/// Each attempt is the look between announcement and sleep, the first one too: so does a worker
-/// that announces and then steps its instances.
+/// Each attempt is the look between announcement and sleep, including the first: a worker also announces
+/// and then steps its instances.
 fn put_sleeping(writer: &mut LaneWriter, place: &Place, byte: u8, length: usize) {
     let mut done = false;
     while !done {
@@ -127,7 +127,7 @@ fn padding_and_the_piece_behind_it_appear_at_once() {
         let early = take(&mut reader);
         let mut writer = writing.join().expect("the writing thread");
         assert_eq!(early.or_else(|| take(&mut reader)), Some(7));
-        // The unit behind the piece is a header that says "nothing".
+        // The unit after the piece is a header that says "nothing".
         assert_eq!(take(&mut reader), None);
         assert_eq!(put(&mut writer, 8, 8), Put::Done);
         assert_eq!(take(&mut reader), Some(8));
@@ -149,7 +149,7 @@ fn units_are_written_only_when_they_were_handed_back() {
             assert_eq!(put(&mut writer, byte, 8), Put::Done);
         }
         let writing = thread::spawn(move || {
-            // The first goes to the last unit, the second to the first, which the reader has read
+            // The first goes to the last unit, the second to the first unit, which the reader has read
             // just before it moved its position.
             let first = put(&mut writer, 13, 8) == Put::Done;
             let second = first && put(&mut writer, 14, 8) == Put::Done;
@@ -162,9 +162,9 @@ fn units_are_written_only_when_they_were_handed_back() {
     });
 }
 
-/// A refused writer that sleeps is rung once there is room, by the piece that makes enough of it.
+/// A refused writer that sleeps is woken once there is room, by the piece that makes enough of it.
 #[test]
-fn refused_writer_is_rung() {
+fn refused_writer_is_woken() {
     explore(Some(4), || {
         let Ends {
             mut writer,
@@ -185,8 +185,8 @@ fn refused_writer_is_rung() {
     });
 }
 
-/// A piece that was lent comes back on a third thread, while the reader sleeps and the writer
-/// waits for just those units.
+/// A piece that was lent is returned on a third thread, while the reader sleeps and the writer waits for
+/// exactly those units.
 #[test]
 fn lent_piece_comes_back_while_both_ends_sleep() {
     explore(Some(3), || {
@@ -199,7 +199,7 @@ fn lent_piece_comes_back_while_both_ends_sleep() {
         fill(&mut writer);
         let piece = reader.peek().expect("a sound writer").expect("a piece");
         let hold = reader.lend(piece);
-        // Done with, but behind the lent one.
+        // Done, but after the lent one.
         assert_eq!(take(&mut reader), Some(1));
         let dropping = thread::spawn(move || {
             assert_eq!(hold.cells().first_byte(0, 100), 0);
@@ -224,8 +224,8 @@ fn lent_piece_comes_back_while_both_ends_sleep() {
     });
 }
 
-/// Two readers of the same units: the writer waits for the slower one, whichever that is, and is
-/// rung by the last of the two that makes room.
+/// Two readers of the same units: the writer waits for the slower one, whichever that is, and the last of
+/// the two that makes room wakes it.
 #[test]
 fn refused_writer_waits_for_the_slower_of_two_readers() {
     explore(Some(2), || {

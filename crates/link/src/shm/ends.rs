@@ -1,9 +1,9 @@
 //! The two ends of a lane, as a link of frames.
 //!
-//! A writer has one reader or, at a feed ([`super::feed`]), several. Of several one may leave, or die
-//! with its process, and the others still get everything: the writer waits for it no longer. It must
-//! not write where a frame is still lent out, though, so a reader of a feed marks its going only
-//! when the last frame that was lent to it has come back.
+//! A writer has one reader or, in a feed ([`super::feed`]), several. One of several may leave, or die
+//! with its process, and the others still get everything: the writer stops waiting for it. But the writer
+//! must not write where a frame is still lent out, so a reader of a feed marks that it is gone only when
+//! the last frame that was lent to it has been returned.
 
 use std::ops::Deref;
 
@@ -20,24 +20,24 @@ use crate::sync::{Arc, Ordering};
 
 const _: () = assert!(INLINE_MAX == INLINE_BYTES_MAX);
 
-/// The writer went in the middle of a frame.
+/// The mark of a writer that went in the middle of a frame.
 const GONE_HALFWAY: u32 = 2;
 
-/// A frame of which a part is in the ring.
+/// A frame that is partly in the ring.
 struct Halfway<P> {
     frame: Vec<P>,
     total: usize,
-    /// Bytes that are in the ring.
+    /// The number of bytes that are in the ring.
     sent: usize,
 }
 
 /// The writing end of a lane. See [`crate::FrameSender`] for its methods.
 pub struct Writer<P> {
     lane: LaneWriter,
-    /// In the order of the lane's cursors. Never empty: the last one stays when it has gone.
+    /// The readers, in the order of the lane's cursors. Never empty: the last one stays when it is gone.
     readers: Vec<Opposite>,
     halfway: Option<Halfway<P>>,
-    /// Something was committed for which the readers were not rung.
+    /// Whether something was committed for which the readers were not woken.
     unrung: bool,
     broken: bool,
     /// A reader whose process has died, while others read on.
@@ -52,7 +52,7 @@ pub(crate) struct Opposite {
 }
 
 impl Opposite {
-    /// Whether it has left by itself.
+    /// Whether it has left normally.
     fn has_left(&self) -> bool {
         // Acquire: pairs with the Release in the drop of `Departure`.
         self.cells.reader_gone().load(Ordering::Acquire) != 0
@@ -86,7 +86,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         let total = frame.iter().map(|piece| piece.len()).sum::<usize>();
         assert!(
             (1..=FRAME_BYTES_MAX).contains(&total),
-            "a frame of {total} bytes: between 1 and {FRAME_BYTES_MAX} are possible"
+            "a frame of {total} bytes, not between 1 and {FRAME_BYTES_MAX}"
         );
         self.leave_gone_behind();
         if self.is_closed() {
@@ -136,13 +136,13 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         self.halfway.is_none() || self.is_closed()
     }
 
-    /// See [`crate::FrameSender::has_room`]: whether a frame of 64 bytes or, where that is more,
-    /// the first piece of a longer one would be taken.
+    /// See [`crate::FrameSender::has_room`]: whether it takes a frame of 64 bytes or, if that is more,
+    /// the first piece of a longer one.
     pub fn has_room(&mut self) -> bool {
         self.halfway.is_none() && self.lane.has_room(INLINE_MAX)
     }
 
-    /// Whether the reader is gone; of several, all of them.
+    /// Whether the reader is gone; for several, whether all are.
     pub fn is_closed(&self) -> bool {
         self.broken || self.readers.iter().all(Opposite::is_gone)
     }
@@ -153,7 +153,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             let names = self.readers.iter().map(|reader| reader.peer.name());
             return Some(LinkError::new(
                 names.collect::<Vec<_>>().join(" or "),
-                "its end of the shared memory holds a position that can't be",
+                "its end of the shared memory holds an impossible position",
             ));
         }
         let dead = |reader: &&Opposite| !reader.has_left() && reader.peer.is_dead();
@@ -167,7 +167,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         self.lost.as_deref()
     }
 
-    /// Stops waiting for those of several readers that have gone; returns whether there were any.
+    /// Stops waiting for readers that are gone, if there are several; returns whether there were any.
     fn leave_gone_behind(&mut self) -> bool {
         let before = self.readers.len();
         let mut reader = 0;
@@ -186,7 +186,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         self.readers.len() < before
     }
 
-    /// See [`crate::FrameSender::position`]. A frame that is halfway counts as far as it has got.
+    /// See [`crate::FrameSender::position`]. A frame that is partly in the ring counts that far.
     pub fn position(&self) -> u64 {
         self.lane.position()
     }
@@ -201,12 +201,12 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         self.lane.await_taken(position)
     }
 
-    /// How many short frames fit at least.
+    /// At least how many short frames fit.
     pub fn free(&mut self) -> usize {
         self.lane.free_now() as usize
     }
 
-    /// Moves on what is halfway; returns whether nothing is, now.
+    /// Writes the rest of a partly written frame; returns whether none is left.
     fn move_on(&mut self) -> bool {
         let Some(mut halfway) = self.halfway.take() else {
             return true;
@@ -214,7 +214,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         while halfway.sent < halfway.total {
             match self.put_next(&mut halfway) {
                 Put::Done => {}
-                // The reader that was in the way may be one that has gone.
+                // The reader that was in the way may be gone.
                 Put::Full if self.leave_gone_behind() => {}
                 Put::Full => {
                     self.halfway = Some(halfway);
@@ -256,7 +256,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     }
 }
 
-/// Hands out `length` bytes of the pieces from byte `skip` on, with their offsets from there.
+/// Passes `length` bytes of the pieces from byte `skip` on to a function, with their offsets from there.
 fn gather<P: Deref<Target = [u8]>>(
     pieces: &[P],
     mut skip: usize,
@@ -299,11 +299,11 @@ impl<P> Drop for Writer<P> {
 pub struct Reader {
     lane: LaneReader,
     peer: Peer,
-    /// `None` once it has left.
+    /// `None` once the reader has left.
     departure: Option<Arc<Departure>>,
-    /// There are other readers, for which the writer goes on when this one has left.
+    /// Whether there are other readers, for which the writer continues when this one has left.
     shared: bool,
-    /// A frame in pieces: what has come, and how much will.
+    /// A frame in pieces: the bytes so far, and the total length.
     assembled: Option<(AlignedBytes, usize)>,
     lends: bool,
     ended: bool,
@@ -332,8 +332,8 @@ impl Reader {
         self
     }
 
-    /// Whether frames may be lent from the ring. Off, every frame is copied out of it and its part
-    /// of the ring handed back at once: for a reader that keeps what it gets.
+    /// Sets whether frames may be lent from the ring. If not, every frame is copied out of it and its
+    /// part of the ring is returned at once: for a reader that keeps frames.
     pub fn lend(&mut self, lends: bool) {
         self.lends = lends;
     }
@@ -350,8 +350,8 @@ impl Reader {
     /// As there.
     pub fn receive(&mut self) -> Result<Option<Frame>, LinkError> {
         while !self.ended {
-            // The order matters: first the end, then the pieces. The other way round a piece that
-            // is committed between the two looks would be lost behind the end.
+            // The order matters: first the end, then the pieces. The other way round, a piece that is
+            // committed between the two looks would be lost after the end.
             let gone = self.gone();
             let dead = self.peer.is_dead();
             let piece = match self.lane.peek() {
@@ -416,7 +416,7 @@ impl Reader {
         }
         let (bytes, total) = self.assembled.as_mut().expect("set above, or found set");
         if bytes.len() + piece.length > *total || (last && bytes.len() + piece.length < *total) {
-            return Err(self.nonsense("pieces that don't add up to their frame"));
+            return Err(self.nonsense("pieces that don't make up their frame"));
         }
         bytes.extend(self.lane.cells().bytes(piece.start, piece.length));
         self.lane.release(piece);
@@ -454,7 +454,7 @@ impl Reader {
         self.fail(LinkError::new(self.peer.name(), reason))
     }
 
-    /// The link is over: the writer is told, and the error is returned once.
+    /// Ends the link: the writer is told, and the error is returned once.
     fn fail(&mut self, error: LinkError) -> LinkError {
         self.ended = true;
         self.departure = None;

@@ -1,19 +1,19 @@
 //! A feed: one ring that a process writes and several others read, each at its own pace.
 //!
-//! What goes to several processes of a host is copied into shared memory once, however many they are.
-//! An inbox belongs to the process that reads; a feed to the one that writes, and all its readers map
-//! it.
+//! Messages to several processes of a host are copied into shared memory once, however many they are. An
+//! inbox belongs to the process that reads; a feed belongs to the one that writes, and all its readers
+//! map it.
 //!
 //! ```text
 //! page 0:            magic, version, readers, bytes of the ring, epoch
-//! then:              512 bytes of control words for each reader: its head, its note, its going
+//! then:              512 bytes of control words for each reader: its head, its note, whether it is gone
 //! from a page on:    the ring
 //! ```
 //!
-//! Every reader sees a lane of its own whose units happen to be the others', too ([`crate::lane`]).
-//! So a slow reader holds the writer back, and one that leaves or dies holds it no longer
-//! ([`super::ends`]). Readers must not write into the ring: the processes of one deployment run the
-//! same program and keep that rule, as they do for their inboxes.
+//! Every reader sees a lane of its own whose units are shared with the others ([`crate::lane`]). So a
+//! slow reader holds the writer back, and one that leaves or dies no longer does ([`super::ends`]).
+//! Readers must not write into the ring: the processes of one deployment run the same program and keep
+//! that rule, as they do for their inboxes.
 //!
 //! A copy in shared memory with a cursor for each reader is what Open MPI's `xhc` does within a host
 //! (`docs/internals/broadcast.md`).
@@ -32,8 +32,8 @@ use crate::shm::peer::Peer;
 use crate::shm::segment::{self, Kind, PAGE, is_lane};
 use crate::sync::Arc;
 
-/// The most readers of a feed. A writer looks at all of them when its ring is full, and rings them
-/// one after the other: with more a tree of relays does better.
+/// The most readers of a feed. A writer looks at all of them when its ring is full, and wakes them one
+/// after the other: with more readers, a tree of relays does better.
 pub const FEED_READERS_MAX: usize = 1024;
 
 const KIND: Kind = Kind {
@@ -42,7 +42,7 @@ const KIND: Kind = Kind {
     holds: "readers",
 };
 
-/// Where things are.
+/// The offsets of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     readers: usize,
@@ -104,13 +104,12 @@ impl Feed {
         })
     }
 
-    /// What is handed over to the processes that read.
+    /// The descriptor to hand over to the processes that read.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// The writing end, to be made once. For each reader in order what rings its worker, and the
-    /// process that it is in.
+    /// The writing end, to be made once. `readers` are, in order, each reader's waker and process.
     ///
     /// # Panics
     ///
@@ -157,17 +156,17 @@ impl Subscription {
         })
     }
 
-    /// Readers that the feed was made for.
+    /// The number of readers that the feed was made for.
     pub fn readers(&self) -> usize {
         self.layout.readers
     }
 
-    /// The end of reader `number`, to be made once. `writer` rings the worker that writes, `reader`
-    /// the one that reads.
+    /// The end of reader `number`, to be made once. `writer` wakes the worker that writes, `reader` the
+    /// one that reads.
     ///
     /// # Panics
     ///
-    /// For a reader that isn't there: the caller checks [`Subscription::readers`].
+    /// For a number without a reader: the caller checks [`Subscription::readers`].
     pub fn reader(&self, number: usize, writer: Waker, reader: Waker) -> Reader {
         let cells = self.layout.cells(&self.memory, number);
         Reader::new(cells, writer, reader, self.peer.clone()).shared()

@@ -13,15 +13,15 @@ use crate::doorbell::{Doorbell, Waker};
 use crate::memory::SharedWord;
 use crate::sync::Arc;
 
-/// Descriptors that one message may carry; the kernel allows 253.
+/// The most descriptors in one message; the kernel allows 253.
 pub const DESCRIPTORS_MAX: usize = 64;
 
-/// Sends `note` and the descriptors that go with it, as one message of a socket that keeps
-/// messages apart (`SOCK_SEQPACKET`).
+/// Sends `note` and the descriptors that go with it, as one message of a socket that keeps message
+/// boundaries (`SOCK_SEQPACKET`).
 ///
 /// # Errors
 ///
-/// What the kernel says; `BrokenPipe` when the other process is gone.
+/// The kernel's error; `BrokenPipe` when the other process is gone.
 ///
 /// # Panics
 ///
@@ -48,12 +48,12 @@ pub fn send(socket: impl AsFd, note: &[u8], descriptors: &[BorrowedFd<'_>]) -> i
     }
 }
 
-/// Receives a note of at most `note.len()` bytes and the descriptors that came with it. Returns
-/// the note's length; zero is the end.
+/// Receives a note of at most `note.len()` bytes and the descriptors that came with it. Returns the
+/// note's length; zero is the end.
 ///
 /// # Errors
 ///
-/// What the kernel says; `InvalidData` for a note that is too long.
+/// The kernel's error; `InvalidData` for a note that is too long.
 pub fn receive(socket: impl AsFd, note: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -91,7 +91,7 @@ impl Waker {
     ///
     /// # Errors
     ///
-    /// When the first is no page of shared memory.
+    /// When the first descriptor is not a page of shared memory.
     pub fn import(flag: OwnedFd, bell: OwnedFd) -> io::Result<Waker> {
         let word = SharedWord::open(flag)?;
         let doorbell = Doorbell::shared(word, crate::bell::Bell::of(bell));

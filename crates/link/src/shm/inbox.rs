@@ -1,4 +1,4 @@
-//! The memory in which a reader's lanes lie.
+//! The memory of a reader's lanes.
 //!
 //! ```text
 //! page 0:            magic, version, lanes, bytes per lane, epoch
@@ -30,7 +30,7 @@ const KIND: Kind = Kind {
     holds: "lanes",
 };
 
-/// Where things are.
+/// The offsets of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     lanes: usize,
@@ -98,23 +98,23 @@ impl Inbox {
         })
     }
 
-    /// Puts all lanes on a NUMA node, that of the worker that reads them. Before the inbox is handed
-    /// over, so that nothing has to move later.
+    /// Places all lanes on a NUMA node, that of the worker that reads them. Call this before the inbox is
+    /// handed over, so that nothing has to move later.
     ///
     /// # Errors
     ///
-    /// As [`crate::prefer_node`]; the lanes then lie where the kernel put them.
+    /// As [`crate::prefer_node`]; the lanes then stay where the kernel placed them.
     pub fn put_on_node(&self, node: usize) -> io::Result<()> {
         crate::numa::put_on_node(&self.memory, node)
     }
 
-    /// What is handed over to the processes that write.
+    /// The descriptor to hand over to the processes that write.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// The reading end of a lane, to be made once. `writer` rings the worker that writes, `reader`
-    /// the one that reads; `peer` is the process that writes.
+    /// The reading end of a lane, to be made once. `writer` wakes the worker that writes, `reader` the
+    /// one that reads; `peer` is the process that writes.
     pub fn reader(&self, lane: usize, writer: Waker, reader: Waker, peer: Peer) -> Reader {
         Reader::new(self.layout.cells(&self.memory, lane), writer, reader, peer)
     }
@@ -146,16 +146,16 @@ impl Outbox {
         })
     }
 
-    /// Lanes of the inbox.
+    /// The number of lanes in the inbox.
     pub fn lanes(&self) -> usize {
         self.layout.lanes
     }
 
-    /// The writing end of a lane, to be made once. `reader` rings the worker that reads.
+    /// The writing end of a lane, to be made once. `reader` wakes the worker that reads.
     ///
     /// # Panics
     ///
-    /// For a lane that isn't there: the caller checks [`Outbox::lanes`].
+    /// For a number without a lane: the caller checks [`Outbox::lanes`].
     pub fn writer<P: Deref<Target = [u8]>>(&self, lane: usize, reader: Waker) -> Writer<P> {
         Writer::new(vec![Opposite {
             cells: self.layout.cells(&self.memory, lane),

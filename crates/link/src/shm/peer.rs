@@ -1,9 +1,9 @@
-//! Other processes of this host, and how their end is noticed.
+//! Other processes of this host, and how this process notices that one has ended.
 //!
-//! Each pair of processes keeps the Unix socket over which it handed over its memory. The kernel
-//! closes it when a process ends, also by SIGKILL, and a thread here that sleeps at all of them
-//! marks the peer as dead and rings this process's workers. It has no timer: while nobody dies, it
-//! costs nothing (I7).
+//! Each pair of processes keeps the Unix socket over which it handed over its memory. The kernel closes
+//! it when a process ends, also by SIGKILL. A thread here that sleeps on all these sockets then marks the
+//! peer as dead and wakes this process's workers. It has no timer: while no process dies, it costs
+//! nothing (I7).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +27,7 @@ struct State {
 }
 
 impl Peer {
-    /// A process that lives, with its name for messages: `process 2 (pid 4711)`.
+    /// A live process, with its name for messages: `process 2 (pid 4711)`.
     pub fn new(name: impl Into<String>) -> Peer {
         Peer(Arc::new(State {
             name: name.into(),
@@ -35,7 +35,7 @@ impl Peer {
         }))
     }
 
-    /// Its name.
+    /// The process's name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -46,7 +46,7 @@ impl Peer {
         self.0.dead.load(Ordering::Acquire)
     }
 
-    /// Says that it has ended; whoever may wait for it must be rung behind this.
+    /// Marks the process as ended; call this before waking whoever may wait for it.
     pub fn mark_dead(&self) {
         // Release: what this thread knows of the other process's memory goes with it.
         self.0.dead.store(true, Ordering::Release);
@@ -60,14 +60,13 @@ impl Peer {
     }
 }
 
-/// The thread that watches. Dropping it ends the watching.
+/// The thread that watches. Dropping it ends the thread.
 pub struct Watch {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Watches the sockets of peers; when one ends, its peer is marked as dead and all `wakers` are
-/// rung.
+/// Watches the sockets of peers; when one ends, its peer is marked as dead and all `wakers` are woken.
 ///
 /// # Errors
 ///
@@ -111,7 +110,7 @@ fn keep_watch(mut sockets: Vec<(OwnedFd, Peer)>, wakers: &[Waker], stop: &OwnedF
     }
 }
 
-/// Reads what came: nothing is expected any more, so bytes are dropped.
+/// Reads from the socket; no bytes are expected any more, so they are dropped.
 fn has_ended(socket: &OwnedFd) -> bool {
     let mut bytes = [0u8; 256];
     match recv(socket.as_fd(), &mut bytes[..], RecvFlags::DONTWAIT) {

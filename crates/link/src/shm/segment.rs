@@ -1,4 +1,5 @@
-//! The first page of memory that processes hand to each other: what it is and whose.
+//! The first page of memory that processes hand to each other: it says what the memory is and to whom it
+//! belongs.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,25 +17,25 @@ const LANE_BYTES_MAX: usize = 1 << 30;
 
 pub(crate) const PAGE: usize = 4096;
 
-/// Of the layouts of all kinds.
+/// The version of the layouts of all kinds.
 const VERSION: u64 = 1;
 
 /// A kind of memory.
 pub(crate) struct Kind {
-    /// What it begins with.
+    /// The first bytes.
     pub(crate) magic: [u8; 8],
-    /// What messages call it.
+    /// The kind's name in messages.
     pub(crate) name: &'static str,
-    /// And what it holds a number of.
+    /// The name of the things that it holds.
     pub(crate) holds: &'static str,
 }
 
-/// Whether a lane may have so many bytes.
+/// Whether a lane may have this many bytes.
 pub(crate) fn is_lane(bytes: usize) -> bool {
     bytes.is_power_of_two() && (LANE_BYTES_MIN..=LANE_BYTES_MAX).contains(&bytes)
 }
 
-/// Memory of `length` bytes of zeros behind its header.
+/// Makes memory with a header and `length` bytes in total, otherwise zeros.
 pub(crate) fn create(
     kind: &Kind,
     length: usize,
@@ -50,8 +51,8 @@ pub(crate) fn create(
     Ok((descriptor, memory))
 }
 
-/// Maps what `peer` has handed over. `layout_of` makes of the number of things and the bytes of a
-/// lane how long the memory must be, and the layout; `None` for numbers that can't be.
+/// Maps what `peer` has handed over. `layout_of` computes, from the number of things and the bytes of a
+/// lane, the required length of the memory, and the layout; `None` for impossible numbers.
 ///
 /// # Errors
 ///
@@ -71,17 +72,17 @@ pub(crate) fn open<L>(
     let [magic, version, count, lane_bytes, of_epoch] = header;
     let name = kind.name;
     if magic != u64::from_le_bytes(kind.magic) {
-        return Err(refuse(format!("handed over memory that is no {name}")));
+        return Err(refuse(format!("handed over memory without a valid {name}")));
     }
     if version != VERSION {
         return Err(refuse(format!(
-            "its {name} has layout {version}, this process knows {VERSION}"
+            "its {name} has layout {version}, but this process uses {VERSION}"
         ))
         .hint("run the same version of slackwater everywhere"));
     }
     if of_epoch != epoch {
         return Err(refuse(format!(
-            "its {name} belongs to epoch {of_epoch} and this process to epoch {epoch}"
+            "its {name} belongs to epoch {of_epoch}, but this process to epoch {epoch}"
         ))
         .hint("one of the two is left over from an earlier start: end it"));
     }
@@ -92,7 +93,7 @@ pub(crate) fn open<L>(
     let layout = layout.filter(|(length, _)| *length <= memory.len());
     let (_, layout) = layout.ok_or_else(|| {
         refuse(format!(
-            "its {name} claims {count} {} of {lane_bytes} bytes in {} bytes",
+            "its {name} claims {count} {} of {lane_bytes} bytes, but has {} bytes",
             kind.holds,
             memory.len()
         ))

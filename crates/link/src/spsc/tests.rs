@@ -1,4 +1,4 @@
-//! What only the ring in a process has: positions that wrap, and messages with a drop.
+//! Tests of what only the ring in a process has: positions that wrap, and messages with a drop.
 //! `tests/conformance.rs` has the contract.
 
 #[cfg(not(miri))]
@@ -236,11 +236,11 @@ fn posted_messages_ring_the_reader_once_and_only_when_asked_to() {
     assert_eq!(
         woken.expect("a wait"),
         crate::Woken::TimedOut,
-        "nobody has rung"
+        "no waker was used"
     );
     waiter.announce(Listen::Everything);
     sender.ring();
     let woken = waiter.wait(None, crate::Sources::Doorbell).expect("a wait");
-    assert_eq!(woken, crate::Woken::Rung);
+    assert_eq!(woken, crate::Woken::Waker);
     assert_eq!((receiver.receive(), receiver.receive()), (Some(1), Some(2)));
 }

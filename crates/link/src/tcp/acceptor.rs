@@ -1,16 +1,16 @@
-//! The listening end of a process: one thread that accepts connections, reads their greetings and
-//! hands those that it accepts to the readers.
+//! The listening end of a process: one thread that accepts connections, reads their greetings and hands
+//! those that it accepts to the readers.
 //!
 //! Invariants:
-//! - A greeting under way costs a descriptor and 80 bytes, for a bounded time, and there is a
-//!   bounded number of them. One more takes the place of the oldest: a writer greets at once, so a
-//!   crowd of silent strangers can't keep it out.
-//! - The thread answers a writer that comes back though the reader's own worker is busy: the
-//!   position to go on from lies in the reader's slot.
-//! - With no greeting under way the thread sleeps without a time-out.
+//! - A greeting in progress costs a descriptor and 80 bytes, for a limited time, and their number is
+//!   limited. One more displaces the oldest: a writer greets at once, so a crowd of silent strangers
+//!   can't keep it out.
+//! - The thread answers a writer that comes back even while the reader's own worker is busy: the position
+//!   to resume from is in the reader's slot.
+//! - Without greetings in progress the thread sleeps without a time-out.
 //!
-//! Shutdown: dropping the acceptor ends the thread and closes the listening socket. Readers go on
-//! with the connections that they have.
+//! Shutdown: dropping the acceptor ends the thread and closes the listening socket. Readers continue with
+//! the connections that they have.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -32,11 +32,11 @@ use crate::tcp::writer::random_number;
 use crate::tcp::{Identity, Settings, after, now_ns};
 use crate::waiter::WaiterHandle;
 
-/// Connections accepted between two looks at the greetings under way.
+/// The most connections accepted between two looks at the greetings in progress.
 const ACCEPTS_PER_ROUND: usize = 64;
 
-/// The pause after an accept that failed, most likely for want of descriptors: until the others of
-/// this process have closed some, ten looks a second are enough.
+/// The pause after an accept that failed, most likely because no descriptors were left: ten attempts a
+/// second are enough until other parts of this process have closed some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket and its thread. One per process.
@@ -52,7 +52,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// When the address can't be had, or there is no descriptor or thread left.
+    /// When the address is not available, or there is no descriptor or thread left.
     pub fn bind(
         address: SocketAddr,
         identity: Identity,
@@ -84,7 +84,7 @@ impl Acceptor {
         })
     }
 
-    /// Where it listens.
+    /// The address that it listens at.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
@@ -103,7 +103,7 @@ impl Acceptor {
         Reader::new(link, peer_name.to_owned(), slot, shared, waiter.registrar())
     }
 
-    /// Who was refused so far, and which connections readers dropped because the peer broke the
+    /// The writers refused so far, and the connections that readers dropped because the peer broke the
     /// rules.
     pub fn refused(&self) -> Refusals {
         self.shared.refused()
@@ -115,21 +115,21 @@ impl Drop for Acceptor {
         self.shared.stop();
         self.bell.strike();
         if let Some(thread) = self.thread.take() {
-            // It has no panic of its own to tell.
+            // The thread has no panic of its own to report.
             let _ = thread.join();
         }
         self.shared.close();
     }
 }
 
-/// What the thread owns.
+/// The state of the thread.
 struct Doorman {
     listener: TcpListener,
     shared: Arc<Shared>,
     bell: Arc<Bell>,
-    /// Under way, the oldest first. At most `Settings::handshakes_max`.
+    /// The greetings in progress, the oldest first. At most `Settings::handshakes_max`.
     greetings: Vec<Greeting>,
-    /// No accept before this.
+    /// No connection is accepted before this time.
     accept_after_ns: Option<u64>,
 }
 
@@ -141,7 +141,7 @@ struct Greeting {
     deadline_ns: u64,
 }
 
-/// What became of a greeting.
+/// The result of a greeting.
 enum Outcome {
     UnderWay,
     Accepted(Arc<Slot>, Hello, Reply),
@@ -152,7 +152,7 @@ impl Doorman {
     /// Sleeps, then does what there is to do. Returns false at the end.
     fn round(&mut self) -> bool {
         let Ok(ready) = self.sleep() else {
-            // A poll that can't work at all: out of memory. Not in a circle.
+            // Poll itself fails: out of memory. Sleep, to avoid a busy loop.
             std::thread::sleep(ACCEPT_PAUSE);
             return !self.shared.is_stopping();
         };
@@ -171,13 +171,13 @@ impl Doorman {
         true
     }
 
-    /// Returns which greetings have news.
+    /// Returns which greetings have something to read.
     fn sleep(&self) -> Result<Vec<bool>, Errno> {
         let deadlines = self.greetings.iter().map(|greeting| greeting.deadline_ns);
         let due_ns = deadlines.chain(self.accept_after_ns).min();
         let timeout = due_ns.map(|due_ns| {
             let left = Duration::from_nanos(due_ns.saturating_sub(now_ns()));
-            // Saturates after some 585 years, which the kernel takes.
+            // Saturates after some 585 years, which the kernel accepts.
             Timespec::try_from(left).unwrap_or(Timespec {
                 tv_sec: 3_600,
                 tv_nsec: 0,
@@ -242,7 +242,7 @@ impl Doorman {
             };
             if self.greetings.len() >= self.shared.settings.handshakes_max.max(1) {
                 let oldest = self.greetings.remove(0);
-                let reason = "had not greeted when too many others came".to_owned();
+                let reason = "did not greet before too many others connected".to_owned();
                 self.refuse(&oldest, None, LinkError::new(oldest.name(), reason));
             }
             self.greetings.push(Greeting {
@@ -258,8 +258,8 @@ impl Doorman {
     fn admit(&self, greeting: Greeting, slot: &Slot, hello: &Hello, reply: Reply) {
         let prepared = socket::prepare(&greeting.socket, self.shared.settings.peer_timeout);
         let bytes = reply.encode();
-        // The socket is new, so the answer fits. One that does not go out whole is a dead one, and
-        // its writer comes again.
+        // The socket is new, so the answer fits. One that can't be sent whole is dead, and its writer
+        // comes again.
         let sent = socket::send(&greeting.socket, &bytes);
         if prepared.is_ok() && matches!(sent, Ok(Moved::Bytes(count)) if count == bytes.len()) {
             let arrival = Arrival {
@@ -274,10 +274,10 @@ impl Doorman {
     }
 
     fn refuse(&self, greeting: &Greeting, reply: Option<Reply>, error: LinkError) {
-        // Noted first: whoever has the answer finds the reason here.
+        // Noted first: a writer that has the answer finds the reason here.
         self.shared.note(error);
         if let Some(reply) = reply {
-            // A peer that does not take it learns it by the closed connection.
+            // A peer that does not take it learns of it from the closed connection.
             let _ = socket::send(&greeting.socket, &reply.encode());
             socket::finish(&greeting.socket);
         }
@@ -301,7 +301,7 @@ impl Greeting {
                 }
                 Ok(Moved::WouldBlock) => return Outcome::UnderWay,
                 Ok(Moved::End) => "closed the connection before its greeting was whole".to_owned(),
-                Err(error) => format!("broke off its greeting: {error}"),
+                Err(error) => format!("stopped during its greeting: {error}"),
             };
             return Outcome::Refused(None, LinkError::new(self.name(), reason));
         }
@@ -319,7 +319,7 @@ impl Greeting {
     }
 
     fn unreadable(&self, unreadable: &Unreadable, shared: &Shared) -> Outcome {
-        // Strangers get no answer: nothing of ours would be one to them.
+        // Strangers get no answer: they could not read it.
         let reply = match unreadable {
             Unreadable::Version(_) => Some(Reply::refusal(Answer::Version, shared.identity.epoch)),
             Unreadable::Stranger | Unreadable::Damaged => None,

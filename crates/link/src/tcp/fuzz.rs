@@ -1,4 +1,4 @@
-//! A reader's connection under the bytes of the fuzz target `frame`.
+//! Runs a reader's connection on the bytes of the fuzz target `frame`.
 
 use std::os::unix::net::UnixStream;
 
@@ -13,8 +13,8 @@ const WINDOW: usize = 8 << 10;
 const STEPS_MAX: usize = 1 << 12;
 
 /// Reads `bytes` as what the peer sends: as they are, or as a list of records that are written with
-/// their check bytes right, so that what is behind the first check is reached.
-/// `peer_sends` makes the socket on which the peer has sent something, in one or in two pieces.
+/// correct checks, so that the code after the first check is reached. `peer_sends` makes the socket on
+/// which the peer has sent something, in one or in two pieces.
 pub(crate) fn fuzz_connection(
     bytes: &[u8],
     as_they_are: bool,

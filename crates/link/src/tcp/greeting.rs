@@ -1,7 +1,7 @@
 //! The greeting as the writer sees it: a socket that connects, a message out, an answer in.
 //!
-//! That the connection is made shows by its first write: until then the socket takes nothing, and
-//! if it failed, the write says why. So connecting needs no state of its own.
+//! The first write shows whether the connection is made: until then the socket takes nothing, and if it
+//! failed, the write says why. So connecting needs no state of its own.
 
 use std::os::fd::OwnedFd;
 
@@ -9,14 +9,14 @@ use crate::tcp::hello::{HELLO_BYTES, Hello, REPLY_BYTES, Reply};
 use crate::tcp::line::Broken;
 use crate::tcp::socket::{self, Moved};
 
-/// A connection on which the greeting is under way.
+/// A connection whose greeting is in progress.
 pub(super) struct Greeting {
     socket: OwnedFd,
     hello: [u8; HELLO_BYTES],
     sent: usize,
     reply: [u8; REPLY_BYTES],
     filled: usize,
-    /// When to give it up.
+    /// When to give up.
     pub(super) deadline_ns: u64,
 }
 
@@ -36,12 +36,12 @@ impl Greeting {
         self.socket
     }
 
-    /// What it waits for.
+    /// What the peer doesn't do, for messages.
     pub(super) fn delay(&self) -> &'static str {
         if self.sent == 0 {
-            return "does not accept the connection";
+            return "did not accept the connection";
         }
-        "does not answer the greeting"
+        "did not answer the greeting"
     }
 
     /// Sends the greeting and reads the answer, as far as they go without waiting.
@@ -58,7 +58,7 @@ impl Greeting {
                 Ok(Moved::Bytes(count)) => self.filled += count,
                 Ok(Moved::WouldBlock) => return Ok(None),
                 Ok(Moved::End) => {
-                    let trouble = "closed the connection at the greeting".to_owned();
+                    let trouble = "closed the connection during the greeting".to_owned();
                     return Err(Broken::Lost(trouble));
                 }
                 Err(error) => return Err(Broken::Lost(format!("the greeting failed: {error}"))),

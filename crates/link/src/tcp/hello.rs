@@ -1,24 +1,24 @@
-//! The greeting: a writer says who it is and where it can go on, and the acceptor says yes, and
-//! from where, or no, and why.
+//! The greeting: a writer says who it is and where it can resume, and the acceptor answers yes, and from
+//! where, or no, and why.
 //!
-//! Both messages have a fixed size, and begin with eight magic bytes and the version, whatever the
-//! version. The two magics differ, so that a socket that was connected to itself is noticed.
+//! Both messages have a fixed size, and begin with eight magic bytes and the version, in every version.
+//! The two magics differ, so that a socket that was connected to itself is noticed.
 
 use crate::error::LinkError;
 
-/// The version of greeting and records. Both ends have the same, or the writer is refused.
+/// The version of greeting and records. Both ends must have the same, or the writer is refused.
 pub(super) const VERSION: u32 = 1;
 
-/// Bytes of a writer's greeting.
+/// The length of a writer's greeting.
 pub(super) const HELLO_BYTES: usize = 80;
 
-/// Bytes of the answer.
+/// The length of the answer.
 pub(super) const REPLY_BYTES: usize = 48;
 
 const HELLO_MAGIC: [u8; 8] = *b"slackTCP";
 const REPLY_MAGIC: [u8; 8] = *b"slackYES";
 
-/// Bytes of magic and version.
+/// The length of magic and version.
 const VERSIONED_BYTES: usize = 12;
 
 /// A writer's greeting.
@@ -27,9 +27,9 @@ pub(super) struct Hello {
     pub(super) epoch: u64,
     pub(super) token: [u8; 16],
     pub(super) link: u64,
-    /// A random number of this writer: tells a writer that comes back from another one.
+    /// The writer's random number: distinguishes a writer that comes back from another one.
     pub(super) writer: u64,
-    /// The number of the oldest frame that it still has.
+    /// The number of the oldest frame that the writer still has.
     pub(super) oldest: u64,
     /// The number of the first frame of which it never sent a byte.
     pub(super) unsent: u64,
@@ -42,25 +42,25 @@ pub(super) struct Reply {
     pub(super) answer: Answer,
     /// The reader's own epoch; zero for a peer without the token.
     pub(super) epoch: u64,
-    /// A random number of the reader.
+    /// The reader's random number.
     pub(super) reader: u64,
-    /// The number of the frame to go on with.
+    /// The number of the frame to resume with.
     pub(super) position: u64,
     /// The window that counts: the smaller of both.
     pub(super) window: u32,
 }
 
-/// Yes, or why not.
+/// Whether the writer is accepted, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Accepted,
     Version,
     Token,
-    /// The writer is of an earlier incarnation than the reader.
+    /// The writer belongs to an earlier incarnation than the reader.
     StaleEpoch,
-    /// The writer is of a later incarnation than the reader.
+    /// The writer belongs to a later incarnation than the reader.
     NewerEpoch,
-    /// No reader expects the link: not yet, or no more.
+    /// No reader expects the link: not yet, or no longer.
     UnknownLink,
     /// Frames of another writer have already come by this link.
     OtherWriter,
@@ -68,7 +68,7 @@ pub(super) enum Answer {
     Position,
     /// Everything has been received, the end included.
     Ended,
-    /// The window is none.
+    /// The window is not valid.
     Window,
 }
 
@@ -85,14 +85,14 @@ const ANSWERS: [Answer; 10] = [
     Answer::Window,
 ];
 
-/// Why bytes are no greeting that can be answered.
+/// Why bytes are not a greeting that can be answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// Not of this protocol.
+    /// The bytes are not of this protocol.
     Stranger,
-    /// Of this protocol, in a version that is not ours.
+    /// The bytes are of this protocol, in another version.
     Version(u32),
-    /// Of our version, and damaged.
+    /// The bytes are of our version, and damaged.
     Damaged,
 }
 
@@ -130,7 +130,7 @@ impl Hello {
         })
     }
 
-    /// Whether the first bytes of a greeting, as many as have come, can become one of ours.
+    /// Whether the first bytes of a greeting, as many as have come, can be the start of a valid one.
     pub(super) fn could_be(bytes: &[u8]) -> Result<(), Unreadable> {
         could_be(bytes, HELLO_MAGIC)
     }
@@ -183,20 +183,22 @@ impl Unreadable {
     /// What the peer did, as the end of a sentence about it.
     pub(super) fn reason(&self) -> String {
         match self {
-            Unreadable::Stranger => "does not speak this protocol".to_owned(),
+            Unreadable::Stranger => "does not use this protocol".to_owned(),
             Unreadable::Version(version) => {
-                format!("speaks version {version} of the protocol, and this process {VERSION}")
+                format!("uses version {version} of the protocol, but this process uses {VERSION}")
             }
-            Unreadable::Damaged => "sent a greeting whose check is wrong".to_owned(),
+            Unreadable::Damaged => "sent a greeting with a wrong checksum".to_owned(),
         }
     }
 
-    /// The same as an error of `peer`, with its hint.
+    /// The error about `peer`, with its hint.
     pub(super) fn error(&self, peer: String) -> LinkError {
         let hint = match self {
-            Unreadable::Stranger => "let only workers of the deployment connect to this port",
-            Unreadable::Version(_) => "run the same release on every host",
-            Unreadable::Damaged => "look for a device between the hosts that changes bytes",
+            Unreadable::Stranger => "allow only workers of the deployment to connect to this port",
+            Unreadable::Version(_) => "run the same version of slackwater on every host",
+            Unreadable::Damaged => {
+                "check for a network device between the hosts that changes bytes"
+            }
         };
         LinkError::new(peer, self.reason()).hint(hint)
     }

@@ -1,16 +1,16 @@
 //! One open connection of a reader: frames in, credits out.
 //!
-//! Records are cut from one bounded buffer, which one read fills with as many as have come. The
-//! payload of a frame that is longer than what the buffer holds is read straight into its place.
+//! Records are cut from one bounded buffer, which one read fills with as many as have come. The payload
+//! of a frame that is longer than what the buffer holds is read straight into its place.
 //!
 //! Invariants:
-//! - Memory is the buffer and one frame, which grows with bytes that came, never by a length that
-//!   the peer claims beyond a quarter of the window.
-//! - Credit goes back when a quarter of the window was taken out, when a frame of several records
-//!   is whole, when the writer asks, and when the owner settles. So a writer that waits never
-//!   waits for credit that is kept here, and a busy link sends four small packets a window.
-//! - At most one credit is in the socket's way: what comes meanwhile is added up, so a peer that
-//!   never reads costs nothing.
+//! - Memory is the buffer and one frame, which grows with bytes that came, never by more than a quarter
+//!   of the window because of a length that the peer claims.
+//! - Credit goes back when a quarter of the window was taken out, when a frame of several records is
+//!   whole, when the writer asks, and when the owner settles. So a writer that waits never waits for
+//!   credit that is kept here, and a busy link sends four small packets a window.
+//! - At most one credit waits for the socket: later credit is added to the next, so a peer that never
+//!   reads costs nothing.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -26,26 +26,25 @@ use crate::tcp::{RECORD_COST, fragment_bytes_max};
 /// cache of a core.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How much of a long frame is asked for at once, at least and at most. What is asked for is
-/// zeroed first, so the step follows what came last time; the kernel seldom has more than 256 KiB
-/// for one read.
+/// How much of a long frame is read at once, at least and at most. The memory is zeroed first, so the
+/// step follows the size of the last read; the kernel seldom has more than 256 KiB for one read.
 const STEP_BYTES_MIN: usize = 16 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
 
-/// Heartbeats without a frame's record between them. A writer asks once for what it sent last, so
-/// two can follow each other; a peer that only ever asks would keep the reader's worker busy.
+/// The most heartbeats without a frame's record between them. A writer asks once for what it sent last,
+/// so two can follow each other; a peer that only ever asks would keep the reader's worker busy.
 const HEARTBEATS_MAX: u32 = 4;
 
 /// What a writer may send without credit: a heartbeat and its end.
 const UNCHARGED_BYTES: u64 = 2 * HEADER_BYTES as u64;
 
-/// What is next on the connection.
+/// What comes next on the connection.
 pub(super) enum Next {
     Frame(Frame),
-    /// Nothing now: the kernel gives an edge when there is more.
+    /// Nothing now: the kernel signals an edge when there is more.
     Nothing,
     End,
-    /// The writer left, and not because all is done.
+    /// The writer left before its end.
     Gone,
 }
 
@@ -57,10 +56,10 @@ pub(super) struct Incoming {
     end: usize,
     /// The record whose payload is being read, and how much of it is missing.
     record: Option<(Fragment, usize)>,
-    /// The frame that is being put together.
+    /// The frame that is being assembled.
     frame: Option<Assembly>,
-    /// The number of the frame that is next on this connection: of an earlier one than the reader
-    /// waits for, if frames came by the connection before while this one was made.
+    /// The number of the next frame on this connection: earlier than the one that the reader waits for,
+    /// if frames came by the previous connection while this one was made.
     number: u64,
     /// Heartbeats since the last record of a frame.
     heartbeats: u32,
@@ -68,22 +67,22 @@ pub(super) struct Incoming {
     window: usize,
     /// The cost of the records cut so far, on this connection.
     taken: u64,
-    /// What the writer may have sent: the window and the credit returned.
+    /// What the writer may have sent: the window plus the credit returned.
     granted: u64,
-    /// Taken, and not returned.
+    /// Credit taken, and not returned.
     owed: u64,
-    /// A credit goes back as soon as the socket takes one.
+    /// Whether a credit must be sent as soon as the socket takes one.
     must_answer: bool,
-    /// The credit in the socket's way, and how much of it is sent.
+    /// The credit that waits for the socket, and how much of it is sent.
     answer: Option<([u8; HEADER_BYTES], usize)>,
-    /// Bytes came since [`Incoming::took_bytes`] was asked.
+    /// Whether bytes came since [`Incoming::took_bytes`] was called.
     took_bytes: bool,
 }
 
 struct Assembly {
-    /// The reader had it by an earlier connection.
+    /// Whether the reader had the frame from an earlier connection.
     is_old: bool,
-    /// Payload of its records so far, the one under way included.
+    /// The payload of its records so far, including the one in progress.
     length: usize,
     bytes: AlignedBytes,
 }
@@ -121,8 +120,8 @@ impl Incoming {
         std::mem::take(&mut self.took_bytes)
     }
 
-    /// The next frame, if it is the one after the `received` first. Reads until there is one, or
-    /// the socket has nothing more.
+    /// The next frame, if it is the one after the first `received`. Reads until there is one, or the
+    /// socket has nothing more.
     ///
     /// # Errors
     ///
@@ -131,9 +130,9 @@ impl Incoming {
         if self.answer.is_some() || self.must_answer {
             self.return_credit(received)?;
         }
-        // Each round takes bytes from the buffer or the socket, or returns; and what may come
-        // without a frame in it is bounded by the credit, heartbeats apart, which a writer that
-        // keeps the rules sends once until answered.
+        // Each round takes bytes from the buffer or the socket, or returns; and what may come without a
+        // frame in it is limited by the credit, except for heartbeats, which a correct writer sends once
+        // until they are answered.
         loop {
             if let Some((fragment, missing)) = self.record {
                 if !self.read_payload(fragment, missing)? {
@@ -162,7 +161,7 @@ impl Incoming {
                 Record::Heartbeat => {
                     self.heartbeats += 1;
                     if self.heartbeats > HEARTBEATS_MAX {
-                        return Err(Broken::Breach("sends nothing but heartbeats".to_owned()));
+                        return Err(Broken::Breach("sent only heartbeats".to_owned()));
                     }
                     self.must_answer = true;
                     self.return_credit(received)?;
@@ -173,7 +172,7 @@ impl Incoming {
                 }
                 Record::End { frames } => {
                     return Err(Broken::Breach(format!(
-                        "ended after {frames} frames, of which {received} have come"
+                        "ended after {frames} frames, but only {received} have arrived"
                     )));
                 }
                 Record::Gone => return Ok(Next::Gone),
@@ -197,19 +196,19 @@ impl Incoming {
     /// Tells the writer that its reader leaves.
     pub(super) fn leave(&mut self) {
         if self.answer.is_none() {
-            // A socket that is full or broken: the writer comes back and finds no reader.
+            // If the socket is full or broken, the writer comes back and finds no reader.
             let _ = socket::send(&self.socket, &Record::Gone.encode());
         }
         socket::finish(&self.socket);
     }
 
-    /// Checks a record's header. A frame that lies whole in the buffer is returned at once.
+    /// Checks a record's header. A frame that is whole in the buffer is returned at once.
     fn begin_record(&mut self, fragment: Fragment, received: u64) -> Result<Option<Frame>, Broken> {
         let length = fragment.length as usize;
         let fragment_max = fragment_bytes_max(self.window);
         if length > fragment_max {
             return Err(Broken::Breach(format!(
-                "sent a record of {length} bytes, where {fragment_max} are allowed"
+                "sent a record of {length} bytes, but at most {fragment_max} are allowed"
             )));
         }
         if fragment.number != self.number || fragment.first != self.frame.is_none() {
@@ -219,7 +218,7 @@ impl Incoming {
                 "a part"
             };
             let reason = format!(
-                "sent {place} of frame {}, where frame {} is to go on",
+                "sent {place} of frame {}, but frame {} comes next",
                 fragment.number, self.number
             );
             return Err(Broken::Breach(reason));
@@ -282,7 +281,7 @@ impl Incoming {
                 }
                 continue;
             }
-            // The buffer is empty: the rest goes to its place, and what follows it to the buffer.
+            // The buffer is empty: the rest is read into its place, and what follows it into the buffer.
             let step = missing.min(self.step);
             let length = frame.bytes.len();
             let moved = socket::receive_into(
@@ -309,7 +308,7 @@ impl Incoming {
         Ok(true)
     }
 
-    /// Accounts for a record whose payload is whole. Returns the frame that it completes.
+    /// Counts a record whose payload is whole. Returns the frame that it completes.
     fn finish_record(&mut self, part: Fragment, received: u64) -> Result<Option<Frame>, Broken> {
         self.record = None;
         let length = part.length as usize;
@@ -352,7 +351,7 @@ impl Incoming {
         }
         let (excess, window) = (self.taken + here - allowed, self.window);
         Err(Broken::Breach(format!(
-            "sent {excess} bytes more than its window of {window} allows"
+            "exceeded its window of {window} bytes by {excess}"
         )))
     }
 
@@ -379,14 +378,13 @@ impl Incoming {
         if self.answer.is_none() {
             let record = Record::EndTaken { frames: received };
             self.answer = Some((record.encode(), 0));
-            // If it does not go out, the writer comes back and the acceptor tells it.
+            // If this can't be sent, the writer comes back and the acceptor tells it.
             self.flush();
         }
         socket::finish(&self.socket);
     }
 
-    /// Sends what it can. A socket that is broken is found by the next read, behind the frames
-    /// that came before.
+    /// Sends what it can. A broken socket is found by the next read, after the frames that came before.
     fn flush(&mut self) {
         while let Some((record, sent)) = &mut self.answer {
             match socket::send(&self.socket, &record[*sent..]) {
@@ -399,9 +397,9 @@ impl Incoming {
         }
     }
 
-    /// Reads behind what is in the buffer. Returns whether something came.
+    /// Reads after what is in the buffer. Returns whether something came.
     fn fill(&mut self) -> Result<bool, Broken> {
-        // Less than a header is moved, or nothing.
+        // Moves less than a header, or nothing.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;

@@ -2,9 +2,9 @@
 //! unacknowledged.
 //!
 //! Invariants:
-//! - A record that interrupts the frames goes between two of theirs, and is sent whole.
-//! - At most one heartbeat is unanswered: TCP repeats what is lost, so a second says nothing.
-//! - Without anything unacknowledged there is no deadline.
+//! - A record that interrupts the frames is sent whole, between two of their records.
+//! - At most one heartbeat is unanswered: TCP repeats what is lost, so a second adds nothing.
+//! - If everything is acknowledged there is no deadline.
 
 use std::io;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ use crate::tcp::socket::{self, Moved};
 /// Bytes read at once: 16 records. A reader sends four a window, and one a second.
 const READ_BYTES: usize = 16 * HEADER_BYTES;
 
-/// What the peer let us know.
+/// What the peer reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEvent {
     /// Nothing that ends the connection.
@@ -30,10 +30,10 @@ pub(super) enum LineEvent {
     Gone,
 }
 
-/// Why a connection can't go on.
+/// Why a connection can't continue.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// It was cut, or fell silent: the peer may well be in order.
+    /// The connection was cut, or fell silent: the peer may be working correctly.
     Lost(String),
     /// The peer broke the rules.
     Breach(String),
@@ -46,20 +46,20 @@ pub(super) struct Line {
     filled: usize,
     /// A record that interrupts the frames, and how much of it is sent.
     interruption: Option<([u8; HEADER_BYTES], usize)>,
-    /// The last write filled the socket.
+    /// Whether the last write filled the socket.
     is_blocked: bool,
     end_sent: bool,
     heartbeat_sent: bool,
-    /// While something is unacknowledged.
+    /// Set while something is unacknowledged.
     vigil: Option<Vigil>,
 }
 
-/// What a writer with something unacknowledged watches.
+/// The times that matter while something is unacknowledged.
 #[derive(Clone, Copy)]
 struct Vigil {
-    /// When to ask.
+    /// When to ask for an acknowledgement.
     ask_ns: u64,
-    /// When the peer last showed that it lives, or the vigil began.
+    /// When the peer last showed a sign of life, or the vigil began.
     heard_ns: u64,
 }
 
@@ -84,11 +84,11 @@ impl Line {
         }
     }
 
-    /// Writes what there is to write and reads what there is to read. `end` says that no frames
-    /// follow those in `outgoing`.
+    /// Writes what there is to write and reads what there is to read. `end` says that no frames follow
+    /// those in `outgoing`.
     ///
-    /// Nothing is left undone that the kernel would not give an edge for: either everything is
-    /// written, or the socket was full, or the credit was used up and the last read found nothing.
+    /// Whatever is left, the kernel will signal an edge for it: either everything is written, or the
+    /// socket was full, or the credit was used up and the last read found nothing.
     pub(super) fn exchange<P: Deref<Target = [u8]>>(
         &mut self,
         outgoing: &mut Outgoing<P>,
@@ -97,8 +97,8 @@ impl Line {
         patience: Patience,
     ) -> Result<LineEvent, Broken> {
         let mut unread = true;
-        // With something to write, credits are worth a call only when they are needed. A writer
-        // without room for another frame has everything written, or no credit, or a full socket.
+        // While there is something to write, credits are read only when they are needed. A writer without
+        // room for another frame has everything written, or no credit, or a full socket.
         if self.is_blocked || outgoing.is_all_written() {
             let (news, _) = self.read(outgoing, now_ns, patience)?;
             if news != LineEvent::None {
@@ -106,7 +106,7 @@ impl Line {
             }
             unread = false;
         }
-        // At most a round for each credit that came meanwhile, and a window has four.
+        // At most one round for each credit that came meanwhile, and a window has four.
         loop {
             let stop = match self.write(outgoing, end, now_ns, patience) {
                 Ok(stop) => stop,
@@ -128,12 +128,12 @@ impl Line {
         Ok(LineEvent::None)
     }
 
-    /// Whether the end is written whole, behind all frames.
+    /// Whether the end is written, after all frames.
     pub(super) fn is_end_sent(&self) -> bool {
         self.end_sent && self.interruption.is_none()
     }
 
-    /// When to call [`Line::exchange`] though nothing happens.
+    /// When to call [`Line::exchange`] even if nothing happens.
     pub(super) fn due_ns(&self, patience: Patience) -> Option<u64> {
         let vigil = self.vigil?;
         let broken_ns = after(vigil.heard_ns, patience.peer_timeout);
@@ -143,8 +143,8 @@ impl Line {
         Some(broken_ns.min(vigil.ask_ns))
     }
 
-    /// The last words of a writer that is dropped: the end where all is written, else that it
-    /// is gone.
+    /// The last record of a writer that is dropped: the end if everything is written, else that it is
+    /// gone.
     pub(super) fn leave<P>(&mut self, outgoing: &Outgoing<P>, is_complete: bool) {
         let whole = outgoing.is_between_records() && self.interruption.is_none();
         if whole && !self.end_sent {
@@ -155,12 +155,12 @@ impl Line {
             } else {
                 Record::Gone
             };
-            // A socket that is full or broken: the reader finds a connection without an end.
+            // If the socket is full or broken, the reader finds a connection without an end.
             let _ = socket::send(&self.socket, &word.encode());
         }
         socket::finish(&self.socket);
-        // Closing a socket with unread bytes resets the connection, and destroys what is on its
-        // way. A window has four credits, and this reads sixteen.
+        // Closing a socket with unread bytes resets the connection, and destroys bytes on their way. A
+        // window has four credits, and this reads sixteen.
         let _ = socket::receive(&self.socket, &mut self.input);
     }
 
@@ -257,7 +257,7 @@ impl Line {
             }
             Record::EndTaken { frames } => {
                 if !self.end_sent || frames != outgoing.end() {
-                    return Err("acknowledges an end that was not sent".to_owned());
+                    return Err("acknowledged an end that was not sent".to_owned());
                 }
                 Ok(LineEvent::EndTaken)
             }
@@ -268,7 +268,7 @@ impl Line {
         }
     }
 
-    /// A write failed: what the reader said before may tell why.
+    /// After a write failed: what the reader sent before may tell why.
     fn read_the_rest<P>(
         &mut self,
         outgoing: &mut Outgoing<P>,
@@ -290,7 +290,7 @@ impl Line {
         }
     }
 
-    /// Begins, goes on with or ends the vigil, and asks when it is time.
+    /// Begins, continues or ends the vigil, and asks when it is time.
     fn keep_vigil<P>(
         &mut self,
         outgoing: &Outgoing<P>,
@@ -307,7 +307,7 @@ impl Line {
         });
         if now_ns >= after(vigil.heard_ns, patience.peer_timeout) {
             let silence_s = patience.peer_timeout.as_secs_f64();
-            return Err(Broken::Lost(format!("said nothing for {silence_s} s")));
+            return Err(Broken::Lost(format!("did not respond for {silence_s} s")));
         }
         if now_ns >= vigil.ask_ns && !self.heartbeat_sent && self.interruption.is_none() {
             self.heartbeat_sent = true;

@@ -1,9 +1,9 @@
-//! What the acceptor's thread and the readers share: who is expected, which connections have come,
-//! and who was refused.
+//! The state that the acceptor's thread shares with the readers: who is expected, which connections have
+//! come, and who was refused.
 //!
-//! A reader has one slot. The acceptor puts a connection into it and rings the reader's waiter; a
-//! newer connection takes the place of one that the reader has not fetched. The reader's hot path
-//! touches two atomics of its slot and no lock.
+//! A reader has one slot. The acceptor puts a connection into it and wakes the reader's waiter; a newer
+//! connection replaces one that the reader has not fetched. The reader's hot path touches two atomics of
+//! its slot and no lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -16,8 +16,8 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::tcp::hello::{Answer, Hello, Reply};
 use crate::tcp::{Identity, Settings, WINDOW_BYTES_MIN};
 
-/// Refusals that are kept with their reasons: enough to see who it was and what they wanted, and
-/// 16 × some 200 bytes however many came.
+/// The number of refusals that are kept with their reasons: enough to see who it was and what they
+/// wanted, and at most 16 × some 200 bytes.
 const REFUSALS_KEPT: usize = 16;
 
 /// Connections that an acceptor turned away, or a reader dropped because the peer broke the rules.
@@ -25,7 +25,7 @@ const REFUSALS_KEPT: usize = 16;
 pub struct Refusals {
     /// How many there were.
     pub count: u64,
-    /// Who the last ones were, and why; the oldest first, 16 at most.
+    /// The last refusals with their reasons; the oldest first, 16 at most.
     pub last: Vec<LinkError>,
 }
 
@@ -35,23 +35,23 @@ pub(super) struct Arrival {
     pub(super) address: SocketAddr,
     /// The number of the writer.
     pub(super) writer: u64,
-    /// The window that counts on it.
+    /// The window that counts on this connection.
     pub(super) window: usize,
-    /// The number of the frame that the writer was told to go on with.
+    /// The number of the frame that the writer was told to resume with.
     pub(super) position: u64,
 }
 
 /// Where a reader's connections arrive.
 pub(super) struct Slot {
-    /// A random number of the reader.
+    /// The reader's random number.
     pub(super) reader: u64,
     settings: Settings,
     waker: Waker,
-    /// Frames that the reader has received whole.
+    /// The number of frames that the reader has received whole.
     received: AtomicU64,
-    /// The reader has seen the end.
+    /// Whether the reader has seen the end.
     ended: AtomicBool,
-    /// The mailbox may be full.
+    /// Whether the mailbox may be full.
     arrived: AtomicBool,
     mailbox: Mutex<Mailbox>,
 }
@@ -79,12 +79,12 @@ impl Slot {
     /// The newest connection that came since the last call.
     #[inline]
     pub(super) fn fetch(&self) -> Option<Arrival> {
-        // Relaxed: the lock orders what is in the box, and a flag that is seen late is followed by
-        // a ring, whose fence makes it visible to a reader that looks before it sleeps.
+        // Relaxed: the lock orders the contents of the box, and a flag that is seen late is followed by a
+        // wake-up, whose fence makes it visible to a reader that looks before it sleeps.
         if !self.arrived.load(Ordering::Relaxed) {
             return None;
         }
-        // Down before the look: a connection put in between raises it again.
+        // Cleared before the look: a connection put in between sets it again.
         self.arrived.store(false, Ordering::Relaxed);
         lock(&self.mailbox).arrival.take()
     }
@@ -92,7 +92,7 @@ impl Slot {
     pub(super) fn deliver(&self, arrival: Arrival) {
         let replaced = {
             let mut mailbox = lock(&self.mailbox);
-            // Under the lock, so that a reader that fetches this one has taken the flag down.
+            // Under the lock, so that a reader that fetches this one has cleared the flag.
             self.arrived.store(true, Ordering::Relaxed);
             mailbox.arrival.replace(arrival)
         };
@@ -100,7 +100,7 @@ impl Slot {
         self.waker.wake();
     }
 
-    /// From now on only the writer of this number is let in. Returns whether it is the one.
+    /// Accepts only the writer of this number from now on. Returns whether it is that one.
     pub(super) fn bind(&self, writer: u64) -> bool {
         *lock(&self.mailbox).writer.get_or_insert(writer) == writer
     }
@@ -114,8 +114,8 @@ impl Slot {
 
     #[inline]
     pub(super) fn set_received(&self, frames: u64) {
-        // Release, with the Acquire of the acceptor: a number that the writer learned from this
-        // reader's acknowledgement is never newer than the one that the acceptor then reads.
+        // Release, with the Acquire of the acceptor: a number that the writer learned from this reader's
+        // acknowledgement is never newer than the one that the acceptor then reads.
         self.received.store(frames, Ordering::Release);
     }
 
@@ -125,16 +125,16 @@ impl Slot {
 
     fn answer(&self, hello: &Hello) -> Result<Reply, (Answer, String)> {
         if self.is_bound_to_another(hello.writer) {
-            let reason = "is another writer than the one whose frames have come".to_owned();
+            let reason = "is not the writer whose frames were received before".to_owned();
             return Err((Answer::OtherWriter, reason));
         }
         if self.ended.load(Ordering::Acquire) {
-            return Err((Answer::Ended, "came back after its end".to_owned()));
+            return Err((Answer::Ended, "reconnected after its end".to_owned()));
         }
         let position = self.received.load(Ordering::Acquire);
         if position < hello.oldest || position > hello.unsent {
             let reason = format!(
-                "has frames {} to {}, and frame {position} is to follow",
+                "has frames {} to {}, but frame {position} comes next",
                 hello.oldest, hello.unsent
             );
             return Err((Answer::Position, reason));
@@ -157,13 +157,13 @@ impl Slot {
     }
 }
 
-/// What belongs to one acceptor.
+/// The state of one acceptor.
 pub(super) struct Shared {
     pub(super) identity: Identity,
     pub(super) settings: Settings,
-    /// The acceptor's thread is to end.
+    /// Whether the acceptor's thread must end.
     stopping: AtomicBool,
-    /// It has ended: no connection will come any more.
+    /// Whether the thread has ended: no connection will come any more.
     closed: AtomicBool,
     slots: Mutex<HashMap<u64, Arc<Slot>>>,
     refusals: Mutex<(u64, VecDeque<LinkError>)>,
@@ -201,7 +201,7 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// After the end of the thread: readers without a connection need not wait for one.
+    /// Called at the end of the thread: readers without a connection need not wait for one.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for slot in lock(&self.slots).values() {
@@ -235,14 +235,14 @@ impl Shared {
         if theirs < ours {
             return refuse(
                 Answer::StaleEpoch,
-                format!("is of the stale epoch {theirs}, this process of epoch {ours}"),
+                format!("belongs to the stale epoch {theirs}, this process to epoch {ours}"),
                 "stop the process: it was replaced",
             );
         }
         if theirs > ours {
             return refuse(
                 Answer::NewerEpoch,
-                format!("is of the newer epoch {theirs}, this process of epoch {ours}"),
+                format!("belongs to the newer epoch {theirs}, this process to epoch {ours}"),
                 "stop this process: it was replaced",
             );
         }
@@ -250,8 +250,8 @@ impl Shared {
         let Some(slot) = slot else {
             return refuse(
                 Answer::UnknownLink,
-                format!("wants link {link}, for which no reader waits"),
-                "nothing, if the reader has just left or comes soon: the writer tries again",
+                format!("asks for link {link}, which has no reader"),
+                "the writer tries again; nothing to do if the reader has just closed or starts soon",
             );
         };
         match slot.answer(hello) {
@@ -290,14 +290,14 @@ pub(super) struct Reason {
     pub(super) hint: &'static str,
 }
 
-/// Takes as long for a wrong token as for a right one.
+/// Compares tokens, in the same time for a wrong token as for a right one.
 fn is_same(left: &[u8; 16], right: &[u8; 16]) -> bool {
     let pairs = left.iter().zip(right);
     let differences = pairs.fold(0, |differences, (left, right)| differences | (left ^ right));
     std::hint::black_box(differences) == 0
 }
 
-/// Nobody panics under these locks; if somebody did, the data would still be whole.
+/// Nothing panics under these locks; even then the data would still be whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
-//! What a writer still holds: frames that are not acknowledged, and how far they are written.
+//! The frames that a writer still holds: those that are not acknowledged, and how far they are written.
 //!
-//! The bytes on the wire follow from the frames alone: headers are made anew whenever a write has
-//! to go on in their middle, so a position (frame, offset, bytes of the record) is all the state
-//! of a partial write.
+//! The bytes on the wire follow from the frames alone: headers are made again whenever a write has to
+//! continue in their middle, so a position (frame, offset, bytes of the record) is all the state of a
+//! partial write.
 //!
 //! Invariants:
-//! - A frame stays, pieces and all, until the reader has received it whole.
+//! - A frame stays, with its pieces, until the reader has received it whole.
 //! - A record is begun only when the credit covers all of it.
 //! - `frames[..frame]` are written, `frames[frame]` is being written, the rest are not.
 
@@ -18,11 +18,11 @@ use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
 use crate::tcp::socket::{self, Moved};
 use crate::tcp::{RECORD_COST, fragment_bytes_max};
 
-/// Slices gathered into one write. The kernel takes 1,024; 64 slices of 1 KiB and more are a write
-/// of 64 KiB at least, whose copy dwarfs the call, and 64 × 16 bytes fit on the stack.
+/// The most slices gathered into one write. The kernel takes 1,024; 64 slices of 1 KiB and more are a
+/// write of at least 64 KiB, whose copy costs far more than the call, and 64 × 16 bytes fit on the stack.
 const SLICES_MAX: usize = 64;
 
-/// Bytes copied next to their headers for one write: 64 KiB are some 800 records of 64 bytes.
+/// The most bytes copied next to their headers for one write: 64 KiB are some 800 records of 64 bytes.
 const STAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Pieces up to this size are copied: below it a slice of their own costs more than the copy.
@@ -51,15 +51,15 @@ impl<P> Held<P> {
 }
 
 pub(super) struct Outgoing<P> {
-    /// Not acknowledged, the oldest first.
+    /// The frames that are not acknowledged, the oldest first.
     frames: VecDeque<Held<P>>,
     /// The number of the first of them.
     first: u64,
-    /// What they cost.
+    /// The cost of the frames.
     held: usize,
     /// The number after the last frame of which a byte was written, on any connection.
     begun: u64,
-    /// Where the next byte comes from.
+    /// The position of the next byte.
     cursor: Cursor,
     /// The cost of the records completely written on this connection.
     sent: u64,
@@ -70,7 +70,7 @@ pub(super) struct Outgoing<P> {
     stage: Vec<u8>,
 }
 
-/// A place in the stream of bytes.
+/// A position in the stream of bytes.
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     /// Index of the frame.
@@ -123,7 +123,7 @@ impl<P> Outgoing<P> {
         self.frames.is_empty()
     }
 
-    /// What the frames cost that are held here.
+    /// The cost of the frames that are held here.
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -157,7 +157,7 @@ impl<P> Outgoing<P> {
         self.cursor.frame > 0 || self.cursor.offset > 0 || self.cursor.within > 0
     }
 
-    /// Lets go of everything.
+    /// Drops everything.
     pub(super) fn clear(&mut self) {
         let end = self.end();
         self.frames.clear();
@@ -166,16 +166,16 @@ impl<P> Outgoing<P> {
         self.cursor = Cursor::default();
     }
 
-    /// Begins a connection whose reader goes on at `position` and has the whole window free.
+    /// Starts a connection whose reader resumes at `position` and has the whole window free.
     ///
     /// # Errors
     ///
-    /// For a frame that is no more, or was never sent: what is wrong, as the end of a sentence
+    /// For a frame that no longer exists, or was never sent: what is wrong, as the end of a sentence
     /// about the peer.
     pub(super) fn resume(&mut self, position: u64, window: usize) -> Result<(), String> {
         if position < self.first || position > self.begun {
             return Err(format!(
-                "wants to go on at frame {position}, and this writer has frames {} to {}",
+                "wants to resume at frame {position}, but this writer has frames {} to {}",
                 self.first, self.begun
             ));
         }
@@ -192,19 +192,19 @@ impl<P> Outgoing<P> {
     ///
     /// # Errors
     ///
-    /// For a credit that can't be: what is wrong, as the end of a sentence about the peer.
+    /// For an impossible credit: what is wrong, as the end of a sentence about the peer.
     pub(super) fn credit(&mut self, frames: u64, cost: u32) -> Result<bool, String> {
         let written = self.first + self.cursor.frame as u64;
         if frames < self.first || frames > written {
             return Err(format!(
-                "acknowledges {frames} frames, where between {} and {written} are possible",
+                "acknowledged {frames} frames, which is not between {} and {written}",
                 self.first
             ));
         }
         let limit = self.limit + u64::from(cost);
         if limit > self.sent + self.window as u64 {
             return Err(format!(
-                "returned {cost} bytes of credit that it never took"
+                "returned {cost} bytes of credit that it had not used"
             ));
         }
         self.limit = limit;
@@ -230,11 +230,11 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
         self.frames.push_back(frame);
     }
 
-    /// Writes until nothing is left, the socket is full or the credit is used up. Returns how many
-    /// bytes went out as well.
+    /// Writes until nothing is left, the socket is full or the credit is used up. Also returns how many
+    /// bytes were written.
     pub(super) fn write(&mut self, socket: impl AsFd) -> io::Result<(usize, Stop)> {
         let mut total = 0;
-        // Bounded: every round writes a byte at least, and the credit is a window at most.
+        // Bounded: every round writes at least one byte, and the credit is at most a window.
         loop {
             let (batch, stop) = self.gather();
             if batch.count == 0 {
@@ -244,8 +244,8 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
                 Moved::Bytes(count) => {
                     self.advance(count);
                     total += count;
-                    // What is left when all of it went is known without another look; a short
-                    // write goes round once more, so that the kernel promises an edge.
+                    // If everything was written, the rest is known without another look; a short write
+                    // makes another round, so that the kernel will signal an edge.
                     if count == batch.bytes && stop == Stop::Done && self.is_all_written() {
                         return Ok((total, Stop::Done));
                     }
@@ -275,8 +275,8 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
         socket::send_gathered(socket, &slices[..parts.len()])
     }
 
-    /// Collects what one write can take, from the cursor on, and says why it ended there: `Done`
-    /// when the end or the batch's own bounds were reached.
+    /// Collects what one write can take, from the cursor on, and says why it ended there: `Done` when the
+    /// end or the batch's own limits were reached.
     fn gather(&mut self) -> (Batch, Stop) {
         let mut batch = Batch {
             parts: [Part::Stage { start: 0, end: 0 }; SLICES_MAX],
@@ -352,15 +352,15 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
 }
 
 impl Batch {
-    /// Copies bytes to the stage. Returns false, and does nothing, when there is no room.
+    /// Copies bytes to the stage. Returns false, and does nothing, if there is no room.
     fn copy(&mut self, stage: &mut Vec<u8>, bytes: &[u8]) -> bool {
         let start = stage.len();
         if start + bytes.len() > STAGE_BYTES_MAX {
             return false;
         }
         let end = start + bytes.len();
-        // Bytes on the stage that follow each other are one slice. The index is in bounds: it is
-        // below the count.
+        // Bytes on the stage that follow each other are one slice. The index is in bounds: it is below
+        // the count.
         let joins = self.count > 0
             && matches!(self.parts[self.count - 1], Part::Stage { end, .. } if end == start);
         let part = if joins {
@@ -392,7 +392,7 @@ impl Batch {
         true
     }
 
-    /// Adds the bytes `from..to` of a frame. Returns false when not all of them found room.
+    /// Adds the bytes `from..to` of a frame. Returns false if not all of them found room.
     fn add_payload<P: Deref<Target = [u8]>>(
         &mut self,
         stage: &mut Vec<u8>,

@@ -1,14 +1,14 @@
-//! The reading end: hands out the frames of whichever connection its writer has made last.
+//! The reading end: returns the frames of the latest connection that its writer has made.
 //!
 //! Invariants:
-//! - Only a connection that the acceptor let in is read, and only one at a time: a newer one takes
-//!   the place of the one before, and goes on after the last whole frame.
-//! - A missing writer, and one that stopped in the middle of a frame, are waited for until a
-//!   deadline; an idle one for ever.
+//! - Only a connection that the acceptor accepted is read, and only one at a time: a newer one replaces
+//!   the previous one, and continues after the last whole frame.
+//! - A missing writer, and one that stopped in the middle of a frame, is waited for until a deadline; an
+//!   idle one for ever.
 //! - The end or the error is reported once, after the frames that were whole.
 //!
-//! Shutdown: a dropped reader tells its writer that it is gone, and the acceptor that the link is
-//! no longer expected.
+//! Shutdown: a dropped reader tells its writer that it is gone, and the acceptor that the link is no
+//! longer expected.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -30,7 +30,7 @@ pub struct Reader {
     shared: Arc<Shared>,
     registrar: Registrar,
     phase: Phase,
-    /// Frames handed out.
+    /// The number of frames returned.
     received: u64,
     /// The writer of these frames.
     bound_to: Option<u64>,
@@ -46,7 +46,7 @@ enum Phase {
     },
     Open {
         incoming: Box<Incoming>,
-        /// When half a frame was seen, and nothing behind it.
+        /// When half a frame was seen, without progress since.
         halfway_ns: Option<u64>,
     },
     Closed,
@@ -83,9 +83,9 @@ impl Reader {
     ///
     /// Once, when the writer is gone before its end, or was missing for too long.
     pub fn receive(&mut self) -> Result<Option<Frame>, LinkError> {
-        // At most a round for each connection that came meanwhile, and one for each that broke.
+        // At most one round for each connection that came meanwhile, and one for each that broke.
         loop {
-            // Before the look into the mailbox: whatever came before the end of the acceptor is
+            // Before the look into the mailbox: everything that came before the end of the acceptor is
             // there then.
             let is_hopeless = self.shared.is_closed();
             if let Some(arrival) = self.slot.fetch() {
@@ -121,7 +121,7 @@ impl Reader {
                     return Ok(None);
                 }
                 Ok(Next::Gone) => {
-                    let reason = "left before the end of its stream";
+                    let reason = "closed before the end of its stream";
                     return Err(self.fail(reason.to_owned()));
                 }
                 Err(broken) => self.lose(broken),
@@ -129,9 +129,9 @@ impl Reader {
         }
     }
 
-    /// Returns all credit to the writer. A reader that stops receiving though there may be more
-    /// (to align a barrier, say) calls it, lest the writer wait for room that is there: until then
-    /// up to a quarter of the window is kept back, to save packets.
+    /// Returns all credit to the writer. A reader that stops receiving although there may be more (to
+    /// align a barrier, for example) calls it; otherwise the writer would wait for room that exists,
+    /// since up to a quarter of the window is kept back to save packets.
     pub fn settle(&mut self) {
         let Phase::Open { incoming, .. } = &mut self.phase else {
             return;
@@ -146,8 +146,8 @@ impl Reader {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// When to call [`Reader::receive`] though nothing happens: to give the writer up, if it has
-    /// not come back by then. On `CLOCK_MONOTONIC` in nanoseconds.
+    /// When to call [`Reader::receive`] even if nothing happens: to give the writer up if it has not come
+    /// back by then. On `CLOCK_MONOTONIC` in nanoseconds.
     pub fn due_ns(&self) -> Option<u64> {
         match &self.phase {
             Phase::Missing { deadline_ns, .. } => Some(*deadline_ns),
@@ -160,12 +160,12 @@ impl Reader {
 
     fn adopt(&mut self, arrival: Arrival) {
         if self.is_closed() || self.slot.is_bound_to_another(arrival.writer) {
-            // It was let in just before the first frame of another one, and learns it next time.
+            // It was accepted just before the first frame of another one, and learns of that next time.
             return;
         }
         self.address = Some(arrival.address);
         if let Err(error) = self.registrar.register(arrival.socket.as_fd()) {
-            // Without its edges the reader would sleep beside frames. The writer comes again.
+            // Without its edges the reader would sleep although there are frames. The writer comes again.
             self.lose(Broken::Lost(format!("can't be waited for: {error}")));
             return;
         }
@@ -175,8 +175,8 @@ impl Reader {
         };
     }
 
-    /// The first frame decides whose link it is. Returns false, and drops the connection, when
-    /// that was decided otherwise.
+    /// The first frame decides which writer the link belongs to. Returns false, and drops the connection,
+    /// if it belongs to another.
     fn bind(&mut self, writer: u64) -> bool {
         if self.slot.bind(writer) {
             self.bound_to = Some(writer);
@@ -186,7 +186,7 @@ impl Reader {
         false
     }
 
-    /// There is no connection: nothing now, or the error.
+    /// Handles a missing connection: nothing now, or the error.
     fn miss(&mut self, is_hopeless: bool) -> Result<Option<Frame>, LinkError> {
         let Phase::Missing {
             deadline_ns,
@@ -199,19 +199,19 @@ impl Reader {
             return Ok(None);
         }
         let reason = if is_hopeless {
-            format!("{trouble}, and can't come back: this process accepts no more connections")
+            format!("{trouble}, and can't reconnect: this process no longer accepts connections")
         } else {
             let settings = self.shared.settings;
             let timeout = match self.address {
                 None => settings.connect_timeout,
                 Some(_) => settings.peer_timeout,
             };
-            format!("{trouble}, and was waited for {} s", timeout.as_secs_f64())
+            format!("{trouble}; gave up after {} s", timeout.as_secs_f64())
         };
         Err(self.fail(reason))
     }
 
-    /// Nothing came. Returns why to give the connection up, if half a frame lies here for long.
+    /// Nothing came. Returns why to give the connection up, if half a frame has waited for too long.
     fn watch_half_frame(&mut self) -> Option<Broken> {
         let Phase::Open {
             incoming,
@@ -247,7 +247,7 @@ impl Reader {
                 let link = self.link;
                 let error = LinkError::new(self.peer(), format!("link {link}: {trouble}"));
                 self.shared
-                    .note(error.hint("see which program writes to this port"));
+                    .note(error.hint("check which program writes to this port"));
                 trouble
             }
         };
@@ -260,7 +260,7 @@ impl Reader {
     fn fail(&mut self, reason: String) -> LinkError {
         self.phase = Phase::Closed;
         LinkError::new(self.peer(), reason)
-            .hint("see why its process stopped or its host is cut off")
+            .hint("check whether its process stopped or its host lost its network")
     }
 
     fn peer(&self) -> String {

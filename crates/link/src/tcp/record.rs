@@ -1,7 +1,7 @@
 //! Records: what travels after the greeting. A header of 16 bytes, and for DATA its payload.
 //!
 //! Little-endian: kind (1 byte), flags (1), check (2), length (4), number (8). The check is a
-//! multiplicative hash of the other fields: it finds a stream that lost its step, not a forger.
+//! multiplicative hash of the other fields: it detects a stream that is out of step, not a forgery.
 
 /// Bytes of a header.
 pub(super) const HEADER_BYTES: usize = 16;
@@ -22,13 +22,13 @@ const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 /// One record, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// Writer to reader: a frame or a part of it, `length` bytes of payload behind the header.
+    /// Writer to reader: a frame or a part of it, `length` bytes of payload after the header.
     Data(Fragment),
-    /// Writer to reader: answer with a credit, even one of nothing.
+    /// Writer to reader: answer with a credit, even an empty one.
     Heartbeat,
     /// Writer to reader: no frames follow the first `frames`.
     End { frames: u64 },
-    /// Either way: the sender of this leaves, and not because all is done.
+    /// Either way: the sender leaves before its end.
     Gone,
     /// Reader to writer: `frames` frames have been received since the link began, and `cost` more
     /// of the window is free on this connection.
@@ -77,7 +77,7 @@ impl Record {
         let (front, number) = (whole as u64, (whole >> 64) as u64);
         let found = (front >> 16) as u16;
         if found != check(front & !(0xFFFF << 16), number) {
-            return Err("sent a record whose check is wrong".to_owned());
+            return Err("sent a record with a wrong checksum".to_owned());
         }
         let (kind, flags, length) = (front as u8, (front >> 8) as u8, (front >> 32) as u32);
         let plain = flags == 0 && length == 0;
@@ -104,7 +104,7 @@ impl Record {
     }
 }
 
-/// `front` is the first eight bytes of the header, with zeros for the check.
+/// The check of a header. `front` is the first eight bytes of the header, with zeros for the check.
 fn check(front: u64, number: u64) -> u16 {
     let mixed = (front ^ number.rotate_left(29)).wrapping_mul(MULTIPLIER);
     (mixed >> 48) as u16

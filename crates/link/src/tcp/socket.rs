@@ -1,4 +1,4 @@
-//! Non-blocking sockets: what the kernel says, in the three cases that matter here.
+//! Non-blocking sockets, with the kernel's answers reduced to the three cases that matter here.
 
 use std::io;
 use std::io::{IoSlice, IoSliceMut};
@@ -11,18 +11,18 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
 };
 
-/// What came of a read or a write.
+/// The result of a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// So many bytes, at least one.
+    /// This many bytes, at least one.
     Bytes(usize),
-    /// None now: the kernel gives an edge when it can go on.
+    /// None now: the kernel signals an edge when the socket is ready.
     WouldBlock,
-    /// The peer sends nothing any more (reads only).
+    /// The peer sends nothing more (reads only).
     End,
 }
 
-/// Begins to connect. Whether it worked out, the first write says.
+/// Begins to connect. The first write shows whether that succeeded.
 pub(super) fn connect(address: SocketAddr, peer_timeout: Duration) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -41,11 +41,11 @@ pub(super) fn connect(address: SocketAddr, peer_timeout: Duration) -> io::Result
     }
 }
 
-/// Sets the options of a link's socket. It must not block already.
+/// Sets the options of a link's socket, which must already be non-blocking.
 pub(super) fn prepare(socket: &OwnedFd, peer_timeout: Duration) -> io::Result<()> {
-    // What is pushed goes out: batching is the writer's business, not the kernel's.
+    // What is pushed is sent: batching is the writer's business, not the kernel's.
     sockopt::set_tcp_nodelay(socket, true)?;
-    // The kernel gives a connection up whose bytes nobody acknowledges for so long.
+    // The kernel gives up a connection if nobody acknowledges its bytes for this long.
     let timeout_ms = u32::try_from(peer_timeout.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(socket, timeout_ms.max(1))?;
     Ok(())
@@ -81,9 +81,9 @@ pub(super) fn unread_bytes(socket: impl AsFd) -> u64 {
     rustix::io::ioctl_fionread(socket).unwrap_or(0)
 }
 
-/// Says the end to the peer: what was written still arrives, which closing does not promise.
+/// Tells the peer that the stream ends; what was written still arrives, which closing does not guarantee.
 pub(super) fn finish(socket: impl AsFd) {
-    // A connection that is broken already has nothing to say.
+    // A connection that is already broken has nothing to send.
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
 }
 

@@ -1,4 +1,4 @@
-//! The writing end: takes frames, and sees to a connection to send them by.
+//! The writing end: takes frames, and maintains a connection to send them.
 //!
 //! ```text
 //!           ┌──────────────── broken: back off ───────────────┐
@@ -9,14 +9,13 @@
 //! ```
 //!
 //! Invariants:
-//! - All of it happens in the owner's calls; none of them waits.
-//! - Whatever state it is in, a call leaves an edge to come or a deadline in
-//!   [`Writer::due_ns`], so an owner that sleeps for both is never forgotten.
-//! - Frames are let go only when they are acknowledged, or the link is closed.
+//! - Everything happens in the owner's calls; none of them waits.
+//! - In every state, a call leaves an edge to come or a deadline in [`Writer::due_ns`], so an owner that
+//!   sleeps for both is never forgotten.
+//! - Frames are dropped only when they are acknowledged, or the link is closed.
 //!
-//! Shutdown: [`Writer::close`], then [`Writer::push`] until it is drained, then drop. A writer that
-//! is dropped with nothing unacknowledged says the end as well; one with frames left says that it
-//! is gone.
+//! Shutdown: [`Writer::close`], then [`Writer::push`] until it is drained, then drop. A writer that is
+//! dropped with nothing unacknowledged sends the end as well; one with frames left sends that it is gone.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -38,15 +37,15 @@ use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 use crate::waiter::{Registrar, WaiterHandle};
 
-/// The first pause before another attempt to connect. A cut connection to a peer that is in order
-/// is back after it; sixteen links that come back together make 1,600 attempts a second.
+/// The first pause before another attempt to connect. A connection to a working peer is restored after
+/// it; sixteen links that come back together make 1,600 attempts a second.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 
 /// The longest pause: seven doublings later.
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 
-/// Breaches of the protocol in a row, without one sound credit between them, before the writer
-/// gives up: a bit may flip once on its way, and thrice is another program.
+/// The number of protocol breaches in a row, without one valid credit between them, after which the
+/// writer gives up: one bit may flip on its way, but three breaches mean another program.
 const BREACHES_MAX: u32 = 3;
 
 /// The writing end of a link to another host.
@@ -57,7 +56,7 @@ pub struct Writer<P> {
     peer_name: String,
     identity: Identity,
     link: u64,
-    /// A random number: tells this writer from another one of the same link.
+    /// The writer's random number: distinguishes it from another writer of the same link.
     number: u64,
     settings: Settings,
     registrar: Registrar,
@@ -70,7 +69,7 @@ pub struct Writer<P> {
     give_up_ns: u64,
     back_off: Duration,
     breaches: u32,
-    /// What went wrong last.
+    /// What last went wrong.
     trouble: String,
 }
 
@@ -84,7 +83,7 @@ enum Phase {
 
 impl<P: Deref<Target = [u8]>> Writer<P> {
     /// A writer of the link number `link` to the acceptor at `address`. It begins to connect, and
-    /// goes on with it in the calls of its owner, whose `waiter` is told of its sockets.
+    /// continues in the calls of its owner, whose `waiter` is told about its sockets.
     pub fn connect(
         address: SocketAddr,
         identity: Identity,
@@ -115,8 +114,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         writer
     }
 
-    /// As [`FrameSender::post`](crate::FrameSender::post). A writer takes frames while those that
-    /// it holds cost less than a window.
+    /// As [`FrameSender::post`](crate::FrameSender::post). A writer takes frames while those that it
+    /// holds cost less than a window.
     ///
     /// # Errors
     ///
@@ -130,7 +129,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         let length = frame.iter().map(|piece| piece.len()).sum();
         assert!(
             (1..=FRAME_BYTES_MAX).contains(&length),
-            "a frame of {length} bytes: between 1 and {FRAME_BYTES_MAX} are possible"
+            "a frame of {length} bytes, not between 1 and {FRAME_BYTES_MAX}"
         );
         let has_room = self.has_room();
         if self.is_closed() {
@@ -143,24 +142,22 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         Ok(())
     }
 
-    /// Connects, writes and reads, as far as it goes without waiting. How `urgent` it is makes no
-    /// difference: the kernel wakes the reader's waiter, and a sleep that ignores descriptors ends
-    /// by its own time.
+    /// Connects, writes and reads, as far as possible without waiting. `urgent` makes no difference: the
+    /// kernel wakes the reader's waiter, and a sleep that ignores descriptors ends when its time is over.
     pub fn push(&mut self, _urgent: bool) {
         self.drive(now_ns());
     }
 
-    /// Says that no frames follow. [`Writer::push`] sends the end behind the frames that were
-    /// taken, and the writer is drained once the reader has acknowledged it.
+    /// Says that no frames follow. [`Writer::push`] sends the end after the frames that were taken, and
+    /// the writer is drained once the reader has acknowledged it.
     pub fn close(&mut self) {
         self.is_closing = true;
     }
 
-    /// Whether nothing is left to do: there is a connection, every frame that was taken is
-    /// acknowledged, and after [`Writer::close`] the end is written behind them; or the link is
-    /// closed.
+    /// Whether nothing is left to do: there is a connection, every frame that was taken is acknowledged,
+    /// and after [`Writer::close`] the end is written after them; or the link is closed.
     ///
-    /// Without a close, the last frames are acknowledged when the reader is asked for it, after
+    /// Without a close, the last frames are acknowledged when the writer asks for it, after
     /// [`Settings::heartbeat_after`].
     pub fn is_drained(&self) -> bool {
         match &self.phase {
@@ -172,12 +169,12 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         }
     }
 
-    /// Whether the reader was greeted, on the connection that there is now.
+    /// Whether the current connection's greeting is complete.
     pub fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Open(_))
     }
 
-    /// Whether a frame would be taken now. Looks at the socket when there seems to be no room.
+    /// Whether it would take a frame now. Looks at the socket if there seems to be no room.
     pub fn has_room(&mut self) -> bool {
         if self.outgoing.held() >= self.settings.window() {
             self.drive(now_ns());
@@ -190,7 +187,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         self.outgoing.end()
     }
 
-    /// See [`crate::FrameSender::is_acknowledged`]. Looks at the socket when it seems not to be.
+    /// See [`crate::FrameSender::is_acknowledged`]. Looks at the socket if it seems not to be.
     pub fn is_acknowledged(&mut self, position: u64) -> bool {
         if self.outgoing.oldest() < position {
             self.drive(now_ns());
@@ -204,7 +201,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         matches!(self.phase, Phase::Closed(_))
     }
 
-    /// Why it is closed, if the reader did not leave by itself.
+    /// Why the link is closed, unless the reader left normally.
     pub fn error(&self) -> Option<LinkError> {
         match &self.phase {
             Phase::Closed(error) => error.clone(),
@@ -212,7 +209,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         }
     }
 
-    /// When to call [`Writer::push`] though nothing happens: to connect again, to ask for an
+    /// When to call [`Writer::push`] even if nothing happens: to connect again, to ask for an
     /// acknowledgement, to give up. On `CLOCK_MONOTONIC` in nanoseconds.
     pub fn due_ns(&self) -> Option<u64> {
         match &self.phase {
@@ -223,7 +220,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         }
     }
 
-    /// What the frames cost that the reader has not acknowledged: less than a window and a frame.
+    /// The cost of the frames that the reader has not acknowledged: less than a window and a frame.
     pub fn held_bytes(&self) -> usize {
         self.outgoing.held()
     }
@@ -254,13 +251,13 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         }
     }
 
-    /// Returns whether there is a new phase to go on with at once; so do the next two.
+    /// Returns whether there is a new phase to continue with at once; so do the next two.
     fn leave_apart(&mut self, retry_ns: u64, now_ns: u64) -> bool {
         if now_ns >= self.give_up_ns {
             let reason = format!("can't be reached: {}", self.trouble);
             self.fail(
                 reason,
-                "see that its process runs and that its port is open",
+                "check that its process runs and that its port is open",
             );
             return false;
         }
@@ -316,7 +313,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             Answer::Accepted => return self.accepted(reply, now_ns),
             Answer::Version => self.fail(
                 format!("refused version {VERSION} of the protocol"),
-                "run the same release on every host",
+                "run the same version of slackwater on every host",
             ),
             Answer::Token => self.fail(
                 "refused the token: it belongs to another deployment".to_owned(),
@@ -324,14 +321,17 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             ),
             Answer::StaleEpoch => self.fail(
                 format!(
-                    "refused epoch {ours}: it is stale, the deployment is at epoch {}",
+                    "refused epoch {ours} as stale: the deployment is at epoch {}",
                     reply.epoch
                 ),
-                "nothing: this process was replaced, and its work goes on elsewhere",
+                "nothing to do: this process was replaced",
             ),
             Answer::OtherWriter => self.fail(
-                format!("has frames of another writer of link {}", self.link),
-                "give each link one writer, and a writer that starts anew a new epoch",
+                format!(
+                    "has received frames of another writer of link {}",
+                    self.link
+                ),
+                "give each link one writer, and a restarted writer a new epoch",
             ),
             Answer::Position => self.fail(
                 "expects a frame that this writer no longer has, or never had".to_owned(),
@@ -346,7 +346,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
                 self.phase = Phase::Ended;
             }
             Answer::Ended => self.fail(
-                format!("has seen the end of link {} already", self.link),
+                format!("has already received the end of link {}", self.link),
                 "give each link one writer",
             ),
             Answer::UnknownLink if self.reader.is_some() => self.close_down(None),
@@ -365,7 +365,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     fn accepted(&mut self, reply: Reply, now_ns: u64) -> bool {
         if self.reader.is_some_and(|reader| reader != reply.reader) {
             self.fail(
-                "is another reader than the one that has the earlier frames".to_owned(),
+                "is not the reader that received the earlier frames".to_owned(),
                 "restore the deployment from its last checkpoint",
             );
             return false;
@@ -425,7 +425,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         }
     }
 
-    /// A connection broke that had been made: the search for the next one begins.
+    /// Starts the search for a new connection, after one broke.
     fn search_anew(&mut self, now_ns: u64) {
         self.give_up_ns = after(now_ns, self.settings.peer_timeout);
     }
@@ -436,7 +436,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             retry_ns: after(now_ns, self.back_off),
         };
         self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
-        // Only to look whether the search has ended.
+        // Only to see whether the search has ended.
         now_ns >= self.give_up_ns
     }
 
@@ -445,7 +445,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         if self.breaches < BREACHES_MAX {
             return self.retry(trouble, now_ns);
         }
-        self.fail(trouble, "see which program listens at this address");
+        self.fail(trouble, "check which program listens at this address");
         false
     }
 

@@ -1,4 +1,4 @@
-//! The waiter against the kernel: rings, edges, time-outs, signals, and doing nothing at all.
+//! Tests of the waiter against the kernel: wakers, edges, time-outs, signals, and doing nothing at all.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -42,7 +42,7 @@ fn a_ring_ends_either_kind_of_wait() {
             thread::sleep(SHORT);
             waker.wake();
         });
-        assert_eq!(waiter.wait(None, sources).expect("a wait"), Woken::Rung);
+        assert_eq!(waiter.wait(None, sources).expect("a wait"), Woken::Waker);
         ringing.join().expect("the ringing thread");
         assert_eq!(sleep(&waiter, SHORT, Sources::All), Woken::TimedOut);
         assert_eq!(sleep(&waiter, SHORT, Sources::Doorbell), Woken::TimedOut);
@@ -56,12 +56,12 @@ fn a_ring_between_announcement_and_sleep_is_kept() {
     waiter.waker().wake();
     assert_eq!(
         waiter.wait(Some(NEVER), Sources::All).expect("a wait"),
-        Woken::Rung
+        Woken::Waker
     );
 }
 
 #[test]
-fn a_waiter_that_is_awake_is_not_rung() {
+fn a_waiter_that_is_awake_is_not_woken() {
     let waiter = Waiter::new().expect("two descriptors");
     waiter.waker().wake();
     waiter.announce(Listen::Everything);
@@ -90,12 +90,12 @@ fn one_announcement_costs_one_strike_however_many_wake() {
 fn a_strike_that_comes_late_is_told_as_a_ring() {
     let waiter = Waiter::new().expect("two descriptors");
     waiter.announce(Listen::Everything);
-    // What a waker does first; it is preempted before it strikes.
+    // The first thing that a waker does; it is preempted before it strikes.
     waiter.doorbell.retract();
     let woken = waiter.wait(Some(Duration::ZERO), Sources::All);
-    assert_eq!(woken.expect("a wait"), Woken::Rung);
+    assert_eq!(woken.expect("a wait"), Woken::Waker);
     waiter.doorbell.bell.strike();
-    assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Rung);
+    assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Waker);
     assert_eq!(
         sleep(&waiter, Duration::ZERO, Sources::All),
         Woken::TimedOut
@@ -108,7 +108,7 @@ fn a_ring_for_a_retracted_announcement_ends_one_later_wait_at_most() {
     waiter.announce(Listen::Everything);
     waiter.waker().wake();
     waiter.retract();
-    assert_eq!(sleep(&waiter, NEVER, Sources::Doorbell), Woken::Rung);
+    assert_eq!(sleep(&waiter, NEVER, Sources::Doorbell), Woken::Waker);
     assert_eq!(
         sleep(&waiter, Duration::ZERO, Sources::All),
         Woken::TimedOut
@@ -160,7 +160,7 @@ fn a_ring_beside_data_is_told_as_a_ring() {
     waiter.waker().wake();
     assert_eq!(
         waiter.wait(Some(NEVER), Sources::All).expect("a wait"),
-        Woken::Rung
+        Woken::Waker
     );
 }
 
@@ -233,7 +233,7 @@ fn absurd_time_outs_are_taken() {
         waiter.announce(Listen::Everything);
         waiter.waker().wake();
         let woken = waiter.wait(Some(Duration::MAX), sources).expect("a wait");
-        assert_eq!(woken, Woken::Rung);
+        assert_eq!(woken, Woken::Waker);
     }
 }
 
@@ -261,7 +261,7 @@ fn wakers_may_outlive_their_waiter() {
     waker.clone().wake();
 }
 
-/// I7: silence is free.
+/// I7: silence costs nothing.
 #[test]
 fn a_silent_wait_never_wakes() {
     let (ready, when_ready) = std::sync::mpsc::channel();
@@ -288,18 +288,18 @@ fn a_silent_wait_never_wakes() {
     thread::sleep(Duration::from_millis(300));
     assert_eq!(switches(), before);
     waker.wake();
-    assert_eq!(sleeping.join().expect("the sleeper"), Woken::Rung);
+    assert_eq!(sleeping.join().expect("the sleeper"), Woken::Waker);
 }
 
-/// A stopped and continued thread finds its wait ended, with no signal handler needed. That holds
-/// for all threads of the process, so it happens to another one: this test, run again.
+/// A stopped and continued thread finds its wait ended, without a signal handler. That holds for all
+/// threads of the process, so it is done to another process: this test, run again.
 #[test]
 fn a_signal_ends_the_wait_early() {
     const IN_CHILD: &str = "SLACKWATER_TEST_IS_INTERRUPTED";
     if std::env::var_os(IN_CHILD).is_some() {
         let waiter = Waiter::new().expect("two descriptors");
         assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Interrupted);
-        // An early return consumes the announcement too: nobody rings any more.
+        // An early return consumes the announcement too: no waker strikes any more.
         waiter.waker().wake();
         assert_eq!(
             sleep(&waiter, Duration::ZERO, Sources::All),

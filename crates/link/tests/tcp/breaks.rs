@@ -1,4 +1,4 @@
-//! Connections that break, ends that leave, incarnations that are over.
+//! Tests of connections that break, ends that leave, incarnations that are over.
 
 use fastrand::Rng;
 use std::io::{Read, Write};
@@ -81,7 +81,7 @@ fn a_hundred_cuts_lose_and_double_nothing() {
         let mut random = Rng::with_seed(12);
         let mut number = 0;
         let frames = std::iter::from_fn(|| {
-            // Goes on until all cuts are done.
+            // Continues until all cuts are done.
             if all_cut.load(Ordering::Relaxed) == CUTS && number > 3_000 {
                 return None;
             }
@@ -194,7 +194,7 @@ fn dropping_a_writer_with_frames_is_an_error_after_those_that_were_sent() {
     });
     assert_eq!(next, 10);
     assert!(error.peer.contains("the writer (127.0.0.1:"), "{error}");
-    assert!(error.reason.contains("left before the end"), "{error}");
+    assert!(error.reason.contains("closed before the end"), "{error}");
     assert!(
         started.elapsed() < settings().peer_timeout,
         "it was told at once"
@@ -203,7 +203,7 @@ fn dropping_a_writer_with_frames_is_an_error_after_those_that_were_sent() {
 
 #[test]
 fn a_writer_that_dies_is_an_error_within_the_time_out() {
-    // A connection that closes without a word, as a killed process's does.
+    // A connection that closes without an end, as a killed process's does.
     let waiter = Waiter::new().expect("a waiter");
     let acceptor = bind(short_patience());
     let mut reader = acceptor.reader(LINK, "process 2", &waiter);
@@ -272,7 +272,7 @@ fn a_reader_that_leaves_closes_the_link_without_an_error() {
         assert!(Instant::now() < end, "not noticed");
         pair.writer.push(false);
     }
-    assert_eq!(pair.writer.error(), None, "it left by itself");
+    assert_eq!(pair.writer.error(), None, "it left normally");
     assert!(pair.writer.is_drained() && pair.writer.due_ns().is_none());
     let refused = pair.writer.post(pieces(5, 10));
     assert!(matches!(refused, Err(SendError::Closed(frame)) if frame.concat().len() == 10));
@@ -303,7 +303,7 @@ fn a_reader_that_leaves_while_the_connection_is_cut_closes_it_too() {
 #[test]
 fn a_writer_without_a_reader_gives_up_and_names_it() {
     let waiter = Waiter::new().expect("a waiter");
-    // A port that is taken, and that nobody listens on.
+    // A port that is taken, and on which nobody listens.
     let (family, kind) = (AddressFamily::INET, SocketType::STREAM);
     let socket = rustix::net::socket(family, kind, None).expect("a socket");
     let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
@@ -353,7 +353,7 @@ fn a_link_whose_reader_comes_later_is_waited_for() {
     }
 }
 
-/// What a writer of another identity hears.
+/// The error that a writer of another identity gets.
 fn refusal_of(identity: Identity) -> (slackwater_link::LinkError, String) {
     let waiter = Waiter::new().expect("a waiter");
     let acceptor = bind(settings());
@@ -436,7 +436,7 @@ fn a_reader_whose_worker_is_busy_for_longer_than_the_time_out_loses_nothing() {
         posted += 1;
         pair.writer.push(false);
     }
-    // The writer finds nobody answering, makes new connections, and the acceptor lets it in.
+    // The writer gets no answer, makes new connections, and the acceptor accepts it.
     let end = Instant::now() + SHORT * 5;
     while Instant::now() < end {
         pair.writer.push(false);
@@ -460,7 +460,7 @@ fn readers_live_on_after_their_acceptor() {
     let mut lonely = pair.acceptor.reader(8, "process 4", &waiter);
     drop(pair.acceptor);
     let error = error_of(&mut lonely, |_| panic!("a frame"));
-    assert!(error.reason.contains("no more connections"), "{error}");
+    assert!(error.reason.contains("no longer accepts"), "{error}");
     pair.writer.post(pieces(0, 10)).expect("room");
     pair.writer.close();
     let mut frames = 0;

@@ -1,4 +1,4 @@
-//! The window bounds what is under way, comes back, and never locks a writer out for good.
+//! Tests of the window: it limits what is in flight, comes back, and never locks a writer out for good.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ fn a_writer_stops_when_the_reader_does_not_read() {
         for number in 0..taken {
             check(&pair.receive(), number, length);
         }
-        // And it goes on: a quarter of the window is all that may be kept back.
+        // And it continues: a quarter of the window is all that may be kept back.
         let again = fill(&mut pair, taken, length);
         assert!(again >= taken * 3 / 4 - 1, "{again} after {taken}");
         for number in taken..taken + again {

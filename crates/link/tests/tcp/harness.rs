@@ -1,5 +1,5 @@
-//! Ends of links on threads that really sleep, frames with content that can be checked, and the
-//! bytes of the protocol written by hand, as `docs/internals/tcp.md` has them.
+//! Ends of links on threads that really sleep, frames with content that can be checked, and the bytes of
+//! the protocol written by hand, as in `docs/internals/tcp.md`.
 
 use fastrand::Rng;
 use std::io::{ErrorKind, Read, Write};
@@ -107,7 +107,7 @@ impl Pair {
         }
     }
 
-    /// The next frame, the writer being pushed meanwhile.
+    /// The next frame, while the writer is pushed.
     pub fn receive(&mut self) -> Frame {
         let end = Instant::now() + TOO_LONG;
         loop {
@@ -157,7 +157,7 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Announce, look, sleep, until somebody rings or the end is due. Counts real sleeps.
+/// Announce, look, sleep, until a waker is used or the end is due. Counts real sleeps.
 pub fn sleep_unless(
     waiter: &Waiter,
     sleeps: &mut u64,

@@ -1,4 +1,4 @@
-//! Peers that break the rules: each is dropped and named, and the link goes on.
+//! Tests of peers that break the rules: each is dropped and named, and the link continues.
 
 use fastrand::Rng;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ impl Target {
         stream
     }
 
-    /// Waits until a refusal's text contains `text`, the reader working meanwhile.
+    /// Waits until a refusal's text contains `text`, while the reader works.
     fn expect_refusal(&mut self, text: &str) {
         let end = Instant::now() + TOO_LONG;
         loop {
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// A writer that keeps the rules gets its frames through, and its end.
+    /// A correct writer gets its frames through, and its end.
     fn expect_service(mut self) {
         let address = self.acceptor.local_address();
         let settings = self.settings;
@@ -82,7 +82,7 @@ impl Target {
     }
 }
 
-/// A peer that greets in order, sends `bytes`, and is dropped for `reason`.
+/// A peer that greets correctly, sends `bytes`, and is dropped for `reason`.
 fn breach(bytes: &[u8], reason: &str) {
     let mut target = Target::new(settings());
     let mut stream = target.greeted();
@@ -102,7 +102,7 @@ fn random_bytes() {
         let bytes: Vec<u8> = (0..random.u64(..500)).map(|_| random.u8(..)).collect();
         let _ = stream.write_all(&bytes);
     }
-    target.expect_refusal("does not speak this protocol");
+    target.expect_refusal("does not use this protocol");
     let mut web = target.stream();
     web.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a write");
     assert!(
@@ -121,7 +121,7 @@ fn another_version() {
     };
     let (answer, _stream) = hello.greet(target.acceptor.local_address());
     assert_eq!(answer, 1);
-    target.expect_refusal("speaks version 2 of the protocol, and this process 1");
+    target.expect_refusal("uses version 2 of the protocol, but this process uses 1");
     target.expect_service();
 }
 
@@ -146,7 +146,7 @@ fn another_identity_or_place() {
                 ..HELLO
             },
             5,
-            "for which no reader waits",
+            "which has no reader",
         ),
         (
             Hello {
@@ -155,7 +155,7 @@ fn another_identity_or_place() {
                 ..HELLO
             },
             7,
-            "frame 0 is to follow",
+            "frame 0 comes next",
         ),
         (
             Hello {
@@ -183,7 +183,7 @@ fn a_damaged_greeting() {
     let mut stream = target.stream();
     stream.write_all(&bytes).expect("a write");
     assert!(read_to_the_end(&mut stream).is_empty());
-    target.expect_refusal("a greeting whose check is wrong");
+    target.expect_refusal("a greeting with a wrong checksum");
     target.expect_service();
 }
 
@@ -213,7 +213,7 @@ fn a_thousand_silent_connections() {
         ..settings()
     });
     let silent: Vec<TcpStream> = (0..1_000).map(|_| target.stream()).collect();
-    target.expect_refusal("when too many others came");
+    target.expect_refusal("before too many others connected");
     let end = Instant::now() + TOO_LONG;
     while target.acceptor.refused().count < 1_000 - 32 {
         assert!(Instant::now() < end, "{:?}", target.acceptor.refused());
@@ -226,7 +226,7 @@ fn a_thousand_silent_connections() {
 
 #[test]
 fn garbage_after_a_greeting() {
-    breach(&[0xAB; 5_000], "a record whose check is wrong");
+    breach(&[0xAB; 5_000], "a record with a wrong checksum");
     breach(&[0; 5_000], "of kind 0");
 }
 
@@ -245,11 +245,8 @@ fn a_length_that_is_too_long() {
 
 #[test]
 fn frames_out_of_their_place() {
-    breach(&data(1, b"too early"), "frame 1, where frame 0 is to go on");
-    breach(
-        &data(u64::MAX, b"much too early"),
-        "where frame 0 is to go on",
-    );
+    breach(&data(1, b"too early"), "frame 1, but frame 0 comes next");
+    breach(&data(u64::MAX, b"much too early"), "but frame 0 comes next");
     breach(&header(DATA, LAST, 10, 0), "a part of frame 0");
     let mut twice = header(DATA, FIRST, 1, 0);
     twice.push(1);
@@ -336,8 +333,8 @@ fn half_a_frame_and_then_silence() {
 fn more_than_the_window_allows() {
     let mut target = Target::new(settings());
     let mut stream = target.greeted();
-    // A window of 64 KiB is asked for, and twice that is sent without waiting for credit, while
-    // the reader's owner is elsewhere.
+    // Asks for a window of 64 KiB, and sends twice that without waiting for credit, while the reader's
+    // owner is elsewhere.
     let mut bytes = Vec::new();
     for number in 0..130 {
         bytes.extend(data(number, &[3; 1_000]));
@@ -360,7 +357,7 @@ fn more_than_the_window_allows() {
         frames < 70,
         "{frames} frames beyond the window were handed out"
     );
-    target.expect_refusal("more than its window of 65536 allows");
+    target.expect_refusal("exceeded its window of 65536 bytes");
 }
 
 #[test]
@@ -369,19 +366,19 @@ fn nothing_but_heartbeats() {
     for _ in 0..1_000 {
         bytes.extend(header(HEARTBEAT, 0, 0, 0));
     }
-    breach(&bytes, "nothing but heartbeats");
+    breach(&bytes, "only heartbeats");
 }
 
 #[test]
 fn a_reader_that_breaks_the_rules() {
-    // The writer's side of it: an acceptor that greets in order and then lies.
+    // The writer's side: an acceptor that greets correctly and then lies.
     let forged = |number: u64| header(CREDIT, 0, 0, number);
     for (bytes, reason) in [
-        (forged(5), "acknowledges 5 frames"),
-        (header(CREDIT, 0, 1 << 20, 0), "credit that it never took"),
+        (forged(5), "acknowledged 5 frames"),
+        (header(CREDIT, 0, 1 << 20, 0), "credit that it had not used"),
         (header(6, 0, 0, 0), "an end that was not sent"),
         (data(0, b"a frame"), "only writers send"),
-        (vec![0x55; 64], "whose check is wrong"),
+        (vec![0x55; 64], "with a wrong checksum"),
     ] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listening socket");
         let address = listener.local_addr().expect("an address");
@@ -413,9 +410,9 @@ fn a_reader_that_breaks_the_rules() {
     }
 }
 
-/// What an acceptor answers that lets a new writer in.
+/// An acceptor's answer that accepts a new writer.
 fn accepting_reply() -> Vec<u8> {
-    // From a real one, whose answer to the greeting holds nothing of the connection.
+    // From a real one, whose answer to the greeting holds nothing about the connection.
     let waiter = Waiter::new().expect("a waiter");
     let acceptor = bind(settings());
     let _reader = acceptor.reader(LINK, "", &waiter);

@@ -1,4 +1,4 @@
-//! A link on which nothing happens costs nothing: no deadline, no wake-up, no packet.
+//! Tests that a link on which nothing happens costs nothing: no deadline, no wake-up, no packet.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use slackwater_link::{Listen, Sources, Waiter, Woken};
 
 use crate::harness::*;
 
-/// Times that a thread of this process went to sleep by itself.
+/// How often a thread of this process went to sleep voluntarily.
 fn voluntary_switches(thread: &str) -> u64 {
     let path = format!("/proc/self/task/{thread}/status");
     let status = std::fs::read_to_string(path).expect("a thread's status");
@@ -54,7 +54,7 @@ fn an_idle_link_sleeps() {
         let woken = pair.waiter.wait(Some(left), Sources::All).expect("a wait");
         woken_early += usize::from(woken != Woken::TimedOut);
     }
-    // Edges that were remembered from before end one wait, and one more at most.
+    // Edges from before end one wait, and at most one more.
     assert!(
         woken_early <= 2,
         "woken {woken_early} times while nothing happened"

@@ -1,4 +1,4 @@
-//! Frames arrive in order, each once, whole, and nobody sleeps beside one.
+//! Tests that frames arrive in order, each once, whole, and that nobody sleeps while there is one.
 
 use fastrand::Rng;
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn no_wake_up_is_lost_without_room() {
 
 #[test]
 fn a_reader_in_timed_sleeps_gets_everything() {
-    // It never hears the socket, and looks again by itself.
+    // It never sees the socket's edges, and looks again when its time is over.
     let mut pair = Pair::open(settings());
     for number in 0..200 {
         while !pair.post(number, 3_000) {

@@ -189,7 +189,7 @@ impl CheckpointAgent {
                 let spec = &program.nodes[*node];
                 !spec.is_sink() && !spec.is_source()
             };
-            (head.filter(is_stateful), instance.of as u32)
+            (head.filter(is_stateful), instance.instances as u32)
         });
         let sources = instances.clone().map(InstancePlan::source);
         Ok(CheckpointAgent {

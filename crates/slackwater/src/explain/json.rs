@@ -134,7 +134,7 @@ pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
         name: instance_name(graph, plan, number),
         subquery: instance.subquery,
         index: instance.index,
-        of: instance.of,
+        of: instance.instances,
         worker: plan.placement.worker_of[number],
     });
     let links = plan.execution.links.iter().map(|link| Link {

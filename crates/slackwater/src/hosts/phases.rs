@@ -84,7 +84,7 @@ pub fn restore(catalog: &ProgramCatalog<'_>, deployment: &Deployment, process: u
             continue;
         }
         let is_replicated = operator.facts().is_replicated;
-        let share = (!is_replicated).then_some((instance.index, instance.of));
+        let share = (!is_replicated).then_some((instance.index, instance.instances));
         if let Err(error) = catalog.read_restored(head.node, share) {
             let reason = error.to_string();
             return match error.kind {
@@ -140,7 +140,7 @@ mod tests {
                 movable: false,
                 checkpointed: true,
                 index: 0,
-                of: 1,
+                instances: 1,
                 input: InputPlan::Source { node: 0 },
                 steps: steps.collect(),
                 roots: Vec::new(),

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn stops(outputs: &[Output], of: u64) -> bool {
-    matches!(outputs, [Output::Inject { barrier, stops: true, .. }] if *barrier == of)
+fn stops(outputs: &[Output], barrier: u64) -> bool {
+    matches!(outputs, [Output::Inject { barrier, stops: true, .. }] if *barrier == barrier)
 }
 
 /// Runs until there is nothing to wait for; returns the outputs meanwhile.

@@ -127,7 +127,8 @@ fn an_earlier_run_learns_that_another_one_has_started() {
     let place = Place::new();
     let (mut first, _) = place.begin();
     place.checkpoint(&mut first, 1).unwrap();
-    let is_latest = |of: &CheckpointWriter| place.runner.run(place.store.check_latest(of.epoch()));
+    let is_latest =
+        |writer: &CheckpointWriter| place.runner.run(place.store.check_latest(writer.epoch()));
     assert_eq!(is_latest(&first), Ok(()));
     let (second, _) = place.begin();
     let error = is_latest(&first).unwrap_err();

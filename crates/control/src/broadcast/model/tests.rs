@@ -62,13 +62,16 @@ fn the_choice_is_the_cheapest_of_the_model() {
 #[test]
 fn with_cores_enough_the_tree_has_the_latency_and_the_ring_the_throughput() {
     let costs = costs(64, false);
-    let of = |algorithm| estimate(&costs, algorithm, 15, 64);
+    let estimate_of = |algorithm| estimate(&costs, algorithm, 15, 64);
     let send_ns = 10_064.0;
-    let serial = of(Algorithm::Serial);
+    let serial = estimate_of(Algorithm::Serial);
     assert!((serial.latency_ns - (15.0 * send_ns + 20_000.0)).abs() < 1.0);
     assert!((serial.period_ns - 15.0 * send_ns).abs() < 1.0);
     // The tree's busiest receive one and send two, the ring's receive one and send one.
-    let (tree, ring) = (of(Algorithm::BinaryTree), of(Algorithm::Ring));
+    let (tree, ring) = (
+        estimate_of(Algorithm::BinaryTree),
+        estimate_of(Algorithm::Ring),
+    );
     assert!((tree.period_ns - 3.0 * send_ns).abs() < 1.0);
     assert!((ring.period_ns - 2.0 * send_ns).abs() < 1.0);
     assert!(tree.latency_ns < 0.9 * serial.latency_ns && tree.latency_ns < ring.latency_ns);

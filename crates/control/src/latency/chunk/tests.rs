@@ -23,7 +23,7 @@ fn demand(gb_per_s: f64) -> Demand {
 /// 100 ns a message and 0.1 ns a byte: half of 10 GB/s with messages of 1,000 bytes.
 fn link(fixed_ns: f64) -> Vec<LinkPoint> {
     let sizes = [64, 256, 1 << 10, 4 << 10, 64 << 10, 1 << 20];
-    let of = |size_bytes: usize| {
+    let point = |size_bytes: usize| {
         let time_ns = fixed_ns + 0.1 * size_bytes as f64;
         LinkPoint {
             size_bytes,
@@ -31,7 +31,7 @@ fn link(fixed_ns: f64) -> Vec<LinkPoint> {
             bytes_per_s: size_bytes as f64 / time_ns * 1e9,
         }
     };
-    sizes.map(of).to_vec()
+    sizes.map(point).to_vec()
 }
 
 #[test]

@@ -90,7 +90,10 @@ fn pass(
         for (receiver, received) in receivers.iter_mut().zip(&mut received) {
             received.extend(receiver.receive().unwrap().iter().map(text));
         }
-        if received.iter().all(|of| of.len() == messages().len()) {
+        if received
+            .iter()
+            .all(|messages_of_one| messages_of_one.len() == messages().len())
+        {
             break;
         }
     }

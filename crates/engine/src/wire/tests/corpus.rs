@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::hostile::{messages, mutated};
 use super::*;
-use crate::wire::check::{MENDED, MISALIGNED};
+use crate::wire::check::{CORRECTED, MISALIGNED};
 
 fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/message")
@@ -45,7 +45,7 @@ fn write_the_corpus() {
         fs::write(directory().join(name), input).unwrap();
     };
     for (index, message) in messages().into_iter().enumerate() {
-        write(&format!("seed-one-{index}"), &[message], MENDED);
+        write(&format!("seed-one-{index}"), &[message], CORRECTED);
     }
     write("seed-all", &messages(), 0);
     write("seed-misaligned", &messages()[1..2], MISALIGNED);
@@ -56,6 +56,6 @@ fn write_the_corpus() {
         let chunk = random::chunk(&mut random, batch);
         let again = random::chunk(&mut random, chunk.batch.slice(0, rows / 2));
         let messages = [Message::Chunk(chunk), Message::Chunk(again)];
-        write(&format!("seed-random-{index}"), &messages, MENDED);
+        write(&format!("seed-random-{index}"), &messages, CORRECTED);
     }
 }

@@ -13,7 +13,11 @@ pub fn messages() -> Vec<Message> {
     let mut random = Random(99);
     let nested = DataType::Struct(
         vec![
-            Field::new("texts", DataType::new_list(DataType::Utf8View, true), true),
+            Field::new(
+                "strings",
+                DataType::new_list(DataType::Utf8View, true),
+                true,
+            ),
             Field::new(
                 "sizes",
                 DataType::new_fixed_size_list(DataType::Int16, 2, false),
@@ -36,7 +40,8 @@ pub fn messages() -> Vec<Message> {
     for types in types {
         let names = ["a", "b", "c"];
         let columns = names.into_iter().zip(&types);
-        let columns = columns.map(|(name, of)| (name, random::array(&mut random, of, 11, true)));
+        let columns = columns
+            .map(|(name, data_type)| (name, random::array(&mut random, data_type, 11, true)));
         let mut chunk = Chunk::new(batch(columns.collect()), 12);
         chunk.origin = Some(Origin {
             partitions: crate::chunk::Partitions::One(2),
@@ -174,8 +179,13 @@ fn random_bytes_are_survived() {
 }
 
 /// A chunk whose only column has these parts, unchecked, as a broken writer would send it.
-fn forged(of: DataType, nullable: bool, table: &[u32], buffers: &[&[u8]]) -> Result<Message> {
-    let schema = Schema::new(vec![Field::new("c", of, nullable)]);
+fn forged(
+    data_type: DataType,
+    nullable: bool,
+    table: &[u32],
+    buffers: &[&[u8]],
+) -> Result<Message> {
+    let schema = Schema::new(vec![Field::new("c", data_type, nullable)]);
     let schema = schema::encode(&schema, 1).unwrap();
     let mut frame = vec![VERSION, kind::CHUNK, 0, 0];
     frame.extend(table[0].to_le_bytes());
@@ -283,45 +293,50 @@ fn forged_columns_are_refused_and_say_why() {
     );
 
     let view = |words_of: [u32; 4]| words(&words_of);
-    let of = DataType::Utf8View;
+    let data_type = DataType::Utf8View;
     let far = view([20, 0, 1, 0]);
     assert_refused(
-        forge(of.clone(), true, &[1, 0, 1, 16, 4], &[&far, b"abcd"]),
+        forge(data_type.clone(), true, &[1, 0, 1, 16, 4], &[&far, b"abcd"]),
         "buffer index",
     );
     let long = view([20, 0, 0, 0]);
     assert_refused(
-        forge(of.clone(), true, &[1, 0, 1, 16, 4], &[&long, b"abcd"]),
+        forge(
+            data_type.clone(),
+            true,
+            &[1, 0, 1, 16, 4],
+            &[&long, b"abcd"],
+        ),
         "buffer slice",
     );
     let dirty = view([1, 0xffff, 0, 0]);
     assert_refused(
-        forge(of.clone(), true, &[1, 0, 0, 16], &[&dirty]),
+        forge(data_type.clone(), true, &[1, 0, 0, 16], &[&dirty]),
         "padding",
     );
     let short = view([0; 4]);
     assert_refused(
-        forge(of.clone(), true, &[1, 0, 2, 16, 0, 0], &[&short]),
+        forge(data_type.clone(), true, &[1, 0, 2, 16, 0, 0], &[&short]),
         "an empty buffer",
     );
     let buffers = [1, 0, u32::MAX, 16];
     assert_refused(
-        forge(of, true, &buffers, &[&view([0; 4])]),
+        forge(data_type, true, &buffers, &[&view([0; 4])]),
         "a buffer's length",
     );
 
-    let of = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Int32));
+    let data_type = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Int32));
     let key = words(&[1]);
     assert_refused(
-        forge(of, true, &[1, 0, 4, 1, 0, 4], &[&key, &one]),
+        forge(data_type, true, &[1, 0, 4, 1, 0, 4], &[&key, &one]),
         "out of bounds",
     );
 
     // Lengths whose product exceeds all memory, of items that take none.
     let nulls = Field::new("item", DataType::Null, false);
-    let of = DataType::FixedSizeList(Arc::new(nulls), i32::MAX);
+    let data_type = DataType::FixedSizeList(Arc::new(nulls), i32::MAX);
     let table = [2, 1, 1, u32::MAX - 1, 0];
-    assert_refused(forge(of, true, &table, &[&[2]]), "take no bytes");
+    assert_refused(forge(data_type, true, &table, &[&[2]]), "take no bytes");
 }
 
 #[test]
@@ -334,16 +349,16 @@ fn forged_schemas_are_refused() {
         Decoder::new().decode(place(&[&frame], 0))
     };
     // No metadata, one field without a name, nullable, of the type that follows.
-    let field = |of: &[u8]| {
+    let field = |encoded: &[u8]| {
         let mut body = words(&[0, 1, 0]);
         body.push(1);
-        body.extend(of);
+        body.extend(encoded);
         body.extend(words(&[0]));
         frame(&body).map(|_| ())
     };
     field(&[2]).unwrap();
-    let refused = |of: &[u8], reason: &str| {
-        let error = field(of).expect_err(reason).to_string();
+    let refused = |encoded: &[u8], reason: &str| {
+        let error = field(encoded).expect_err(reason).to_string();
         assert!(error.starts_with("frame byte"), "{error}");
         assert!(error.contains(reason), "{error} doesn't say '{reason}'");
     };

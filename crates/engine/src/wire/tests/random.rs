@@ -101,8 +101,8 @@ pub fn flat_types() -> Vec<DataType> {
 }
 
 fn field(random: &mut Random, name: &str, nesting: usize) -> Field {
-    let of = data_type(random, nesting);
-    let field = Field::new(name, of, !random.one_in(3));
+    let data_type = data_type(random, nesting);
+    let field = Field::new(name, data_type, !random.one_in(3));
     if random.one_in(4) {
         let metadata = HashMap::from([(random.text(), random.text())]);
         return field.with_metadata(metadata);
@@ -172,16 +172,16 @@ fn offsets(random: &mut Random, length: usize) -> Vec<i32> {
 }
 
 /// A random array, built with validation.
-pub fn array(random: &mut Random, of: &DataType, length: usize, nullable: bool) -> ArrayRef {
+pub fn array(random: &mut Random, data_type: &DataType, length: usize, nullable: bool) -> ArrayRef {
     let nulls = if nullable {
         nulls(random, length)
     } else {
         None
     };
     let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-    let texts = |random: &mut Random| -> Vec<Option<String>> {
-        let texts = (0..length).map(|row| (!is_null(row)).then(|| random.text()));
-        texts.collect()
+    let strings = |random: &mut Random| -> Vec<Option<String>> {
+        let strings = (0..length).map(|row| (!is_null(row)).then(|| random.text()));
+        strings.collect()
     };
     let binaries = |random: &mut Random| -> Vec<Option<Vec<u8>>> {
         let bytes = |random: &mut Random| {
@@ -191,15 +191,15 @@ pub fn array(random: &mut Random, of: &DataType, length: usize, nullable: bool) 
         let binaries = (0..length).map(|row| (!is_null(row)).then(|| bytes(random)));
         binaries.collect()
     };
-    let mut builder = ArrayData::builder(of.clone()).len(length);
-    match of {
+    let mut builder = ArrayData::builder(data_type.clone()).len(length);
+    match data_type {
         DataType::Null => return make_array(builder.build().unwrap()),
         DataType::Boolean => {
             builder = builder.add_buffer(random.bytes(length.div_ceil(8)).into());
         }
-        DataType::Utf8 => return Arc::new(StringArray::from(texts(random))),
-        DataType::LargeUtf8 => return Arc::new(LargeStringArray::from(texts(random))),
-        DataType::Utf8View => return Arc::new(StringViewArray::from_iter(texts(random))),
+        DataType::Utf8 => return Arc::new(StringArray::from(strings(random))),
+        DataType::LargeUtf8 => return Arc::new(LargeStringArray::from(strings(random))),
+        DataType::Utf8View => return Arc::new(StringViewArray::from_iter(strings(random))),
         DataType::Binary => return Arc::new(BinaryArray::from_iter(binaries(random))),
         DataType::LargeBinary => return Arc::new(LargeBinaryArray::from_iter(binaries(random))),
         DataType::BinaryView => return Arc::new(BinaryViewArray::from_iter(binaries(random))),

@@ -27,8 +27,8 @@ fn long_text(row: usize) -> String {
 /// The same rows, one column of each layout.
 fn columns() -> Vec<(&'static str, ArrayRef)> {
     let mut random = Random(4);
-    let field = |name: &str, of| Field::new(name, of, true);
-    let mut column = |of: &DataType| random::array(&mut random, of, ROWS, true);
+    let field = |name: &str, data_type| Field::new(name, data_type, true);
+    let mut column = |data_type: &DataType| random::array(&mut random, data_type, ROWS, true);
     let fields = vec![field("a", DataType::Int64), field("b", DataType::Utf8)];
     let item = Arc::new(field("item", DataType::Utf8));
     let entries = vec![
@@ -36,10 +36,10 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         field("value", DataType::Utf8),
     ];
     let entries = Field::new("entries", DataType::Struct(entries.into()), false);
-    let texts: Vec<String> = (0..ROWS).map(long_text).collect();
+    let strings: Vec<String> = (0..ROWS).map(long_text).collect();
     let dictionary = DictionaryArray::<Int32Type>::new(
         Int32Array::from_iter_values(0..ROWS as i32),
-        Arc::new(StringArray::from(texts.clone())),
+        Arc::new(StringArray::from(strings.clone())),
     );
     vec![
         ("boolean", column(&DataType::Boolean)),
@@ -54,7 +54,10 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         ),
         ("fixed list", column(&DataType::FixedSizeList(item, 3))),
         ("map", column(&DataType::Map(Arc::new(entries), false))),
-        ("views", Arc::new(StringViewArray::from_iter_values(&texts))),
+        (
+            "views",
+            Arc::new(StringViewArray::from_iter_values(&strings)),
+        ),
         ("dictionary", Arc::new(dictionary)),
     ]
 }

@@ -154,7 +154,7 @@ fn a_dead_writer_is_an_error_once_after_its_frames() {
     let error = reader.receive().expect_err("it is dead");
     assert_eq!(error.peer, "process 2");
     assert!(reader.receive().expect("only once").is_none() && reader.is_closed());
-    // For the writer's side the reader is dead, too: they share the peer here.
+    // To the writer, the reader is dead too: they share the peer here.
     assert!(matches!(
         writer.post(vec![frame(2, 5)]),
         Err(SendError::Closed(_))
@@ -203,7 +203,7 @@ fn random_frames_arrive_in_order() {
                     if lent.len() > 3 {
                         lent.swap_remove(random.usize(..lent.len()));
                     }
-                    // An old lease in the way of the writer must go some time.
+                    // An old lease in the way of the writer must be dropped at some time.
                     if random.u64(..16) == 0 {
                         lent.clear();
                     }
@@ -214,7 +214,7 @@ fn random_frames_arrive_in_order() {
     }
 }
 
-/// Bytes that no sound writer writes: an error, and never a panic or a read outside of the ring.
+/// Bytes that no correct writer writes: an error, and never a panic or a read outside of the ring.
 #[test]
 fn nonsense_in_the_ring_is_an_error() {
     let mut random = Rng::with_seed(1);

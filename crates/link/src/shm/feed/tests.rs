@@ -138,7 +138,7 @@ fn what_was_lent_stays_as_it_was_when_its_reader_has_left() {
     drop(ends.readers.remove(0));
     let other = &mut ends.readers[0];
     let mut posted = 0;
-    // Several times round, were it not for the lent frame.
+    // Several times around, were it not for the lent frame.
     for _ in 0..100 {
         posted += usize::from(ends.writer.post(vec![frame(6, 100)]).is_ok());
         while other.receive().unwrap().is_some() {}
@@ -179,5 +179,10 @@ fn memory_that_is_no_feed_of_this_epoch_is_refused() {
     );
     let inbox = crate::shm::Inbox::create(4, 1, LANE_BYTES_MIN).expect("memory");
     let error = Subscription::open(inbox.descriptor(), 4, peer).err();
-    assert!(error.expect("an inbox").reason.contains("no feed"));
+    assert!(
+        error
+            .expect("an inbox")
+            .reason
+            .contains("without a valid feed")
+    );
 }

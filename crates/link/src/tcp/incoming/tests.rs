@@ -42,7 +42,7 @@ fn next(incoming: &mut Incoming, received: u64) -> Option<Frame> {
 #[test]
 fn credit_that_finds_no_room_is_added_up() {
     let (mut incoming, mut peer) = incoming(0);
-    // The socket is full of credits of nothing.
+    // Fills the socket with credits of nothing.
     let nothing = Record::Credit { frames: 0, cost: 0 }.encode();
     while socket::send(&incoming.socket, &nothing).expect("a write") != Moved::WouldBlock {}
     for number in 0..4 {
@@ -81,7 +81,7 @@ fn a_peer_that_never_reads_does_not_hold_the_reader_up_and_is_dropped() {
         match incoming.next(number) {
             Ok(Next::Frame(_)) => assert!(number < 8, "twice its window"),
             Err(Broken::Breach(reason)) => {
-                assert!(reason.contains("more than its window of 4096"), "{reason}");
+                assert!(reason.contains("exceeded its window of 4096"), "{reason}");
                 return;
             }
             _ => panic!("neither a frame nor a breach"),
@@ -91,7 +91,7 @@ fn a_peer_that_never_reads_does_not_hold_the_reader_up_and_is_dropped() {
 
 #[test]
 fn frames_that_came_by_the_connection_before_are_skipped() {
-    // The acceptor answered "go on at 3"; meanwhile 3 and 4 came by the old connection.
+    // The acceptor answered "resume at 3"; meanwhile 3 and 4 came by the old connection.
     let (mut incoming, mut peer) = incoming(3);
     let received = 5;
     let half = PAYLOAD / 2;
@@ -112,7 +112,7 @@ fn frames_that_came_by_the_connection_before_are_skipped() {
         .expect("a write");
     let frame = next(&mut incoming, received).expect("a frame");
     assert_eq!(frame[..], *b"new");
-    // They cost credit like all.
+    // They cost credit like any other.
     let cost = 3 + 2 * PAYLOAD + 3 + 4 * RECORD_COST;
     assert_eq!(incoming.taken, cost as u64);
 }
@@ -138,7 +138,7 @@ fn a_frame_may_arrive_byte_by_byte() {
 #[test]
 fn memory_follows_what_came_and_not_what_is_claimed() {
     let (mut incoming, mut peer) = incoming(0);
-    // The longest record of this window, of which next to nothing comes.
+    // The longest record of this window, of which almost nothing comes.
     let bytes = record(0, true, false, &[9; 896]);
     peer.write_all(&bytes[..30]).expect("a write");
     assert!(next(&mut incoming, 0).is_none());

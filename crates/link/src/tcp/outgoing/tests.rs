@@ -6,7 +6,7 @@ use super::*;
 
 const WINDOW: usize = 64 << 10;
 
-/// The records in `bytes`, put together to frames again.
+/// The frames that the records in `bytes` make up.
 fn frames_of(mut bytes: &[u8], mut number: u64) -> Vec<Vec<u8>> {
     let mut frames: Vec<Vec<u8>> = Vec::new();
     while !bytes.is_empty() {
@@ -33,7 +33,7 @@ fn add(outgoing: &mut Outgoing<Vec<u8>>, pieces: Vec<Vec<u8>>) -> Vec<u8> {
     whole
 }
 
-/// Whatever the socket takes at a time, the bytes are those of the frames.
+/// However much the socket takes at a time, the bytes are those of the frames.
 #[test]
 fn partial_writes_go_on_where_they_stopped() {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
@@ -127,7 +127,7 @@ fn a_new_connection_begins_at_the_readers_frame() {
         "frame 4 was never sent"
     );
     outgoing.resume(2, WINDOW).expect("frame 2 is there");
-    assert!(outgoing.resume(1, WINDOW).is_err(), "frame 1 is no more");
+    assert!(outgoing.resume(1, WINDOW).is_err(), "frame 1 is gone");
     let mut bytes = vec![0; 4 * (15_000 + HEADER_BYTES)];
     theirs.read_exact(&mut bytes).expect("the first connection");
     outgoing.write(&ours).expect("a write");
