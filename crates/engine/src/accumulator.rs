@@ -53,7 +53,7 @@ pub trait Accumulator: Send {
     /// Takes rows back that were added before. Only accumulators of
     /// [`AggregateFunction::retractable`] can.
     fn retract(&mut self, _groups: &[u32], _arguments: &[ArrayRef]) -> Result<()> {
-        Err(Error::new("aggregate", "it can't retract rows"))
+        Err(Error::new("aggregate", "it can't take rows back"))
     }
 
     /// Adds rows one after the other and returns the value of each row's group after that row.

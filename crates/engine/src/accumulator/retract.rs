@@ -42,7 +42,7 @@ pub fn retractable(
         AggregateFunction::FirstLast { .. } => {
             return Err(Error::new(
                 "FIRST_VALUE or LAST_VALUE",
-                "it can't retract rows: the order of earlier rows is not kept",
+                "it can't take rows back: which row was first is not kept",
             ));
         }
         AggregateFunction::Other(factory) if factory.retracts() => factory.accumulator()?,

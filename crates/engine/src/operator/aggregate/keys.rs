@@ -14,7 +14,7 @@ use arrow_schema::DataType;
 use hashbrown::HashTable;
 
 use crate::error::Result;
-use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, fetch_string};
+use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, fetch_text};
 use crate::key::{KeyColumns, KeyEncoder};
 
 /// The keys of a set of groups.
@@ -197,7 +197,7 @@ impl Keys {
                 let column = columns[0].as_string_view();
                 for (row, &hash) in hashes.iter().enumerate() {
                     if are_cold {
-                        fetch_string(column, row + ROWS_AHEAD);
+                        fetch_text(column, row + ROWS_AHEAD);
                     }
                     if column.is_null(row) {
                         let group = *store.null.get_or_insert_with(|| {
