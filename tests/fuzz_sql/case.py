@@ -214,11 +214,11 @@ def wanted(case, duckdb):
 def load(connection, table):
     """The rows that the program reads, with their partitions, positions and watermarks."""
     visible, rows = table.visible(), table.read()
-    texts = [[None if cells[n] is None else values.duck_text(c.kind, cells[n]) for cells, *_ in rows] for n, c in enumerate(visible)]
+    strings = [[None if cells[n] is None else values.duck_text(c.kind, cells[n]) for cells, *_ in rows] for n, c in enumerate(visible)]
     hidden = [[None if row[n] is None else str(row[n]) for row in rows] for n in (3, 1, 2)]
     names = [column.name for column in visible] + ["_wm", "_p", "_pos"]
     chosen = [f"{values.duck_cell(c.kind, c.name)} AS {c.name}" for c in visible] + [f"CAST({name} AS BIGINT) AS {name}" for name in names[-3:]]
-    connection.execute(f"CREATE TABLE {table.name} AS SELECT {', '.join(chosen)} FROM {unnested(names, texts + hidden)}")
+    connection.execute(f"CREATE TABLE {table.name} AS SELECT {', '.join(chosen)} FROM {unnested(names, strings + hidden)}")
 
 
 def difference(want, got):

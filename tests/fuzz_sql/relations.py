@@ -398,15 +398,15 @@ class Over(Relation):
         return self.items.columns() + made
 
     def query(self, to, hidden=True):
-        texts = [self.items.text(to)]
+        parts = [self.items.text(to)]
         for name, made in self.functions:
             by = f"PARTITION BY {', '.join(made.partition)} " if made.partition else ""
             order = f"{self.alias}.{self.input.time}"
             if not to.ours and not made.peers:
                 order += f", {self.alias}._p, {self.alias}._pos"
-            texts.append(f"{made.function.text(to)} OVER ({by}ORDER BY {order}{' ' + made.frame if made.frame else ''}) AS {name}")
+            parts.append(f"{made.function.text(to)} OVER ({by}ORDER BY {order}{' ' + made.frame if made.frame else ''}) AS {name}")
         more = "" if to.ours or not hidden else f", {HIDDEN}"
-        return f"SELECT {', '.join(texts)}{more} FROM {self.input.in_time(to, self.alias)}"
+        return f"SELECT {', '.join(parts)}{more} FROM {self.input.in_time(to, self.alias)}"
 
 
 @dataclass

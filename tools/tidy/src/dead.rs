@@ -1,4 +1,4 @@
-//! Files that nobody reaches: sources without a `mod`, pages without a link, examples that nothing runs.
+//! Files that nothing reaches: sources without a `mod`, pages without a link, examples that nothing runs.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Which module may import which: each crate's layers, from the bottom up.
 //!
-//! A module imports from the layers below its own, and from its own as long as no cycle comes of it. Every
-//! module beside a crate's root is in one layer, so that a new one has to be placed.
+//! A module imports from the layers below its own, and from its own as long as there is no cycle. Every
+//! module next to a crate's root is in one layer, so that a new one has to be placed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

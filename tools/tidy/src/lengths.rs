@@ -1,4 +1,4 @@
-//! Lines that fit beside another file, and files that fit in the head.
+//! Limits of lines and files: a line fits next to another file, and a file fits in the head.
 
 use crate::Finding;
 use crate::tree::{Tree, kind};
@@ -7,7 +7,7 @@ const LINES: &str = "wide-lines";
 const LINES_FIX: &str = "break it";
 /// The most columns of a line of code, comment or prose.
 const COLUMNS_MAX: usize = 110;
-/// What people write. The rest is generated, expected output or data.
+/// The kinds of files that people write. The rest is generated, expected output or data.
 const WRITTEN: [&str; 10] = [
     "rs", "md", "py", "sql", "toml", "sh", "yml", "yaml", "Makefile", "java",
 ];

@@ -1,4 +1,4 @@
-//! What each crate may depend on: the table in ARCHITECTURE.md, as its manifests have it.
+//! Which crates each crate may depend on: the table in ARCHITECTURE.md, checked against the manifests.
 
 use crate::Finding;
 use crate::tree::Tree;
@@ -11,8 +11,8 @@ const FIX: &str =
 enum May {
     /// These and no others.
     Only(&'static [&'static str]),
-    /// Any library, of this workspace only those named, and nothing whose name starts like one of those named
-    /// last.
+    /// Any library, but of this workspace only those named here, and no library whose name starts with
+    /// one of `never`.
     But {
         own: &'static [&'static str],
         never: &'static [&'static str],

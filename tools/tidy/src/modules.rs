@@ -1,8 +1,7 @@
 //! The module tree of every crate, and which module imports which.
 //!
-//! An import is a path that starts with `crate` or `super`, in a `use` or anywhere else, macros included.
-//! What a parent re-exports is followed to where it comes from, so that `use crate::Thing` doesn't hide a
-//! direction.
+//! An import is a path that starts with `crate` or `super`, in a `use` or anywhere else, including
+//! macros. Re-exports are followed to their source, so that `use crate::Thing` doesn't hide a direction.
 
 use std::collections::{BTreeMap, BTreeSet};
 

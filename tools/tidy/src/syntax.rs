@@ -1,5 +1,5 @@
-//! What product code may not use: unbounded channels, atomics outside of two places, traits that nobody can
-//! hold in the head.
+//! What product code may not use: unbounded channels, atomics outside of two places, traits with too many
+//! methods.
 
 use proc_macro2::Delimiter;
 
