@@ -79,7 +79,7 @@ mod tests {
     use crate::split::split;
 
     #[test]
-    fn rows_that_are_left_out_load_nobody_behind() {
+    fn dropped_rows_load_no_later_operator() {
         let node = |kind, inputs| Node {
             name: String::new(),
             detail: String::new(),

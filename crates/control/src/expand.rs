@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_link_everybody_with_everybody_and_single_with_one() {
+    fn keys_link_all_with_all_and_single_with_one() {
         let keyed = chain(Exchange::Key(vec![0]), 2);
         assert_eq!(
             pairs(&keyed),

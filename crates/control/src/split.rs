@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_that_share_a_source_differ_behind_it() {
+    fn statements_that_share_a_source_differ_after_it() {
         let many = usize::MAX;
         let by_key = |from: usize| (from, Exchange::Key(vec![0]));
         let mut graph = QueryGraph::default();

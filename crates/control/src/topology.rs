@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_that_make_no_sense_are_refused_with_their_place() {
+    fn invalid_descriptions_are_refused_with_their_place() {
         let wrong = |change: &dyn Fn(&mut Topology), part: &str| {
             let mut topology = Topology::of_nodes(2, 2, |_, _| 10);
             assert_eq!(topology.check(), Ok(()));

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn givers_and_takers_are_named_once() {
+    fn each_giver_and_taker_is_named_once() {
         let step = |bucket, from, to| BucketMove { bucket, from, to };
         let barrier = Barrier {
             number: 1,

@@ -130,7 +130,7 @@ mod tests {
     use crate::time::MIN_WATERMARK;
 
     #[test]
-    fn it_is_over_once() {
+    fn exceeding_the_budget_is_reported_once() {
         let budget = Budget::new(100_000);
         let (mut one, mut other) = (Share::default(), Share::default());
         assert!(one.is_due(0));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ahead_waits_when_memory_is_tight() {
+    fn a_source_that_is_ahead_waits_when_memory_is_tight() {
         let budget = Budget::new(100_000);
         let places = [(); 3].map(|()| budget.join().unwrap());
         let mut share = Share::default();

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_are_fixed_because_checkpoints_hold_buckets() {
+    fn hashes_are_fixed_because_checkpoints_hold_buckets() {
         let column: ArrayRef = Arc::new(StringViewArray::from(vec![
             Some("10.0.0.1"),
             None,
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_of_text_hashes_as_its_words_whatever_holds_it() {
+    fn strings_of_every_length_hash_by_their_words_in_every_layout() {
         let text = "abcdefghijklmnopqrstuvwxyz";
         let prefixes = (0..=text.len()).map(|length| &text[..length]);
         let by_words = |text: &str| {

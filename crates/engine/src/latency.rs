@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_is_added_once() {
+    fn new_counts_are_added_once() {
         let slots = LatencySlots::default();
         let (mut last, mut sum) = ([0; SLOTS], [0; SLOTS]);
         slots.record(5_000, 3);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_worked_on_last_is_read() {
+    fn the_rows_processed_last_are_read() {
         let memory = rustix::fs::memfd_create("notes", rustix::fs::MemfdFlags::CLOEXEC);
         let recorder = Recorder::new(memory.unwrap().into());
         assert_eq!(recorder.read(), []);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fuzz_corpus_and_mutations_of_it_are_survived() {
+    fn the_fuzz_corpus_and_its_mutations_cause_no_panic() {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frame");
         let mut random = Rng::with_seed(5);
         let mut inputs = 0;

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_lies_on_the_node_that_it_was_put_on() {
+    fn shared_memory_is_on_the_node_that_it_was_put_on() {
         let (_descriptor, memory) = Memory::create("slackwater-test", 1 << 16).expect("memory");
         if !is_possible(put_on_node(&memory, 0)) {
             return;

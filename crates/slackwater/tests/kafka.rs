@@ -78,7 +78,7 @@ fn against_a_broker() {
     let mut broker = Broker::start(jars);
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    what_is_written_is_read(&broker, folder);
+    a_record_is_read_as_it_was_written(&broker, folder);
     windows_are_those_of_files(&broker, folder);
     begins_where_it_is_told(&broker, folder);
     bad_records_are_kept(&broker, folder);
@@ -104,7 +104,7 @@ fn checkpoints_against_a_broker() {
 }
 
 /// Through a producer's queue that is far too small, as JSON, with a key.
-fn what_is_written_is_read(broker: &Broker, folder: &Path) {
+fn a_record_is_read_as_it_was_written(broker: &Broker, folder: &Path) {
     broker.create_topic("written", 3);
     let input = folder.join("written.csv");
     let lines = (0..50_000).map(|n| format!("{},\"text, {n}\",{}.5\n", n % 997, n));

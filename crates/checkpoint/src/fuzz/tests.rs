@@ -71,12 +71,12 @@ fn run_corpus(target: &str, body: fn(&[u8]), least: usize) {
 }
 
 #[test]
-fn the_corpus_of_manifests_and_mutations_of_it_are_survived() {
+fn the_corpus_of_manifests_and_its_mutations_cause_no_panic() {
     run_corpus("manifest", fuzz_manifest, 3);
 }
 
 #[test]
-fn the_corpus_of_parts_and_mutations_of_it_are_survived() {
+fn the_corpus_of_parts_and_its_mutations_cause_no_panic() {
     run_corpus("part", fuzz_part, 5);
 }
 

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_worker_is_relieved_and_nothing_moves_in_between() {
+    fn a_busy_worker_is_relieved_and_nothing_moves_between_the_thresholds() {
         let at = |busy: f64| {
             [
                 resident(0.1, 0, false),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn where_workers_in_a_row_are_settled_the_source_sleeps_for_what_the_hops_leave() {
+    fn with_a_fixed_number_of_workers_the_source_sleeps_for_what_the_hops_leave() {
         let at = |in_a_row: Option<usize>| {
             plan(&Question {
                 in_a_row,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_no_wake_up_keeps_is_polled_for_or_refused_with_a_number() {
+    fn a_target_that_no_wake_up_meets_needs_polling_or_is_refused_with_a_number() {
         let planned = plan(&question(0.06, 1e3));
         assert_eq!(planned.chosen.shape.source, Waiting::Poll, "{planned:?}");
         assert!(planned.meets_target);
@@ -267,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_choice_keeps_the_target_and_nothing_that_keeps_it_is_cheaper(
+        fn the_choice_is_the_cheapest_that_meets_the_target(
             target_ms in 0.05f64..200.0, rows_per_s in 1.0f64..2e6,
             stages in proptest::collection::vec((0.0f64..5e4, 0.0f64..500.0), 1..6),
             workers in 1usize..6,

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_more_than_a_share_is_left_alone() {
+    fn an_instance_that_needs_more_than_a_share_gets_its_own_core() {
         let (placed, share) = balance(&[1.0, 9.0, 1.0, 1.0, 2.0], &[4, 5, 6]);
         assert_eq!(placed, [6, 4, 6, 5, 5]);
         assert_eq!(share, 3.0);

@@ -178,7 +178,7 @@ fn check(
 
 proptest! {
     #[test]
-    fn every_row_arrives_once_and_watermarks_behind_the_rows_before_them(
+    fn every_row_arrives_once_and_watermarks_after_earlier_rows(
         acts in acts(),
         capacity in 1usize..8,
     ) {
@@ -189,7 +189,7 @@ proptest! {
 }
 
 #[test]
-fn demand_gives_nobody_more_than_it_may_have_waiting_and_keeps_the_rest() {
+fn demand_limits_what_waits_at_a_receiver_and_keeps_the_rest() {
     let (mut route, mut receivers) = route(BalancerPlan::Demand, 2, 64);
     let counters = StepCounters::default();
     let mut sent = 0;
@@ -212,7 +212,7 @@ fn demand_gives_nobody_more_than_it_may_have_waiting_and_keeps_the_rest() {
 }
 
 #[test]
-fn demand_prefers_who_has_fewer_rows_waiting_not_fewer_chunks() {
+fn demand_prefers_the_receiver_with_fewer_rows_waiting_not_fewer_chunks() {
     let (mut route, receivers) = route(BalancerPlan::Demand, 2, 64);
     let counters = StepCounters::default();
     route.chunk(chunk(0, 100), &counters).unwrap();
@@ -223,7 +223,7 @@ fn demand_prefers_who_has_fewer_rows_waiting_not_fewer_chunks() {
 }
 
 #[test]
-fn rows_behind_a_barrier_go_to_the_new_owners_of_their_buckets() {
+fn rows_after_a_barrier_go_to_the_new_owners_of_their_buckets() {
     let (mut route, mut receivers) = route(keyed(), 2, 64);
     let counters = StepCounters::default();
     route.chunk(chunk(0, 70), &counters).unwrap();

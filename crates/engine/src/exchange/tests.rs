@@ -162,7 +162,7 @@ fn local() -> (LinkSender, LinkReceiver) {
 }
 
 #[test]
-fn what_the_receiver_has_taken_is_acknowledged_and_no_more() {
+fn only_what_the_receiver_has_taken_is_acknowledged() {
     let shared = link(1 << 20);
     for (mut sender, mut receiver) in [local(), (shared.sender, shared.receiver)] {
         let mut positions = Vec::new();
@@ -222,7 +222,7 @@ fn tcp() -> (LinkSender, LinkReceiver, Waiter, Acceptor) {
 /// Over TCP the end of the link is a message of its own, and nothing may follow it: messages that still
 /// wait for room when a query ends must be sent first.
 #[test]
-fn regression_a_link_is_closed_behind_what_waits_for_room() {
+fn regression_a_link_is_closed_after_what_waits_for_room() {
     type Wrap = fn(LinkSender) -> LinkSender;
     let wraps: [Wrap; 2] = [
         |sender| sender,

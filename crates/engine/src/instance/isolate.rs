@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_row_that_panics_is_refused() {
+    fn only_the_row_that_panics_is_rejected() {
         let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
         let numbers = Int64Array::from_iter_values(0..5);
         let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers)]).unwrap();

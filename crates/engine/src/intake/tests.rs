@@ -174,7 +174,7 @@ fn a_row_is_late_by_the_largest_time_before_it() {
 }
 
 #[test]
-fn a_chunk_without_a_row_behind_carries_no_watermarks() {
+fn a_chunk_without_rows_before_their_watermark_carries_no_watermarks() {
     let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &[0, 20, 15, 30])]);
     let Input::Chunk { chunk, .. } = &drain(&mut intake)[0] else {
         panic!("a chunk comes first")
@@ -254,7 +254,7 @@ proptest! {
 }
 
 #[test]
-fn rows_without_a_valid_event_time_are_refused_and_move_no_watermark() {
+fn rows_without_a_valid_event_time_are_rejected_and_move_no_watermark() {
     let far = EVENT_TIME_MAX_US / 1000 + 1;
     let says = vec![
         rows(
@@ -350,7 +350,7 @@ fn a_partition_that_was_idle_resumes_at_the_watermark_of_the_source() {
 }
 
 #[test]
-fn idleness_of_all_partitions_is_said_once_and_waited_for() {
+fn idleness_of_all_partitions_is_reported_once() {
     let spec = IntakeSpec {
         idle_timeout_ns: Some(20_000_000),
         ..spec()
@@ -400,7 +400,7 @@ fn a_partition_that_appears_starts_at_the_watermark_and_an_ended_one_holds_nothi
 }
 
 #[test]
-fn regression_where_all_are_silent_the_furthest_partition_counts() {
+fn regression_if_all_partitions_are_silent_the_largest_watermark_counts() {
     for order in [[0, 1], [1, 0]] {
         let ended = |partition| SourcePoll::PartitionEnded { partition };
         let says = vec![
@@ -467,7 +467,7 @@ fn regression_a_connected_peer_that_is_silent_holds_the_others_back() {
 }
 
 #[test]
-fn regression_the_end_of_a_silence_is_said_before_its_first_row() {
+fn regression_the_end_of_a_silence_is_reported_before_its_first_row() {
     // The row moves no watermark, and where rows are routed by key only one receiver gets it.
     let spec = IntakeSpec {
         idle_timeout_ns: Some(1),
@@ -488,7 +488,7 @@ fn regression_the_end_of_a_silence_is_said_before_its_first_row() {
 }
 
 #[test]
-fn connections_that_have_ended_are_forgotten_but_for_how_far_they_were() {
+fn of_ended_connections_only_the_watermark_is_kept() {
     let spec = IntakeSpec {
         forgets_ended: true,
         ..spec()
@@ -542,7 +542,7 @@ fn a_unit_of_work_starts_from_nothing_and_is_not_held_back_by_the_next() {
 }
 
 #[test]
-fn a_stopped_intake_hands_on_what_it_has_and_reads_no_more() {
+fn a_stopped_intake_hands_on_its_rows_and_stops_reading() {
     let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &[10]), times(0, 2, &[20])]);
     assert!(matches!(
         intake.next_input().unwrap(),
@@ -618,7 +618,7 @@ proptest! {
     /// A source that resumes from a checkpoint but is read again from its beginning hands on only what
     /// had not been read, and rows are late by the same watermarks.
     #[test]
-    fn going_on_is_as_if_nothing_had_happened(
+    fn resuming_gives_the_same_rows_and_watermarks(
         parts in prop::collection::vec((0u32..3, prop::collection::vec(0i64..100, 1..6)), 1..12),
         cut in 0usize..30,
     ) {
@@ -664,7 +664,7 @@ proptest! {
 }
 
 #[test]
-fn rows_under_suspicion_are_taken_one_by_one_and_a_single_one_is_refused() {
+fn suspect_rows_are_processed_one_by_one_and_a_single_one_is_rejected() {
     let memory = rustix::fs::memfd_create("notes", rustix::fs::MemfdFlags::CLOEXEC);
     let recorder = Recorder::new(memory.unwrap().into());
     let says = || vec![times(0, 0, &[1, 2, 3]), times(0, 3, &[4, 5, 6, 7])];

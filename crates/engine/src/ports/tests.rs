@@ -140,7 +140,7 @@ fn idle_and_ended_lanes_hold_nothing_back() {
 }
 
 #[test]
-fn regression_where_all_are_silent_the_furthest_lane_counts() {
+fn regression_if_all_lanes_are_silent_the_largest_watermark_counts() {
     // In any order of falling silent, and whether it has ended or is idle.
     for order in [[0, 1], [1, 0]] {
         for last in [Message::Idle, end(false)] {
@@ -163,7 +163,7 @@ fn regression_where_all_are_silent_the_furthest_lane_counts() {
 }
 
 #[test]
-fn all_idle_is_said_once_and_a_chunk_ends_it() {
+fn idleness_is_reported_once_and_a_chunk_ends_it() {
     let (mut ports, mut lanes) = ports(&[2]);
     lanes[0].send(Message::Idle).unwrap();
     assert!(drain(&mut ports).is_empty());
@@ -190,7 +190,7 @@ fn regression_a_lane_that_is_active_again_is_waited_for_before_its_first_row() {
 }
 
 #[test]
-fn regression_the_end_of_a_silence_is_passed_on_once() {
+fn regression_the_end_of_a_silence_is_forwarded_once() {
     // After it, too, the others are not waited for while all of this port is silent.
     let (mut ports, mut lanes) = ports(&[2]);
     for lane in &mut lanes {
@@ -236,7 +236,7 @@ fn the_end_of_work_is_aligned_and_resets_the_watermark() {
 }
 
 #[test]
-fn regression_a_unit_of_work_that_is_idle_as_the_last_one_was_says_so() {
+fn regression_an_idle_unit_of_work_after_an_idle_one_is_reported() {
     let (mut ports, mut lanes) = ports(&[1]);
     for _ in 0..2 {
         lanes[0].send(Message::Idle).unwrap();
@@ -246,7 +246,7 @@ fn regression_a_unit_of_work_that_is_idle_as_the_last_one_was_says_so() {
 }
 
 #[test]
-fn the_end_is_said_once() {
+fn the_end_is_reported_once() {
     let (mut ports, mut lanes) = ports(&[1, 1]);
     lanes[0].send(chunk()).unwrap();
     lanes[0].send(end(false)).unwrap();
@@ -286,7 +286,7 @@ fn regression_a_stop_closes_what_all_lanes_have_reached() {
 }
 
 #[test]
-fn regression_a_stop_in_the_midst_of_a_unit_of_work_does_not_end_the_unit() {
+fn regression_a_stop_in_the_middle_of_a_unit_of_work_does_not_end_the_unit() {
     for stopped_first in [false, true] {
         let (mut ports, mut lanes) = ports(&[2]);
         let (held, stopped) = (0, 1);
@@ -301,7 +301,7 @@ fn regression_a_stop_in_the_midst_of_a_unit_of_work_does_not_end_the_unit() {
 }
 
 #[test]
-fn regression_a_sender_that_goes_without_an_end_is_a_loss_and_no_end() {
+fn regression_a_sender_that_goes_without_an_end_is_a_loss() {
     let (mut ports, mut lanes) = ports(&[2]);
     let mut gone = lanes.pop().unwrap();
     gone.send(chunk()).unwrap();
@@ -312,7 +312,7 @@ fn regression_a_sender_that_goes_without_an_end_is_a_loss_and_no_end() {
 }
 
 #[test]
-fn behind_a_barrier_a_lane_is_not_read_until_all_have_come_to_it() {
+fn a_lane_is_not_read_after_a_barrier_until_all_lanes_have_reached_it() {
     let (mut ports, mut lanes) = ports(&[1, 2]);
     lanes[0].send(barrier(1)).unwrap();
     lanes[0].send(watermark(50)).unwrap();
@@ -343,7 +343,7 @@ fn a_lane_that_ends_before_a_barrier_is_not_waited_for() {
 }
 
 #[test]
-fn regression_a_lane_that_has_not_heard_yet_that_its_source_is_back_holds_the_watermark() {
+fn regression_an_idle_lane_of_an_active_source_holds_the_watermark_back() {
     let (mut ports, mut lanes) = ports_of(&[2], true);
     for lane in &mut lanes {
         lane.send(watermark(10)).unwrap();
@@ -409,7 +409,7 @@ fn a_table_is_read_to_its_end_before_the_stream() {
 }
 
 #[test]
-fn half_a_table_is_joined_with_nothing() {
+fn an_incomplete_table_is_not_joined() {
     let (mut ports, mut lanes) = with_a_table();
     lanes[0].send(chunk()).unwrap();
     lanes[2].send(chunk()).unwrap();

@@ -90,7 +90,7 @@ fn control_messages_are_short_frames_of_one_buffer() {
 }
 
 #[test]
-fn every_flat_type_travels_alone() {
+fn every_flat_type_survives_a_round_trip() {
     let mut random = Random(1);
     for data_type in random::flat_types() {
         for rows in [0, 1, 7, 8, 9, 64, 1000] {
@@ -109,7 +109,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn random_chunks_come_out_as_they_went_in(
+    fn random_chunks_survive_a_round_trip(
         seed: u64,
         rows in prop_oneof![Just(0usize), 1usize..20, 20usize..400],
         columns in 0usize..6,
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn a_misaligned_frame_is_copied_where_it_must_be() {
+fn a_misaligned_frame_is_copied_only_if_necessary() {
     let message = Message::Chunk(Chunk::new(longs(100), 1));
     let mut sent = Vec::new();
     Encoder::new().encode(&message, &mut sent).unwrap();
@@ -264,7 +264,7 @@ fn an_encoder_keeps_no_batch_alive() {
 }
 
 #[test]
-fn a_type_that_cannot_travel_is_named_with_its_column() {
+fn an_unsupported_type_is_named_with_its_column() {
     let runs = DataType::RunEndEncoded(
         Arc::new(Field::new("run_ends", DataType::Int32, false)),
         Arc::new(Field::new("values", DataType::Int64, true)),
@@ -291,7 +291,7 @@ fn a_type_that_cannot_travel_is_named_with_its_column() {
 }
 
 #[test]
-fn types_are_nested_as_deep_as_the_bound_and_no_deeper() {
+fn types_are_nested_at_most_as_deep_as_the_limit() {
     let nested = |levels: usize| {
         (0..levels).fold(DataType::Int8, |data_type, _| {
             DataType::List(Arc::new(Field::new("item", data_type, true)))

@@ -568,7 +568,7 @@ fn a_slow_receiver_holds_the_origin_back() {
 }
 
 #[test]
-fn a_stop_in_the_midst_reaches_every_receiver() {
+fn a_stop_in_the_middle_reaches_every_receiver() {
     for link in LINKS {
         let mut broadcast = Broadcast::new(2, 7, 3, link, 5);
         broadcast.units = vec![500];

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_says_what_would_be() {
+    fn an_invalid_mode_is_an_error_that_lists_the_modes() {
         for text in ["", "Auto", "sleeping", "poll:1ms", "auto:1ms", "sleep 1 ms"] {
             let error = text.parse::<WaitMode>().unwrap_err();
             assert_eq!(error, WaitModeError::Name, "{text}");

@@ -130,7 +130,7 @@ fn auto_costs_about_as_little_as_the_best_fixed_mode() {
 /// Between the rates of the goal, where both modes cost nearly the same, and on hosts that differ from
 /// what the strategy assumes.
 #[test]
-fn auto_holds_between_the_rates_and_on_other_hosts() {
+fn auto_is_cheap_between_the_rates_and_on_other_hosts() {
     let rates = (0..10)
         .map(|step| 100.0 * 10f64.powf(f64::from(step) / 4.0))
         .collect::<Vec<_>>();
@@ -331,7 +331,7 @@ fn a_burst_turns_auto_to_sleeping_and_rare_messages_turn_it_back() {
 
 /// A barrier or an end now and then says nothing about the link's size.
 #[test]
-fn rare_early_rings_leave_the_length_alone() {
+fn rare_early_wake_ups_do_not_change_the_length() {
     let mut driven = Driven::new(auto(DELAYS[1]));
     for _ in 0..10 {
         driven.burst();
@@ -343,7 +343,7 @@ fn rare_early_rings_leave_the_length_alone() {
 }
 
 #[test]
-fn a_lingering_source_is_not_slept_beside() {
+fn a_worker_does_not_sleep_past_a_lingering_source() {
     // The worker wakes every 10 ms by a deadline of its own, and sleeps of 1 ms would find nothing.
     let mut driven = Driven::new(auto(DELAYS[1]));
     for _ in 0..100 {

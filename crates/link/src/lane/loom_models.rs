@@ -108,7 +108,7 @@ fn pieces_are_whole_when_they_are_seen() {
 
 /// A piece that would run over the end appears together with the padding before it.
 #[test]
-fn padding_and_the_piece_behind_it_appear_at_once() {
+fn padding_and_the_piece_after_it_appear_at_once() {
     explore(None, || {
         let Ends {
             mut writer,

@@ -264,7 +264,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_record_is_read_as_it_was_written() {
         assert_eq!(Hello::decode(&HELLO.encode()), Ok(HELLO));
         for answer in ANSWERS {
             let reply = Reply {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_no_reply() {
+    fn a_greeting_is_not_a_reply() {
         let mut bytes = [0; REPLY_BYTES];
         bytes.copy_from_slice(&HELLO.encode()[..REPLY_BYTES]);
         assert_eq!(Reply::decode(&bytes), Err(Unreadable::Stranger));

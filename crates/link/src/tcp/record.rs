@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_record_is_read_as_it_was_written() {
         for record in samples() {
             assert_eq!(Record::decode(record.encode()), Ok(record));
         }
     }
 
     #[test]
-    fn a_header_lies_as_the_page_says() {
+    fn a_header_has_the_documented_layout() {
         let bytes = Record::Data(Fragment {
             number: 0x0102,
             length: 0x0304,

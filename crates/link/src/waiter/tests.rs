@@ -33,7 +33,7 @@ fn with_socket() -> (Waiter, UnixStream, UnixStream) {
 }
 
 #[test]
-fn a_ring_ends_either_kind_of_wait() {
+fn a_waker_ends_either_kind_of_wait() {
     for sources in [Sources::All, Sources::Doorbell] {
         let waiter = Waiter::new().expect("two descriptors");
         let waker = waiter.waker();
@@ -50,7 +50,7 @@ fn a_ring_ends_either_kind_of_wait() {
 }
 
 #[test]
-fn a_ring_between_announcement_and_sleep_is_kept() {
+fn a_wake_between_announcement_and_sleep_is_kept() {
     let waiter = Waiter::new().expect("two descriptors");
     waiter.announce(Listen::Everything);
     waiter.waker().wake();
@@ -87,7 +87,7 @@ fn one_announcement_costs_one_strike_however_many_wake() {
 }
 
 #[test]
-fn a_strike_that_comes_late_is_told_as_a_ring() {
+fn a_late_strike_is_reported_as_a_waker() {
     let waiter = Waiter::new().expect("two descriptors");
     waiter.announce(Listen::Everything);
     // The first thing that a waker does; it is preempted before it strikes.
@@ -103,7 +103,7 @@ fn a_strike_that_comes_late_is_told_as_a_ring() {
 }
 
 #[test]
-fn a_ring_for_a_retracted_announcement_ends_one_later_wait_at_most() {
+fn a_wake_for_a_retracted_announcement_ends_at_most_one_later_wait() {
     let waiter = Waiter::new().expect("two descriptors");
     waiter.announce(Listen::Everything);
     waiter.waker().wake();
@@ -153,7 +153,7 @@ fn a_wait_for_the_doorbell_leaves_the_edges_for_later() {
 }
 
 #[test]
-fn a_ring_beside_data_is_told_as_a_ring() {
+fn a_waker_together_with_data_is_reported_as_a_waker() {
     let (waiter, _near, mut far) = with_socket();
     far.write_all(b"tide").expect("a write");
     waiter.announce(Listen::Everything);
@@ -165,7 +165,7 @@ fn a_ring_beside_data_is_told_as_a_ring() {
 }
 
 #[test]
-fn more_ready_descriptors_than_events_are_all_told() {
+fn more_ready_descriptors_than_events_are_all_reported() {
     let mut waiter = Waiter::new().expect("two descriptors");
     let pairs: Vec<_> = (0..EVENTS_PER_WAIT + 1).map(|_| pair()).collect();
     for (near, _) in &pairs {
@@ -227,7 +227,7 @@ fn time_outs_are_finer_than_a_millisecond() {
 }
 
 #[test]
-fn absurd_time_outs_are_taken() {
+fn extreme_time_outs_are_accepted() {
     let waiter = Waiter::new().expect("two descriptors");
     for sources in [Sources::All, Sources::Doorbell] {
         waiter.announce(Listen::Everything);

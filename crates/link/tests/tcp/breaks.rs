@@ -67,7 +67,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
 }
 
 #[test]
-fn a_hundred_cuts_lose_and_double_nothing() {
+fn a_hundred_cuts_lose_and_duplicate_nothing() {
     const CUTS: u64 = 100;
     let settings = patient(256 << 10);
     let waiter = Waiter::new().expect("a waiter");
@@ -410,7 +410,7 @@ fn another_token_is_refused() {
 }
 
 #[test]
-fn a_second_writer_of_a_link_is_refused_and_the_first_goes_on() {
+fn a_second_writer_of_a_link_is_refused_and_the_first_continues() {
     let mut pair = Pair::open(settings());
     assert!(pair.post(0, 10));
     check(&pair.receive(), 0, 10);

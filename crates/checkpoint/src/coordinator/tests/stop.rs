@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn stops(outputs: &[Output], barrier: u64) -> bool {
-    matches!(outputs, [Output::Inject { barrier, stops: true, .. }] if *barrier == barrier)
+fn stops(outputs: &[Output], number: u64) -> bool {
+    matches!(outputs, [Output::Inject { barrier, stops: true, .. }] if *barrier == number)
 }
 
 /// Runs until there is nothing to wait for; returns the outputs meanwhile.

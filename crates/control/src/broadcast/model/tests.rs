@@ -60,7 +60,7 @@ fn the_choice_is_the_cheapest_of_the_model() {
 
 /// With enough cores: 15 receivers one after the other, or through four levels of two.
 #[test]
-fn with_cores_enough_the_tree_has_the_latency_and_the_ring_the_throughput() {
+fn with_enough_cores_the_tree_has_the_best_latency_and_the_ring_the_best_throughput() {
     let costs = costs(64, false);
     let estimate_of = |algorithm| estimate(&costs, algorithm, 15, 64);
     let send_ns = 10_064.0;

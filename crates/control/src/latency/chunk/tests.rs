@@ -35,7 +35,7 @@ fn link(fixed_ns: f64) -> Vec<LinkPoint> {
 }
 
 #[test]
-fn half_of_the_bandwidth_takes_chunks_whose_bytes_cost_what_a_chunk_costs() {
+fn half_of_the_bandwidth_needs_chunks_whose_bytes_cost_as_much_as_the_chunk() {
     let plan = plan_chunk(&link(100.0), &demand(5.0)).unwrap();
     assert_eq!((plan.size_bytes, plan.reaches), (1024, true));
     assert!((5e9..5.2e9).contains(&plan.bytes_per_s));
@@ -63,7 +63,7 @@ fn a_reserve_and_the_cost_of_a_chunk_make_chunks_larger() {
 }
 
 #[test]
-fn what_can_not_be_reached_gets_the_smallest_chunk_that_comes_close() {
+fn an_unreachable_bandwidth_gets_the_smallest_chunk_that_comes_close() {
     let plan = plan_chunk(&link(100.0), &demand(20.0)).unwrap();
     assert!(!plan.reaches);
     // 95 % of 9.99 GB/s.
@@ -106,7 +106,7 @@ fn a_link_that_gets_slower_with_large_messages_is_not_sent_them() {
 }
 
 #[test]
-fn points_that_can_not_be_count_for_nothing() {
+fn invalid_points_are_ignored() {
     let nothing = [
         point(0, 1.0),
         point(64, 0.0),
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn who_needs_more_gets_no_smaller_chunk(
+    fn more_bandwidth_gives_no_smaller_chunk(
         points in points(),
         demand in demands(),
         more in 1.0..10.0f64,

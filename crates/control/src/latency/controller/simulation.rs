@@ -263,7 +263,7 @@ proptest! {
     /// Once a phase has settled, at most one setting in two corrections is new, and the mode (sleeping or
     /// interrupts) changes at most at every eighth correction.
     #[test]
-    fn it_does_not_go_to_and_fro((target_ms, world) in worlds()) {
+    fn the_delay_does_not_oscillate((target_ms, world) in worlds()) {
         let seen = run(target_ms, &world);
         let modes = seen.corrections.windows(2);
         let changes = modes.filter(|pair| (pair[0].1.delay_ns == 0) != (pair[1].1.delay_ns == 0));

@@ -101,7 +101,7 @@ fn pass(
 }
 
 #[test]
-fn every_link_gets_every_message_in_order_and_one_that_is_full_holds_all() {
+fn every_link_gets_every_message_in_order_and_a_full_one_holds_back_all() {
     let Ends {
         mut fan,
         mut receivers,
@@ -132,7 +132,7 @@ fn every_link_gets_every_message_in_order_and_one_that_is_full_holds_all() {
 
 /// A relay forwards frames as they come, without encoding them again.
 #[test]
-fn a_relay_hands_on_what_comes_from_another_process() {
+fn a_relay_forwards_frames_from_another_process() {
     let waiter = Waiter::new().unwrap();
     let peer = Peer::new("process 1");
     let inbox = Inbox::create(1, 1, LANE_BYTES).unwrap();
@@ -167,7 +167,7 @@ fn a_relay_hands_on_what_comes_from_another_process() {
 }
 
 #[test]
-fn segments_are_the_chunk_in_parts() {
+fn segments_make_up_the_chunk() {
     let Message::Chunk(chunk) = chunk(0, 1000) else {
         unreachable!()
     };

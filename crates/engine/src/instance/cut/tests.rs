@@ -101,7 +101,7 @@ const FROM_ONE: crate::barrier::BucketMove = crate::barrier::BucketMove {
 };
 
 #[test]
-fn it_stands_at_the_barrier_until_it_has_what_it_is_to_get() {
+fn an_instance_waits_at_the_barrier_for_the_state_that_it_receives() {
     let (mut instance, mut sender) = instance();
     sender.send(barrier(1, &[FROM_ONE])).unwrap();
     instance.step().unwrap();
@@ -129,7 +129,7 @@ fn regression_state_for_the_next_barrier_does_not_keep_it_at_this_one() {
 }
 
 #[test]
-fn regression_who_has_lost_a_sender_has_not_come_to_its_end() {
+fn regression_an_instance_that_has_lost_a_sender_has_not_ended() {
     let end = Message::EndOfStream {
         ingest_ns: 1,
         stopped: false,

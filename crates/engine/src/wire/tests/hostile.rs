@@ -97,7 +97,7 @@ fn a_frame_cut_short_anywhere_is_an_error() {
 }
 
 #[test]
-fn every_byte_changed_to_anything_is_survived() {
+fn no_changed_byte_causes_a_panic() {
     for message in messages() {
         let frames = frames(&mut Encoder::new(), &message);
         for (index, frame) in frames.iter().enumerate() {
@@ -116,7 +116,7 @@ fn every_byte_changed_to_anything_is_survived() {
 }
 
 #[test]
-fn random_mutations_are_survived() {
+fn no_random_mutation_causes_a_panic() {
     let mut random = Random(7);
     let seeds: Vec<Vec<u8>> = messages()
         .iter()
@@ -161,7 +161,7 @@ pub fn mutated(random: &mut Random, seed: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn random_bytes_are_survived() {
+fn random_bytes_cause_no_panic() {
     let mut random = Random(8);
     for _ in 0..20_000 {
         let length = random.below(200);
@@ -229,7 +229,10 @@ fn forged_columns_are_refused_and_say_why() {
 
     let int = DataType::Int32;
     let one = words(&[1]);
-    assert_refused(forge(int.clone(), true, &[2, 0, 4], &[&one]), "8 are due");
+    assert_refused(
+        forge(int.clone(), true, &[2, 0, 4], &[&one]),
+        "8 are expected",
+    );
     assert_refused(
         forge(int.clone(), true, &[2, 0, 8], &[&one]),
         "a buffer of 8 bytes from",
@@ -248,7 +251,7 @@ fn forged_columns_are_refused_and_say_why() {
     );
     assert_refused(
         forge(int.clone(), true, &[1, 1, 1, 4], &[&[1], &one]),
-        "the bits have 0",
+        "the bitmap has 0",
     );
     assert_refused(
         forge(int.clone(), false, &[1, 1, 1, 4], &[&[0], &one]),
@@ -362,9 +365,9 @@ fn forged_schemas_are_refused() {
         assert!(error.starts_with("frame byte"), "{error}");
         assert!(error.contains(reason), "{error} doesn't say '{reason}'");
     };
-    refused(&[32], "no type's tag");
+    refused(&[32], "not the tag of a type");
     refused(&[64, 0xff, 0xff, 0xff, 0xff], "binary of -1");
-    refused(&[65, 4], "no unit");
+    refused(&[65, 4], "not a unit");
     refused(&[69, 0, 0], "precision");
     refused(&[69, 39, 0], "precision");
     refused(&[69, 10, 11], "scale");
@@ -373,11 +376,11 @@ fn forged_schemas_are_refused() {
     refused(&[76, 13, 13], "keys must be integers");
     // Lists in lists, without end.
     let deep: Vec<u8> = [71, 0, 0, 0, 0, 1].repeat(100_000);
-    refused(&deep, "nested over");
+    refused(&deep, "nested more than");
     let deep = [76].repeat(100_000);
-    refused(&deep, "nested over");
+    refused(&deep, "nested more than");
     let deep: Vec<u8> = [74, 1, 0, 0, 0, 0, 0, 0, 0, 1].repeat(100_000);
-    refused(&deep, "nested over");
+    refused(&deep, "nested more than");
     // Numbers that are unverified claims.
     assert!(frame(&words(&[u32::MAX])).is_err());
     assert!(frame(&words(&[0, u32::MAX])).is_err());
@@ -392,7 +395,7 @@ fn forged_schemas_are_refused() {
 }
 
 #[test]
-fn headers_that_make_no_sense_are_refused() {
+fn invalid_headers_are_refused() {
     let message = messages().remove(0);
     let frames = frames(&mut Encoder::new(), &message);
     let with = |at: usize, bytes: &[u8]| {
@@ -403,11 +406,11 @@ fn headers_that_make_no_sense_are_refused() {
             .to_string()
     };
     assert!(with(0, &[2]).contains("same version"));
-    assert!(with(1, &[77]).contains("no kind"));
+    assert!(with(1, &[77]).contains("not a kind"));
     assert!(with(2, &[0xff]).contains("flags"));
     assert!(with(2, &[flags::POSITIONS]).contains("no origin"));
     assert!(with(3, &[1]).contains("not zero"));
-    assert!(with(4, &[12]).contains("11 elements, where 12 are due"));
+    assert!(with(4, &[12]).contains("11 elements, but 12 are expected"));
     assert!(with(20, &[2]).contains("rows of schema 2, after schema 1"));
     assert!(with(24, &[0xff; 4]).contains("table of"));
     assert!(with(16, &[1]).contains("bytes of a frame of"));
@@ -418,7 +421,7 @@ fn headers_that_make_no_sense_are_refused() {
         let mut frame = frames[1].to_vec();
         frame[at] = 1;
         let error = decode_with(&frames, 1, frame.into()).unwrap_err();
-        assert!(error.reason.contains("there is none"), "{error}");
+        assert!(error.reason.contains("the flags don't declare"), "{error}");
     }
 }
 
@@ -448,7 +451,10 @@ fn kinds_of_rows_that_do_not_exist_are_refused() {
     chunk.kinds = Some(Int8Array::from(vec![0, 4]));
     let sent = frames(&mut Encoder::new(), &Message::Chunk(chunk.clone()));
     let error = decode_with(&sent, 9, Buffer::default()).unwrap_err();
-    assert!(error.to_string().contains("4 is no kind of row"), "{error}");
+    assert!(
+        error.to_string().contains("4 is not a kind of row"),
+        "{error}"
+    );
 
     chunk.kinds = Some(Int8Array::from(vec![Some(0), None]));
     let sent = frames(&mut Encoder::new(), &Message::Chunk(chunk));
@@ -457,7 +463,7 @@ fn kinds_of_rows_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn a_decoder_goes_on_after_an_error() {
+fn a_decoder_continues_after_an_error() {
     let (mut encoder, mut decoder) = (Encoder::new(), Decoder::new());
     let message = Message::Chunk(Chunk::new(longs(10), 1));
     let sent = frames(&mut encoder, &message);
@@ -487,7 +493,7 @@ fn a_long_dictionary_of_values_without_bytes_is_compacted() {
 
 /// Arrays that are valid in Arrow, and unusual.
 #[test]
-fn odd_arrays_travel() {
+fn unusual_arrays_survive_a_round_trip() {
     let keys = Int32Array::new(vec![9, 0].into(), Some(vec![false, true].into()));
     let dictionary: DictionaryArray<Int32Type> =
         DictionaryArray::new(keys, Arc::new(StringArray::from(vec![Some("a"), None])));

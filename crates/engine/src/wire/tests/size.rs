@@ -63,7 +63,7 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
 }
 
 #[test]
-fn ten_rows_of_a_large_batch_cost_ten_rows() {
+fn ten_rows_of_a_large_batch_cost_only_ten_rows() {
     for (name, column) in columns() {
         let batch = batch(vec![(name, column)]);
         let whole = bytes(&batch);
@@ -95,7 +95,7 @@ fn a_filtered_view_array_sends_what_is_left() {
 }
 
 #[test]
-fn views_of_the_same_bytes_are_not_multiplied() {
+fn views_of_the_same_bytes_are_sent_once() {
     let long = "x".repeat(10_000);
     let one = StringViewArray::from_iter_values([long.as_str()]);
     let rows = arrow_array::UInt32Array::from(vec![0; 1000]);
@@ -132,7 +132,7 @@ fn views_into_many_buffers_are_gathered() {
 }
 
 #[test]
-fn what_no_frame_holds_is_refused() {
+fn a_chunk_that_no_frame_can_hold_is_refused() {
     let options = RecordBatchOptions::new().with_row_count(Some(EMPTY_ELEMENTS_MAX + 1));
     let schema = Arc::new(Schema::empty());
     let rows = RecordBatch::try_new_with_options(schema, vec![], &options).unwrap();

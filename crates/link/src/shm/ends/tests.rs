@@ -256,7 +256,7 @@ fn nonsense_in_the_ring_is_an_error() {
 }
 
 #[test]
-fn a_position_that_can_not_be_closes_the_link() {
+fn an_impossible_position_closes_the_link() {
     for head in [17u64, u64::MAX] {
         let (mut writer, _reader, cells) = lane(16);
         while writer.post(vec![frame(0, 100)]).is_ok() {}

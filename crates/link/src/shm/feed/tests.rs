@@ -130,7 +130,7 @@ fn a_reader_that_leaves_or_dies_is_waited_for_no_longer() {
 }
 
 #[test]
-fn what_was_lent_stays_as_it_was_when_its_reader_has_left() {
+fn lent_frames_stay_valid_after_their_reader_has_left() {
     let mut ends = feed(2, LANE_BYTES_MIN);
     ends.writer.post(vec![frame(5, 100)]).expect("room");
     let lent = ends.readers[0].receive().unwrap().expect("a frame");
@@ -154,7 +154,7 @@ fn what_was_lent_stays_as_it_was_when_its_reader_has_left() {
 }
 
 #[test]
-fn every_reader_sees_the_end_behind_the_last_frame() {
+fn every_reader_sees_the_end_after_the_last_frame() {
     let mut ends = feed(3, LANE_BYTES_MIN);
     ends.writer.post(vec![frame(1, 100)]).expect("room");
     drop(ends.writer);
@@ -166,7 +166,7 @@ fn every_reader_sees_the_end_behind_the_last_frame() {
 }
 
 #[test]
-fn memory_that_is_no_feed_of_this_epoch_is_refused() {
+fn memory_without_a_feed_of_this_epoch_is_refused() {
     let feed = Feed::create(4, 2, LANE_BYTES_MIN).expect("memory");
     let peer = Peer::new("process 2");
     let opened = Subscription::open(feed.descriptor(), 4, peer.clone()).expect("just made");

@@ -40,7 +40,7 @@ fn next(incoming: &mut Incoming, received: u64) -> Option<Frame> {
 }
 
 #[test]
-fn credit_that_finds_no_room_is_added_up() {
+fn credit_that_finds_no_room_is_accumulated() {
     let (mut incoming, mut peer) = incoming(0);
     // Fills the socket with credits of nothing.
     let nothing = Record::Credit { frames: 0, cost: 0 }.encode();
@@ -90,7 +90,7 @@ fn a_peer_that_never_reads_does_not_hold_the_reader_up_and_is_dropped() {
 }
 
 #[test]
-fn frames_that_came_by_the_connection_before_are_skipped() {
+fn frames_that_came_by_the_previous_connection_are_skipped() {
     // The acceptor answered "resume at 3"; meanwhile 3 and 4 came by the old connection.
     let (mut incoming, mut peer) = incoming(3);
     let received = 5;
@@ -136,7 +136,7 @@ fn a_frame_may_arrive_byte_by_byte() {
 }
 
 #[test]
-fn memory_follows_what_came_and_not_what_is_claimed() {
+fn memory_follows_received_bytes_and_not_claimed_lengths() {
     let (mut incoming, mut peer) = incoming(0);
     // The longest record of this window, of which almost nothing comes.
     let bytes = record(0, true, false, &[9; 896]);

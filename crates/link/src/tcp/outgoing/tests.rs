@@ -35,7 +35,7 @@ fn add(outgoing: &mut Outgoing<Vec<u8>>, pieces: Vec<Vec<u8>>) -> Vec<u8> {
 
 /// However much the socket takes at a time, the bytes are those of the frames.
 #[test]
-fn partial_writes_go_on_where_they_stopped() {
+fn partial_writes_continue_where_they_stopped() {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
     ours.set_nonblocking(true).expect("a socket");
     theirs.set_nonblocking(true).expect("a socket");
