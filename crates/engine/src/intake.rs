@@ -473,7 +473,7 @@ impl Intake {
         });
         if is_refused {
             self.counts.rows_bad += 1;
-            let reason = "it has ended two processes".to_string();
+            let reason = "a process died twice while processing it".to_string();
             return self.dead_letters.reject(&reject(&chunk, 0, reason));
         }
         let evaluated = evaluate(&self.spec.columns, chunk)?;
