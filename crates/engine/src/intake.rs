@@ -333,8 +333,7 @@ impl Intake {
         Ok(self.ready.pop_front().ok_or(Waiting::Until(0)))
     }
 
-    /// Records what is being processed, as instance `instance`, and processes rows under suspicion one by
-    /// one.
+    /// Records what instance `instance` processes, and processes suspect rows one by one.
     pub fn watch_out(&mut self, recorder: Option<Recorder>, instance: usize, all: Vec<Suspect>) {
         self.recorder = recorder.map(|recorder| (recorder, instance));
         self.suspects = all;
@@ -387,9 +386,8 @@ impl Intake {
     /// Whether a row has killed a process when it was processed alone.
     fn is_refused(&self, partition: u32, position: u64) -> bool {
         let mut suspects = self.suspects.iter();
-        suspects.any(|suspect| {
-            (suspect.partition, suspect.first, suspect.last) == (partition, position, position)
-        })
+        suspects
+            .any(|rows| (rows.partition, rows.first, rows.last) == (partition, position, position))
     }
 
     /// Reports what is noticed in the rows.
@@ -397,8 +395,7 @@ impl Intake {
         self.looking = Some(Box::new(Looking::new(notices)));
     }
 
-    /// Makes the source wait for other sources when the operators of the process hold nearly as much as
-    /// they may.
+    /// Makes the source wait for other sources when the memory budget is nearly used up.
     pub fn keep_to(&mut self, budget: &Arc<Budget>) {
         // Without event time, no source is ahead.
         if self.spec.event_time.is_some() {

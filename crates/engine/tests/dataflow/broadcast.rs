@@ -556,8 +556,7 @@ fn a_slow_receiver_holds_the_origin_back() {
         broadcast.chunk_rows = 100;
         broadcast.slow = Some(5);
         let (runtimes, _events, _acceptors) = broadcast.start();
-        // A chunk is about 2.5 kB. At a millisecond each, the slow receiver has some 50 of the 200 by
-        // then.
+        // A chunk is about 2.5 kB. At a millisecond each, the slow receiver has some 50 of the 200.
         std::thread::sleep(Duration::from_millis(50));
         assert!(
             !broadcast.passed.load(Ordering::SeqCst),

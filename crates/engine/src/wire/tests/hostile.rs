@@ -13,11 +13,7 @@ pub fn messages() -> Vec<Message> {
     let mut random = Random(99);
     let nested = DataType::Struct(
         vec![
-            Field::new(
-                "strings",
-                DataType::new_list(DataType::Utf8View, true),
-                true,
-            ),
+            Field::new("words", DataType::new_list(DataType::Utf8View, true), true),
             Field::new(
                 "sizes",
                 DataType::new_fixed_size_list(DataType::Int16, 2, false),
@@ -179,13 +175,8 @@ fn random_bytes_cause_no_panic() {
 }
 
 /// A chunk whose only column has these parts, unchecked, as a broken writer would send it.
-fn forged(
-    data_type: DataType,
-    nullable: bool,
-    table: &[u32],
-    buffers: &[&[u8]],
-) -> Result<Message> {
-    let schema = Schema::new(vec![Field::new("c", data_type, nullable)]);
+fn forged(kind: DataType, nullable: bool, table: &[u32], buffers: &[&[u8]]) -> Result<Message> {
+    let schema = Schema::new(vec![Field::new("c", kind, nullable)]);
     let schema = schema::encode(&schema, 1).unwrap();
     let mut frame = vec![VERSION, kind::CHUNK, 0, 0];
     frame.extend(table[0].to_le_bytes());
@@ -229,10 +220,7 @@ fn forged_columns_are_refused_and_say_why() {
 
     let int = DataType::Int32;
     let one = words(&[1]);
-    assert_refused(
-        forge(int.clone(), true, &[2, 0, 4], &[&one]),
-        "8 are expected",
-    );
+    assert_refused(forge(int.clone(), true, &[2, 0, 4], &[&one]), "expected");
     assert_refused(
         forge(int.clone(), true, &[2, 0, 8], &[&one]),
         "a buffer of 8 bytes from",
@@ -296,50 +284,45 @@ fn forged_columns_are_refused_and_say_why() {
     );
 
     let view = |words_of: [u32; 4]| words(&words_of);
-    let data_type = DataType::Utf8View;
+    let utf8 = DataType::Utf8View;
     let far = view([20, 0, 1, 0]);
     assert_refused(
-        forge(data_type.clone(), true, &[1, 0, 1, 16, 4], &[&far, b"abcd"]),
+        forge(utf8.clone(), true, &[1, 0, 1, 16, 4], &[&far, b"abcd"]),
         "buffer index",
     );
     let long = view([20, 0, 0, 0]);
     assert_refused(
-        forge(
-            data_type.clone(),
-            true,
-            &[1, 0, 1, 16, 4],
-            &[&long, b"abcd"],
-        ),
+        forge(utf8.clone(), true, &[1, 0, 1, 16, 4], &[&long, b"abcd"]),
         "buffer slice",
     );
     let dirty = view([1, 0xffff, 0, 0]);
     assert_refused(
-        forge(data_type.clone(), true, &[1, 0, 0, 16], &[&dirty]),
+        forge(utf8.clone(), true, &[1, 0, 0, 16], &[&dirty]),
         "padding",
     );
     let short = view([0; 4]);
     assert_refused(
-        forge(data_type.clone(), true, &[1, 0, 2, 16, 0, 0], &[&short]),
+        forge(utf8.clone(), true, &[1, 0, 2, 16, 0, 0], &[&short]),
         "an empty buffer",
     );
     let buffers = [1, 0, u32::MAX, 16];
     assert_refused(
-        forge(data_type, true, &buffers, &[&view([0; 4])]),
+        forge(utf8, true, &buffers, &[&view([0; 4])]),
         "a buffer's length",
     );
 
-    let data_type = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Int32));
+    let keys = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Int32));
     let key = words(&[1]);
     assert_refused(
-        forge(data_type, true, &[1, 0, 4, 1, 0, 4], &[&key, &one]),
+        forge(keys, true, &[1, 0, 4, 1, 0, 4], &[&key, &one]),
         "out of bounds",
     );
 
     // Lengths whose product exceeds all memory, of items that take none.
     let nulls = Field::new("item", DataType::Null, false);
-    let data_type = DataType::FixedSizeList(Arc::new(nulls), i32::MAX);
+    let list = DataType::FixedSizeList(Arc::new(nulls), i32::MAX);
     let table = [2, 1, 1, u32::MAX - 1, 0];
-    assert_refused(forge(data_type, true, &table, &[&[2]]), "take no bytes");
+    assert_refused(forge(list, true, &table, &[&[2]]), "take no bytes");
 }
 
 #[test]
