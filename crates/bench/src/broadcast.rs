@@ -18,6 +18,7 @@
 //! Results: `docs/benchmarks/broadcast.md`.
 
 mod figures;
+mod measured;
 mod plan;
 mod table;
 mod verdict;
@@ -26,7 +27,8 @@ use std::time::Instant;
 
 use clap::Args;
 
-use figures::{Figures, Measured};
+use figures::Figures;
+use measured::Measured;
 use plan::{Plan, Point};
 
 use crate::fleet::{self, Setup};

@@ -45,6 +45,7 @@ mod receiver;
 mod records;
 mod sender;
 mod setting;
+mod summary;
 mod table;
 mod usage;
 mod verdict;
@@ -52,9 +53,10 @@ mod verdict;
 pub use plan::Arguments;
 
 use child::Programs;
-use figures::{Figures, Summary};
+use figures::Figures;
 use order::{Point, Spec};
 use plan::Plan;
+use summary::Summary;
 
 use crate::common::Assumed;
 use crate::lab::{self, Chart, Experiment, Verdict, distinct, rate};

@@ -20,6 +20,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SortOptions};
 
 use crate::error::{Error, Result};
+use crate::state::snapshot::wrong;
 use crate::time::EventTime;
 
 /// Where a row stands among the rows of its group, for functions that see order: event time, then
@@ -28,7 +29,8 @@ pub type OrderKey = (EventTime, u32, u64);
 
 /// The values of one aggregate function for groups 0, 1, 2, ….
 pub trait Accumulator: Send {
-    /// Makes room for groups below `groups`; new ones are empty.
+    /// From now on there are so many groups: new ones are empty, and those above are forgotten. The memory
+    /// stays.
     fn resize(&mut self, groups: usize);
 
     /// Adds rows: row `i` belongs to group `groups[i]`. `order` has an entry per row when
@@ -44,17 +46,8 @@ pub trait Accumulator: Send {
     /// Adds states: state `i` belongs to group `groups[i]`.
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()>;
 
-    /// Forgets all groups; keeps the memory.
-    fn clear(&mut self);
-
     /// About how many bytes it holds.
     fn bytes(&self) -> usize;
-
-    /// Takes rows back that were added before. Only accumulators of
-    /// [`AggregateFunction::retractable`] can.
-    fn retract(&mut self, _groups: &[u32], _arguments: &[ArrayRef]) -> Result<()> {
-        Err(Error::new("aggregate", "it can't take rows back"))
-    }
 
     /// Adds rows one after the other and returns the value of each row's group after that row.
     fn scan(
@@ -88,6 +81,52 @@ pub trait Accumulator: Send {
             column: arrow_select::concat::concat(&slices)?,
             failed,
         })
+    }
+}
+
+/// An accumulator that can take rows back.
+pub trait Retract: Accumulator {
+    /// Takes rows back that were added before.
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()>;
+}
+
+/// The states of `groups` in several accumulators, as columns one after the other.
+pub fn states<'a>(
+    accumulators: impl Iterator<Item = &'a mut (dyn Accumulator + 'static)>,
+    groups: &[u32],
+) -> Result<Vec<ArrayRef>> {
+    let mut states = Vec::new();
+    for accumulator in accumulators {
+        states.extend(accumulator.state(groups)?);
+    }
+    Ok(states)
+}
+
+/// Adds states as [`states`] gives them, out of a snapshot: state `i` belongs to group `groups[i]`.
+///
+/// # Errors
+///
+/// When they are not the states of such accumulators.
+pub fn merge_states<'a>(
+    accumulators: impl Iterator<Item = &'a mut (dyn Accumulator + 'static)>,
+    groups: &[u32],
+    mut states: &[ArrayRef],
+) -> Result<()> {
+    let of = "an aggregation";
+    for accumulator in accumulators {
+        let layout = accumulator.state(&[])?;
+        let split = states.split_at_checked(layout.len());
+        let (own, rest) = split.ok_or_else(|| wrong(of, "it has too few columns"))?;
+        let types = own.iter().map(|state| state.data_type());
+        if !types.eq(layout.iter().map(|state| state.data_type())) {
+            return Err(wrong(of, "its states are of other types"));
+        }
+        accumulator.merge(groups, own)?;
+        states = rest;
+    }
+    match states {
+        [] => Ok(()),
+        _ => Err(wrong(of, "it has too many columns")),
     }
 }
 
@@ -192,10 +231,10 @@ pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
     /// What its states mean. Checkpoints hold it: a query resumes where it is the same.
     fn signature(&self) -> Signature;
 
-    /// Whether its accumulators know [`Accumulator::retract`]. If not, all values of each group are kept
-    /// where rows are taken back, and added again to a new accumulator.
-    fn retracts(&self) -> bool {
-        false
+    /// An accumulator without groups that can take rows back. `None` if the function has none: then all
+    /// values of each group are kept where rows are taken back, and added again to a new accumulator.
+    fn retractable(&self) -> Result<Option<Box<dyn Retract>>> {
+        Ok(None)
     }
 
     /// Whether its accumulators keep every value, so that a group grows as long as rows come.
@@ -234,7 +273,7 @@ impl AggregateFunction {
 
     /// An accumulator without groups that can take rows back; its states are of another form.
     /// `arguments` are the types that it is called with.
-    pub fn retractable(&self, arguments: &[DataType]) -> Result<Box<dyn Accumulator>> {
+    pub fn retractable(&self, arguments: &[DataType]) -> Result<Box<dyn Retract>> {
         retract::retractable(self, arguments)
     }
 

@@ -14,7 +14,7 @@ use arrow_array::RecordBatch;
 use crate::error::Result;
 use crate::operator::Stateful;
 use crate::source::Resume;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, KeyedState, Mark, expire};
 use crate::time::EventTime;
 
 /// What an instance records at a cut.
@@ -118,7 +118,7 @@ pub fn restore(
             of_one.restore(batch)?;
         }
         if let Some(watermark) = chain.watermark {
-            of_one.expire(watermark)?;
+            expire(of_one, watermark)?;
         }
         let left = of_one.snapshot(own, Mark::default())?;
         left.iter().try_for_each(|batch| state.restore(batch))?;
@@ -127,7 +127,7 @@ pub fn restore(
         state.discard(&BucketSet::of(|bucket| !own.contains(bucket)))?;
     }
     if let Some(watermark) = least {
-        state.expire(watermark)?;
+        expire(state, watermark)?;
     }
     Ok(least)
 }

@@ -10,9 +10,6 @@
 //! length mixed in; NULL as a constant. Nested types hash as their `arrow-row` encoding, which we don't
 //! control. `docs/internals/balancing.md` has the hash in Python.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, StringViewArray};
@@ -94,8 +91,8 @@ fn hash_view(state: u64, view: u128, array: &StringViewArray, row: usize) -> u64
     hash
 }
 
-/// Hashes each row of `columns` into `hashes` (cleared first). Code that also compares keys must compare
-/// [`canonical`] ones.
+/// Hashes each row of `columns` into `hashes` (cleared first). Keys that are compared as well come from
+/// [`crate::key::KeyColumns`].
 pub fn hash_rows(columns: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -> Result<()> {
     hashes.clear();
     hashes.resize(rows, SEED);
@@ -237,55 +234,8 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
     Ok(())
 }
 
-/// Columns as they are compared: floating-point numbers with -0 as 0 and one NaN, the greatest of all,
-/// just as they are hashed. Equal keys then have equal `arrow-row` encodings, which sort in the order of
-/// SQL.
-pub fn canonical(columns: &[ArrayRef]) -> Cow<'_, [ArrayRef]> {
-    if columns.iter().all(is_canonical) {
-        return Cow::Borrowed(columns);
-    }
-    let columns = columns.iter().map(|column| -> ArrayRef {
-        match column.data_type() {
-            DataType::Float64 => {
-                let column = column.as_primitive::<Float64Type>();
-                Arc::new(column.unary::<_, Float64Type>(one_zero))
-            }
-            DataType::Float32 => {
-                let column = column.as_primitive::<Float32Type>();
-                let one = |value: f32| one_zero(f64::from(value)) as f32;
-                Arc::new(column.unary::<_, Float32Type>(one))
-            }
-            _ => column.clone(),
-        }
-    });
-    Cow::Owned(columns.collect())
-}
-
-/// Whether no value is -0 or NaN: checking costs less than writing a column.
-fn is_canonical(column: &ArrayRef) -> bool {
-    const NEGATIVE_ZERO: u64 = (-0.0f64).to_bits();
-    const NEGATIVE_ZERO_32: u32 = (-0.0f32).to_bits();
-    // Not `any`: without an early exit, the loop handles several values at a time.
-    match column.data_type() {
-        DataType::Float64 => {
-            let values = column.as_primitive::<Float64Type>().values();
-            let is_other = |v: &f64| (v.to_bits() == NEGATIVE_ZERO) | v.is_nan();
-            !values.iter().fold(false, |found, v| found | is_other(v))
-        }
-        DataType::Float32 => {
-            let values = column.as_primitive::<Float32Type>().values();
-            let is_other = |v: &f32| (v.to_bits() == NEGATIVE_ZERO_32) | v.is_nan();
-            !values.iter().fold(false, |found, v| found | is_other(v))
-        }
-        _ => true,
-    }
-}
-
-fn one_zero(value: f64) -> f64 {
-    f64::from_bits(float_word(value))
-}
-
-fn float_word(value: f64) -> u64 {
+/// The bits of a number that equal numbers share: -0 is 0, and there is one NaN.
+pub(crate) fn float_word(value: f64) -> u64 {
     if value == 0.0 {
         0
     } else if value.is_nan() {
@@ -297,6 +247,8 @@ fn float_word(value: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use arrow_array::{Float64Array, Int32Array, Int64Array, StringArray, StringViewArray};
 
@@ -336,35 +288,6 @@ mod tests {
         let text: ArrayRef = Arc::new(StringViewArray::from(vec!["x"]));
         let buckets = hashes(&[number, text]).into_iter().map(bucket);
         assert_eq!(buckets.collect::<Vec<_>>(), FIXED_PAIR);
-    }
-    #[test]
-    fn keys_that_are_equal_are_encoded_alike() {
-        let numbers = vec![
-            Some(-0.0),
-            Some(0.0),
-            None,
-            Some(f64::NAN),
-            Some(-f64::NAN),
-            Some(-1.5),
-        ];
-        let double: ArrayRef = Arc::new(Float64Array::from(numbers));
-        let float = arrow_cast::cast(&double, &DataType::Float32).unwrap();
-        for column in [double, float] {
-            let columns = [
-                column.clone(),
-                Arc::new(Int64Array::from(vec![1; 6])) as ArrayRef,
-            ];
-            let types = columns
-                .iter()
-                .map(|column| SortField::new(column.data_type().clone()));
-            let converter = RowConverter::new(types.collect()).unwrap();
-            let rows = converter.convert_columns(&canonical(&columns)).unwrap();
-            assert_eq!(rows.row(0), rows.row(1));
-            assert_eq!(rows.row(3), rows.row(4));
-            assert!(rows.row(2) != rows.row(0) && rows.row(3) != rows.row(0));
-            let back = converter.convert_rows(&rows).unwrap();
-            assert_eq!(back[0].slice(5, 1).to_data(), column.slice(5, 1).to_data());
-        }
     }
 
     // Computed by an independent program from the construction in the module documentation.

@@ -2,23 +2,61 @@
 //!
 //! Equal keys must have equal hashes and equal encodings, although SQL says that -0 equals 0 and every
 //! NaN equals every other. This module is the only way from columns to keys, and brings them into one
-//! form first ([`canonical`]). So no operator can forget that: a [`Key`] can't be made from a column that
-//! is not in that form.
+//! form first ([`Comparable`]). So no operator and no accumulator can forget that: a [`Key`] can't be made
+//! from a column that is not in that form, and a [`KeyEncoder`] takes no other.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::{DataType, Schema};
 
 use crate::chunk::Chunk;
 use crate::error::Result;
-use crate::hash::{canonical, hash_rows};
+use crate::hash::{float_word, hash_rows};
+
+/// Columns in the form in which SQL compares them: floating-point numbers with -0 as 0 and one NaN, the
+/// greatest of all, as they are hashed. Equal values have equal `arrow-row` encodings then, and those stand
+/// in the order of SQL.
+pub struct Comparable<'c> {
+    columns: Cow<'c, [ArrayRef]>,
+}
+
+impl<'c> Comparable<'c> {
+    /// Brings columns into that form. Columns that are in it are not copied.
+    pub fn new(columns: &'c [ArrayRef]) -> Comparable<'c> {
+        Comparable {
+            columns: canonical(columns),
+        }
+    }
+
+    fn owned(columns: Vec<ArrayRef>) -> Comparable<'static> {
+        let changed = match canonical(&columns) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(changed) => Some(changed),
+        };
+        Comparable {
+            columns: Cow::Owned(changed.unwrap_or(columns)),
+        }
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &[ArrayRef] {
+        &self.columns
+    }
+
+    /// Whether any column of row `row` is NULL.
+    pub fn has_null(&self, row: usize) -> bool {
+        self.columns.iter().any(|column| column.is_null(row))
+    }
+}
 
 /// The key columns of some rows, with the rows' hashes.
 pub struct KeyColumns {
-    columns: Vec<ArrayRef>,
+    columns: Comparable<'static>,
     hashes: Hashes,
 }
 
@@ -43,7 +81,7 @@ impl KeyColumns {
         let mut hashes = Vec::new();
         hash_rows(&columns, rows, &mut hashes)?;
         Ok(KeyColumns {
-            columns: in_one_form(columns),
+            columns: Comparable::owned(columns),
             hashes: Hashes::Computed(hashes),
         })
     }
@@ -61,7 +99,7 @@ impl KeyColumns {
             Some(routed) if *routed.columns == *keys => {
                 let columns = keys.iter().map(|&key| chunk.batch.column(key).clone());
                 Ok(KeyColumns {
-                    columns: in_one_form(columns.collect()),
+                    columns: Comparable::owned(columns.collect()),
                     hashes: Hashes::Routed(Arc::clone(&routed.hashes)),
                 })
             }
@@ -69,8 +107,8 @@ impl KeyColumns {
         }
     }
 
-    /// The columns, in the form in which keys are compared.
-    pub fn columns(&self) -> &[ArrayRef] {
+    /// The columns.
+    pub fn columns(&self) -> &Comparable<'static> {
         &self.columns
     }
 
@@ -85,11 +123,50 @@ impl KeyColumns {
     }
 }
 
-fn in_one_form(columns: Vec<ArrayRef>) -> Vec<ArrayRef> {
-    match canonical(&columns) {
-        Cow::Borrowed(_) => columns,
-        Cow::Owned(columns) => columns,
+/// See [`Comparable`].
+fn canonical(columns: &[ArrayRef]) -> Cow<'_, [ArrayRef]> {
+    if columns.iter().all(is_canonical) {
+        return Cow::Borrowed(columns);
     }
+    let columns = columns.iter().map(|column| -> ArrayRef {
+        match column.data_type() {
+            DataType::Float64 => {
+                let column = column.as_primitive::<Float64Type>();
+                Arc::new(column.unary::<_, Float64Type>(one_zero))
+            }
+            DataType::Float32 => {
+                let column = column.as_primitive::<Float32Type>();
+                let one = |value: f32| one_zero(f64::from(value)) as f32;
+                Arc::new(column.unary::<_, Float32Type>(one))
+            }
+            _ => column.clone(),
+        }
+    });
+    Cow::Owned(columns.collect())
+}
+
+/// Whether no value is -0 or NaN: checking costs less than writing a column.
+fn is_canonical(column: &ArrayRef) -> bool {
+    const NEGATIVE_ZERO: u64 = (-0.0f64).to_bits();
+    const NEGATIVE_ZERO_32: u32 = (-0.0f32).to_bits();
+    // Not `any`: without an early exit, the loop handles several values at a time.
+    match column.data_type() {
+        DataType::Float64 => {
+            let values = column.as_primitive::<Float64Type>().values();
+            let is_other = |v: &f64| (v.to_bits() == NEGATIVE_ZERO) | v.is_nan();
+            !values.iter().fold(false, |found, v| found | is_other(v))
+        }
+        DataType::Float32 => {
+            let values = column.as_primitive::<Float32Type>().values();
+            let is_other = |v: &f32| (v.to_bits() == NEGATIVE_ZERO_32) | v.is_nan();
+            !values.iter().fold(false, |found, v| found | is_other(v))
+        }
+        _ => true,
+    }
+}
+
+fn one_zero(value: f64) -> f64 {
+    f64::from_bits(float_word(value))
 }
 
 /// Encodes keys of certain types, and decodes them.
@@ -118,14 +195,19 @@ impl KeyEncoder {
     /// Encodes keys.
     pub fn encode(&self, keys: KeyColumns) -> Result<EncodedKeys> {
         let mut is_null = vec![false; keys.hashes().len()];
-        for column in keys.columns.iter().filter(|key| key.null_count() > 0) {
+        for column in keys
+            .columns
+            .columns()
+            .iter()
+            .filter(|key| key.null_count() > 0)
+        {
             for (row, is_null) in is_null.iter_mut().enumerate() {
                 *is_null |= column.is_null(row);
             }
         }
         let rows = match self.is_empty {
             true => None,
-            false => Some(self.converter.convert_columns(&keys.columns)?),
+            false => Some(self.rows(&keys.columns)?),
         };
         Ok(EncodedKeys {
             hashes: keys.hashes,
@@ -136,8 +218,8 @@ impl KeyEncoder {
 
     /// Encodes columns that are compared as keys are, but not found by their hash. There must be at least
     /// one.
-    pub fn rows(&self, columns: &[ArrayRef]) -> Result<Rows> {
-        Ok(self.converter.convert_columns(&canonical(columns))?)
+    pub fn rows(&self, columns: &Comparable<'_>) -> Result<Rows> {
+        Ok(self.converter.convert_columns(columns.columns())?)
     }
 
     /// The columns of encoded keys.
@@ -222,8 +304,6 @@ impl<'k> Key<'k> {
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::Float64Type;
     use arrow_array::{Float64Array, Int64Array};
 
     use super::*;
@@ -250,6 +330,10 @@ mod tests {
             assert_eq!(keys.key(3), keys.key(4));
             assert!(keys.key(2) != keys.key(0) && keys.key(3) != keys.key(0));
             assert!(keys.is_null(2) && !keys.is_null(0));
+            let columns = [column.clone(), Arc::new(Int64Array::from(vec![1; 6]))];
+            let rows = encoder.rows(&Comparable::new(&columns)).unwrap();
+            assert!(rows.row(0) == rows.row(1) && rows.row(3) == rows.row(4));
+            assert!(rows.row(3) > rows.row(0) && rows.row(0) > rows.row(5));
             let back = encoder.decode((0..6).map(|row| keys.key(row).bytes()));
             let back = arrow_cast::cast(&back.unwrap()[0], &DataType::Float64).unwrap();
             let back = back.as_primitive::<Float64Type>();

@@ -18,6 +18,7 @@ pub mod aggregate;
 pub mod changelog;
 pub mod count_window;
 pub mod drop_late;
+mod event_times;
 pub mod filter;
 pub mod interval_join;
 pub mod join;

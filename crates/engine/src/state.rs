@@ -6,21 +6,92 @@
 //! were touched since an earlier one. It is taken between inputs: never while an operator still has
 //! rows of a closed window to emit ([`crate::operator::Progress::More`]).
 
+pub mod snapshot;
+
 use arrow_array::RecordBatch;
 
 use crate::error::Result;
 use crate::hash::{BUCKETS, bucket};
-use crate::time::EventTime;
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// A point between two changes of an operator's state. Marks of one operator increase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark(pub u32);
 
+impl Mark {
+    /// Whether no interval has ended before it: then no snapshot has been taken that could hold what is
+    /// dropped now.
+    pub fn is_first(self) -> bool {
+        self <= Mark(1)
+    }
+}
+
+/// What every operator with keyed state keeps beside its entries: the mark that changes get, and how far
+/// event time has come.
+///
+/// An operator owns one and gives it out ([`KeyedState::clock`]). Checkpoints end its intervals and, when
+/// state is restored, move its watermark; the operator does what only it can: it stamps what changes with
+/// [`Clock::mark`], moves the watermark in [`crate::operator::Stateful::advance`], and restarts it in
+/// [`crate::operator::Stateful::end_unit`].
+#[derive(Debug, Clone)]
+pub struct Clock {
+    mark: Mark,
+    watermark: EventTime,
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock {
+            mark: Mark(1),
+            watermark: MIN_WATERMARK,
+        }
+    }
+}
+
+impl Clock {
+    /// The mark of what changes now.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Ends the current interval of changes and begins the next: what changes from now on has changed
+    /// *since* the returned mark.
+    pub fn end_interval(&mut self) -> Mark {
+        let ended = self.mark;
+        self.mark = Mark(ended.0 + 1);
+        ended
+    }
+
+    /// The furthest watermark that the operator has seen in this unit of work, also before it was restored.
+    #[inline]
+    pub fn watermark(&self) -> EventTime {
+        self.watermark
+    }
+
+    /// Moves the watermark. One before the last changes nothing.
+    pub fn advance(&mut self, watermark: EventTime) {
+        self.watermark = self.watermark.max(watermark);
+    }
+
+    /// Every row with an event time up to this has come, where rows may come so far behind the watermark.
+    pub fn complete(&self, behind_us: EventTime) -> EventTime {
+        match self.watermark {
+            MAX_WATERMARK => MAX_WATERMARK,
+            watermark => watermark.saturating_sub(behind_us),
+        }
+    }
+
+    /// The next unit of work begins: no watermark has come. Marks continue.
+    pub fn restart(&mut self) {
+        self.watermark = MIN_WATERMARK;
+    }
+}
+
 /// Keyed state of one operator in one instance.
 pub trait KeyedState {
-    /// Ends the current interval of changes and begins the next: what changes from now on has
-    /// changed *since* the returned mark.
-    fn mark(&mut self) -> Mark;
+    /// The clock that entries are stamped by.
+    fn clock(&mut self) -> &mut Clock;
 
     /// The entries of `buckets` that changed since `since` ([`Mark::default`] for all), in batches
     /// of the operator's own layout. Entries that were dropped are those behind the watermark.
@@ -34,10 +105,16 @@ pub trait KeyedState {
     /// Drops the entries of `buckets` (they have moved to another instance).
     fn discard(&mut self, buckets: &BucketSet) -> Result<()>;
 
-    /// After the last batch of one instance's snapshots: drops what that instance had emitted by
-    /// `watermark`, which an earlier snapshot may still hold, and continues as if it had seen this
-    /// watermark. Watermarks before the last one change nothing.
-    fn expire(&mut self, watermark: EventTime) -> Result<()>;
+    /// Drops what was emitted by `watermark`, which an earlier snapshot may still hold. Called by [`expire`],
+    /// which has moved the clock.
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()>;
+}
+
+/// After the last batch of one instance's snapshots: drops what that instance had emitted by `watermark`, and
+/// continues as if it had seen this watermark. Watermarks before the last one change nothing.
+pub fn expire<S: KeyedState + ?Sized>(state: &mut S, watermark: EventTime) -> Result<()> {
+    state.clock().advance(watermark);
+    state.drop_emitted(watermark)
 }
 
 /// A set of buckets.

@@ -282,6 +282,7 @@ files! {
     hints
     final_results
     numbers_at_their_limits
+    equal_keys
     functions
     wrong_changelogs
     wrong_expressions

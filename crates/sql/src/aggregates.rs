@@ -460,10 +460,6 @@ impl Accumulator for PerGroup {
         })
     }
 
-    fn clear(&mut self) {
-        self.groups.clear();
-    }
-
     fn bytes(&self) -> usize {
         self.groups
             .iter()

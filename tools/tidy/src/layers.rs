@@ -70,6 +70,48 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/engine",
+        &[
+            ("base", "budget error hash latency recorder time"),
+            ("state and counters", "barrier counters state"),
+            ("chunks and keys", "chunk key wire"),
+            ("traits of ends", "expression sink source"),
+            ("operators", "accumulator operator"),
+            ("between instances", "balancer exchange ports"),
+            ("checkpoints", "checkpoint"),
+            ("instances", "instance intake sink_step"),
+            ("workers", "deploy protocol runtime worker"),
+        ],
+    ),
+    (
+        "crates/connect",
+        &[
+            ("base", "block options packing time"),
+            ("tables", "database_options table"),
+            ("records", "encode format lines"),
+            ("clients", "datagen kafka mqtt pacer tcp"),
+            ("files", "columns file_format"),
+            ("connectors", "connector dead_letters file_encoder"),
+            ("sources and sinks", "sink source"),
+            ("databases", "database postgres sqlite"),
+            ("all connectors", "connectors elsewhere"),
+            ("beside tests", "fuzz"),
+        ],
+    ),
+    (
+        "crates/bench",
+        &[
+            ("base", "common lab part_process programs"),
+            ("processes", "fleet"),
+            (
+                "experiments",
+                "balance broadcast checkpoint chunking hibench line link nexmark placement target \
+                 wait",
+            ),
+            ("all experiments", "experiments"),
+        ],
+    ),
+    (
         "crates/slackwater",
         &[
             (

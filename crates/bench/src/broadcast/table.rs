@@ -1,6 +1,7 @@
 //! The figures as text.
 
-use super::figures::{Figures, PointFigures, WayFigures};
+use super::figures::Figures;
+use super::measured::{PointFigures, WayFigures};
 use super::plan::{Link, Way};
 use crate::lab::{Table, minutes, rate, time};
 use slackwater::report::count;

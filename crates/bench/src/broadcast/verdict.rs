@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::figures::{Measured, PointFigures, WayFigures};
+use super::measured::{Measured, PointFigures, WayFigures};
 use super::plan::{Link, Point, Way};
 use crate::lab::{Verdict, geometric_mean};
 use slackwater::measure::Spread;

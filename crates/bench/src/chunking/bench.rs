@@ -7,9 +7,7 @@ use slackwater_control::latency::chunk::{Demand, LinkPoint, latency_floor, plan_
 use super::effort::Effort;
 use super::order::{Load, Order, Point, Transport};
 use super::part::{self, Times};
-use super::plan::{Plan, REGION_BYTES, RESERVE};
-use super::sweep::Sweep;
-use super::way::Way;
+use super::plan::{Plan, REGION_BYTES, REPEATED_SHARE_MAX, RESERVE};
 
 /// The share of a rate that must be reached for the rate to count as kept.
 pub const RATE_SHARE_MIN: f64 = 0.95;
@@ -17,9 +15,6 @@ pub const RATE_SHARE_MIN: f64 = 0.95;
 /// CPU time of other processes, in cores, from which a point counts as disturbed: the kernel counts in
 /// hundredths of a second, so less is not visible in half a second.
 pub const DISTURBED_MIN: f64 = 0.1;
-
-/// The share of all points that may be measured again because they were disturbed.
-pub const REPEATED_SHARE_MAX: f64 = 0.12;
 
 /// What distinguishes the points of an effort.
 #[derive(Clone, Copy, Debug)]
@@ -89,16 +84,6 @@ impl Bench<'_> {
             let (transport, block_bytes) = (order.transport, order.block_bytes);
             format!("{transport}, blocks of {block_bytes} bytes: {error}")
         })
-    }
-
-    /// The block that a way uses for this rate of complete updates.
-    pub fn block(&self, sweep: &Sweep, way: Way, complete_per_s: f64) -> usize {
-        if !way.is_planned() {
-            return sweep.block_bytes;
-        }
-        let points = sweep.points(way.transport(), self.plan.image_bytes);
-        let bytes_per_s = complete_per_s * self.plan.image_bytes as f64;
-        planned(&points, bytes_per_s).unwrap_or(sweep.block_bytes)
     }
 }
 

@@ -58,7 +58,7 @@ pub fn measure(
             let asked = Asked {
                 transport: way.transport(),
                 partitions: 1,
-                block_bytes: bench.block(sweep, *way, complete_per_s),
+                block_bytes: sweep.block(bench.plan.image_bytes, *way, complete_per_s),
                 load: Load::Rates {
                     complete_per_s,
                     partial_per_s: effort.partial_per_s,

@@ -47,7 +47,7 @@ pub fn measure(bench: &mut Bench<'_>, effort: &Effort, sweep: &Sweep) -> Result<
                 partitions: *partitions,
                 // The bandwidth needed is the highest there is: a query ends when all of its answer has
                 // arrived.
-                block_bytes: bench.block(sweep, *way, sweep.highest_per_s(*way)),
+                block_bytes: sweep.block(bench.plan.image_bytes, *way, sweep.highest_per_s(*way)),
                 load: Load::Mixed {
                     complete_share: *complete_share,
                 },

@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::bench::REPEATED_SHARE_MAX;
 use super::effort::Effort;
 use super::image::LINE;
 use super::order::STAGES;
@@ -26,6 +25,9 @@ pub const RESERVE: f64 = 0.1;
 /// Complete updates under way when as many as possible are requested: the next one is waiting when one
 /// ends.
 pub const UNDER_WAY: usize = 2;
+
+/// The share of all points that may be measured again because they were disturbed.
+pub const REPEATED_SHARE_MAX: f64 = 0.12;
 
 /// What a point takes in addition to its time: starting four processes and their links.
 const POINT_OVERHEAD_S: f64 = 0.08;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use slackwater_control::latency::chunk::LinkPoint;
 
-use super::bench::{Asked, Bench};
+use super::bench::{Asked, Bench, planned};
 use super::effort::Effort;
 use super::order::{Load, Transport};
 use super::plan::UNDER_WAY;
@@ -121,6 +121,16 @@ impl Sweep {
                 && (way.is_planned() || size.block_bytes == self.block_bytes)
         });
         of_it.map(|size| size.complete_per_s).fold(0.0, f64::max)
+    }
+
+    /// The block that a way uses for this rate of complete updates.
+    pub fn block(&self, image_bytes: usize, way: Way, complete_per_s: f64) -> usize {
+        if !way.is_planned() {
+            return self.block_bytes;
+        }
+        let points = self.points(way.transport(), image_bytes);
+        let bytes_per_s = complete_per_s * image_bytes as f64;
+        planned(&points, bytes_per_s).unwrap_or(self.block_bytes)
     }
 
     /// The points of a link, for planning: the whole way from the source to the viewer, and the latency

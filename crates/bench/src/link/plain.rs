@@ -15,6 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use slackwater::measure::control::Control;
 use slackwater::measure::order::{Order, Waiting};
 use slackwater::measure::side::{Aligned, Side, read_lines};
+use slackwater_link::Waiter;
 
 /// Bytes per read, or one message if that is larger.
 const READ_BYTES: usize = 64 << 10;
@@ -209,5 +210,9 @@ impl Side for PlainSide {
         let number = read_lines(&self.read[self.start..self.start + self.size_bytes])?;
         self.start += self.size_bytes;
         Ok(Some(number))
+    }
+
+    fn waiter(&self) -> Option<&Waiter> {
+        None
     }
 }

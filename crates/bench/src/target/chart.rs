@@ -1,9 +1,10 @@
 //! Charts of CPU time against rate.
 
 use super::comparison::targets_us;
-use super::figures::{Figures, Summary};
+use super::figures::Figures;
 use super::query::Query;
 use super::setting::{Setting, duration};
+use super::summary::Summary;
 use super::table::belongs;
 use crate::lab::chart::{Axis, Chart, Mark, Scale, Series};
 use crate::lab::distinct;
@@ -91,7 +92,7 @@ fn series(summaries: &[&Summary], setting: Setting, target_us: u64) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::figures::tests::summary;
+    use crate::target::summary::tests::summary;
     use crate::target::table::tests::figures;
 
     #[test]

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::figures::Summary;
 use super::query::Query;
 use super::setting::{Setting, duration};
+use super::summary::Summary;
 use crate::lab::{distinct, rate};
 
 /// The most that `auto` may cost at a single point, as a multiple, unless the difference is within
@@ -116,7 +116,7 @@ pub fn targets_us(summaries: &[Summary]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::figures::tests::summary;
+    use crate::target::summary::tests::summary;
 
     fn filter(setting: &str, rate: u64, percent: f64, p99_us: f64) -> Summary {
         summary(setting, Query::Filter, rate, percent, p99_us)

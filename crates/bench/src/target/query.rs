@@ -6,10 +6,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::READING_MIN_DROPPED;
-
 /// The length of the windows.
 pub const WINDOW_NS: u64 = 1_000_000_000;
+
+/// Readings below it are kept: half of them.
+pub const READING_MIN_DROPPED: u64 = 1_500;
 
 /// A measured query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,7 +14,7 @@
 //! - **Event time** is the due time, so a window is closed by the first record that is due at or after
 //!   its end ([`Schedule::closes_ns`]).
 
-use super::query::WINDOW_NS;
+use super::query::{READING_MIN_DROPPED, WINDOW_NS};
 
 /// Bytes of a record, including the line end.
 pub const RECORD_BYTES: usize = 200;
@@ -31,9 +31,6 @@ const SENSOR_BASE: u64 = 100;
 
 /// The lowest reading; readings go up to 999 more.
 const READING_BASE: u64 = 1_000;
-
-/// Readings below it are kept: half of them.
-pub const READING_MIN_DROPPED: u64 = 1_500;
 
 /// From this rate on, all records of a millisecond are due at once.
 const RATE_PER_TICK_MIN: u64 = 1_000;

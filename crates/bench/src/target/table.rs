@@ -1,10 +1,11 @@
 //! The medians as text.
 
 use super::comparison::{Comparison, targets_us};
-use super::figures::{Figures, Summary, at};
+use super::figures::Figures;
 use super::order::OTHERS_PERCENT_MAX;
 use super::query::Query;
 use super::setting::{Setting, duration};
+use super::summary::{Summary, at};
 use crate::common::DISTURBED_MAX;
 use crate::lab::{Table, distinct, rate, time};
 
@@ -171,7 +172,7 @@ pub mod tests {
     use super::*;
     use crate::common::Assumed;
     use crate::target::comparison::comparisons;
-    use crate::target::figures::tests::{point, summary};
+    use crate::target::summary::tests::{point, summary};
     use crate::target::verdict::verdicts;
 
     /// Figures of one rate and two rounds, with these summaries.

@@ -1,9 +1,9 @@
 //! The goals, met or missed, from medians to lines. Pure.
 
 use super::comparison::{Comparison, MORE_PERCENT_MAX, RATIO_MAX, ratio};
-use super::figures::{Summary, at};
 use super::query::Query;
 use super::setting::Setting;
+use super::summary::{Summary, at};
 use crate::lab::{Verdict, geometric_mean, rate};
 
 /// The highest CPU time of `auto` compared with the cheapest fixed setting that meets the target, in the
@@ -159,7 +159,7 @@ fn against(
 mod tests {
     use super::*;
     use crate::target::comparison::comparisons;
-    use crate::target::figures::tests::summary;
+    use crate::target::summary::tests::summary;
 
     fn filter(setting: &str, rate: u64, percent: f64, p99_us: f64) -> Summary {
         summary(setting, Query::Filter, rate, percent, p99_us)

@@ -1,4 +1,5 @@
-//! One value as text, whatever its type.
+//! One value as text or as JSON, whatever its type. A row or an array is JSON also within text, so both
+//! forms are in one module.
 
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -9,6 +10,7 @@ use arrow_array::{
     Array, BooleanArray, LargeStringArray, ListArray, PrimitiveArray, StringArray, StringViewArray,
     StructArray,
 };
+use arrow_buffer::NullBuffer;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
 use slackwater_engine::error::{Error, Result};
@@ -173,8 +175,8 @@ impl<'a> Cell<'a> {
             Cell::Text(array) => out.extend_from_slice(array.value(row).as_bytes()),
             Cell::LargeText(array) => out.extend_from_slice(array.value(row).as_bytes()),
             // A row or an array within text is its JSON.
-            Cell::Row(array) => super::json::write_row(array, row, out)?,
-            Cell::List(array) => super::json::write_list(array, row, out)?,
+            Cell::Row(array) => write_row(array, row, out)?,
+            Cell::List(array) => write_list(array, row, out)?,
             Cell::Other(formatter) => {
                 use std::io::Write;
                 write!(out, "{}", formatter.value(row)).map_err(|error| {
@@ -184,4 +186,98 @@ impl<'a> Cell<'a> {
         }
         Ok(())
     }
+}
+
+/// A column and its NULLs, written as JSON.
+pub(super) struct Column<'a> {
+    cell: Cell<'a>,
+    nulls: Option<NullBuffer>,
+}
+
+impl<'a> Column<'a> {
+    pub(super) fn new(array: &'a dyn Array) -> Result<Column<'a>> {
+        Ok(Column {
+            cell: Cell::new(array)?,
+            nulls: array.logical_nulls(),
+        })
+    }
+
+    fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            out.extend_from_slice(b"null");
+            return Ok(());
+        }
+        if let Some(text) = self.cell.text(row) {
+            write_string(text, out);
+            return Ok(());
+        }
+        match self.cell.kind() {
+            // JSON can't express infinity.
+            Kind::Float if !self.cell.is_finite(row) => out.extend_from_slice(b"null"),
+            Kind::Text => {
+                let mut text = vec![];
+                self.cell.write(row, &mut text)?;
+                write_string(&String::from_utf8_lossy(&text), out);
+            }
+            _ => self.cell.write(row, out)?,
+        }
+        Ok(())
+    }
+}
+
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a string can be written into memory");
+}
+
+/// `"name":`, before a value.
+pub(super) fn key(name: &str) -> Vec<u8> {
+    let mut key = vec![];
+    write_string(name, &mut key);
+    key.push(b':');
+    key
+}
+
+/// Appends a row as an object.
+pub(super) fn write_object(
+    keys: &[Vec<u8>],
+    columns: &[Column<'_>],
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    out.push(b'{');
+    for (nth, (key, column)) in keys.iter().zip(columns).enumerate() {
+        if nth > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(key);
+        column.write(row, out)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Appends one value of a ROW column.
+fn write_row(array: &StructArray, row: usize, out: &mut Vec<u8>) -> Result<()> {
+    let keys = array
+        .fields()
+        .iter()
+        .map(|field| key(field.name()))
+        .collect::<Vec<_>>();
+    let columns = array.columns().iter().map(|column| Column::new(column));
+    write_object(&keys, &columns.collect::<Result<Vec<_>>>()?, row, out)
+}
+
+/// Appends one value of an ARRAY column.
+fn write_list(array: &ListArray, row: usize, out: &mut Vec<u8>) -> Result<()> {
+    let items = array.value(row);
+    let column = Column::new(&items)?;
+    out.push(b'[');
+    for item in 0..items.len() {
+        if item > 0 {
+            out.push(b',');
+        }
+        column.write(item, out)?;
+    }
+    out.push(b']');
+    Ok(())
 }

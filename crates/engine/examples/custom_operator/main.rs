@@ -25,7 +25,7 @@ use slackwater_engine::key::KeyColumns;
 use slackwater_engine::operator::{Facts, Output, Progress, Stateful, Timer};
 use slackwater_engine::protocol::{EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
-use slackwater_engine::state::{BucketSet, KeyedState, Mark};
+use slackwater_engine::state::{BucketSet, Clock, KeyedState, Mark};
 use slackwater_engine::time::EventTime;
 use slackwater_engine::{Error, Result};
 use wiring::{Example, readings, schema};
@@ -34,8 +34,8 @@ use wiring::{Example, readings, schema};
 #[derive(Default)]
 struct ChangeDetector {
     last: HashMap<String, Last>,
-    /// The last mark that was given out; changes made now belong to the next one.
-    mark: Mark,
+    /// Says which mark a change gets; checkpoints move it.
+    clock: Clock,
 }
 
 /// The last value of a key, the key's hash (which says its bucket), and when it changed.
@@ -70,7 +70,7 @@ impl Stateful for ChangeDetector {
         for row in (0..chunk.rows()).filter(|&row| keys.is_valid(row) && values.is_valid(row)) {
             let (key, value) = (keys.value(row), values.value(row));
             if self.last.get(key).is_none_or(|last| last.value != value) {
-                let (hash, changed_at) = (hashes[row], Mark(self.mark.0 + 1));
+                let (hash, changed_at) = (hashes[row], self.clock.mark());
                 let last = Last {
                     value,
                     hash,
@@ -91,7 +91,8 @@ impl Stateful for ChangeDetector {
     }
 
     /// Reacts to a new watermark. Operators that wait for it (windows) emit here; this one never does.
-    fn advance(&mut self, _watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+    fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        self.clock.advance(watermark);
         Ok(Progress::Done)
     }
 
@@ -102,6 +103,7 @@ impl Stateful for ChangeDetector {
     /// Clears the state: the next unit of work starts from nothing.
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.last.clear();
+        self.clock.restart();
         Ok(())
     }
 
@@ -118,9 +120,8 @@ impl Stateful for ChangeDetector {
 }
 
 impl KeyedState for ChangeDetector {
-    fn mark(&mut self) -> Mark {
-        self.mark = Mark(self.mark.0 + 1);
-        self.mark
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     /// Copies the state, in any layout that `restore` understands. The state stays in place, because the
@@ -158,7 +159,7 @@ impl KeyedState for ChangeDetector {
 
     /// Drops what the watermark has made unnecessary: nothing here, since the last value of a sensor
     /// stays.
-    fn expire(&mut self, _watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array};
 
-use super::{Accumulator, OrderKey, Values};
+use super::{Accumulator, OrderKey, Retract, Values};
 use crate::error::Result;
 
 /// Counts rows none of whose arguments is NULL.
@@ -40,11 +40,6 @@ impl Accumulator for Count {
         Ok(())
     }
 
-    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
-        self.add(groups, arguments, -1);
-        Ok(())
-    }
-
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
         let counts = groups.iter().map(|&group| self.counts[group as usize]);
         Ok(Values::all(Arc::new(Int64Array::from_iter_values(counts))))
@@ -64,10 +59,6 @@ impl Accumulator for Count {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.counts.clear();
-    }
-
     fn bytes(&self) -> usize {
         self.counts.capacity() * 8
     }
@@ -81,5 +72,12 @@ impl Accumulator for Count {
             values.push(*count);
         }
         Ok(Values::all(Arc::new(Int64Array::from(values))))
+    }
+}
+
+impl Retract for Count {
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        self.add(groups, arguments, -1);
+        Ok(())
     }
 }

@@ -10,8 +10,7 @@ use arrow_schema::DataType;
 
 use super::{Accumulator, OrderKey, Values};
 use crate::error::{Error, Result};
-use crate::hash::canonical;
-use crate::key::KeyEncoder;
+use crate::key::{Comparable, KeyEncoder};
 
 /// Hands on to another accumulator only rows that its group has not seen. Rows with a NULL among
 /// the arguments are not handed on (SQL's rule for all DISTINCT aggregates offered here).
@@ -41,12 +40,12 @@ impl Accumulator for Distinct {
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        let arguments = &canonical(arguments)[..];
-        let rows = self.encoder.rows(arguments)?;
+        let arguments = Comparable::new(arguments);
+        let rows = self.encoder.rows(&arguments)?;
         let mut new_rows = Vec::new();
         let mut new_groups = Vec::new();
         for (row, &group) in groups.iter().enumerate() {
-            if arguments.iter().any(|argument| argument.is_null(row)) {
+            if arguments.has_null(row) {
                 continue;
             }
             let value = rows.row(row);
@@ -61,8 +60,8 @@ impl Accumulator for Distinct {
             return Ok(());
         }
         let new_rows = UInt32Array::from(new_rows);
+        let arguments = arguments.columns().iter();
         let arguments = arguments
-            .iter()
             .map(|argument| arrow_select::take::take(argument, &new_rows, None))
             .collect::<std::result::Result<Vec<_>, _>>()?;
         self.inner.update(&new_groups, &arguments, &[])
@@ -100,11 +99,6 @@ impl Accumulator for Distinct {
             self.update(&groups, &arguments, &[])?;
         }
         Ok(())
-    }
-
-    fn clear(&mut self) {
-        self.seen.clear();
-        self.inner.clear();
     }
 
     fn bytes(&self) -> usize {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
-use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, TimeUnit};
 
 use super::{Accumulator, OrderKey, Values};
 use crate::error::Result;
-use crate::hash::canonical;
+use crate::key::{Comparable, KeyEncoder};
 
 /// The accumulator of MIN or MAX over values of type `of`.
 pub fn extreme(largest: bool, of: &DataType) -> Result<Box<dyn Accumulator>> {
@@ -33,7 +32,7 @@ pub fn extreme(largest: bool, of: &DataType) -> Result<Box<dyn Accumulator>> {
         DataType::Timestamp(TimeUnit::Nanosecond, _) => primitive!(TimestampNanosecondType),
         _ => Box::new(Encoded {
             largest,
-            converter: RowConverter::new(vec![SortField::new(of.clone())])?,
+            encoder: KeyEncoder::new([of.clone()])?,
             values: Vec::new(),
         }),
     })
@@ -58,8 +57,8 @@ where
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         use arrow_array::ArrowNativeTypeOp;
-        let arguments = canonical(&arguments[..1]);
-        let column = arguments[0].as_primitive::<T>();
+        let arguments = Comparable::new(&arguments[..1]);
+        let column = arguments.columns()[0].as_primitive::<T>();
         let all_valid = column.null_count() == 0;
         for (row, (&group, &value)) in groups.iter().zip(column.values()).enumerate() {
             if !all_valid && column.is_null(row) {
@@ -98,11 +97,6 @@ where
         self.update(groups, states, &[])
     }
 
-    fn clear(&mut self) {
-        self.values.clear();
-        self.seen.clear();
-    }
-
     fn bytes(&self) -> usize {
         self.values.capacity() * (std::mem::size_of::<T::Native>() + 1)
     }
@@ -112,7 +106,7 @@ where
 /// values' order.
 struct Encoded {
     largest: bool,
-    converter: RowConverter,
+    encoder: KeyEncoder,
     values: Vec<Option<Box<[u8]>>>,
 }
 
@@ -122,10 +116,10 @@ impl Accumulator for Encoded {
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        let arguments = canonical(&arguments[..1]);
-        let rows = self.converter.convert_columns(&arguments)?;
+        let arguments = Comparable::new(&arguments[..1]);
+        let rows = self.encoder.rows(&arguments)?;
         for (row, &group) in groups.iter().enumerate() {
-            if arguments[0].is_null(row) {
+            if arguments.has_null(row) {
                 continue;
             }
             let value = rows.row(row);
@@ -148,10 +142,10 @@ impl Accumulator for Encoded {
         let values = groups
             .iter()
             .map(|&group| self.values[group as usize].as_deref());
-        Ok(Values::all(super::first_last::decode(
-            &self.converter,
-            values,
-        )?))
+        let column = super::first_last::spread(values, |present| {
+            self.encoder.decode(present.iter().copied())
+        });
+        Ok(Values::all(column?))
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
@@ -160,10 +154,6 @@ impl Accumulator for Encoded {
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
         self.update(groups, states, &[])
-    }
-
-    fn clear(&mut self) {
-        self.values.clear();
     }
 
     fn bytes(&self) -> usize {

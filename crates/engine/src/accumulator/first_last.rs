@@ -49,15 +49,14 @@ impl FirstLast {
     }
 }
 
-/// One column from encoded values.
-pub fn decode<'a>(
-    converter: &RowConverter,
+/// The column of encoded values, NULL where there is none; `decode` makes a column of those that are there.
+pub fn spread<'a>(
     values: impl Iterator<Item = Option<&'a [u8]>>,
+    decode: impl FnOnce(&[&'a [u8]]) -> Result<Vec<ArrayRef>>,
 ) -> Result<ArrayRef> {
-    let parser = converter.parser();
     let values = values.collect::<Vec<_>>();
-    let present = values.iter().flatten().map(|value| parser.parse(value));
-    let column = converter.convert_rows(present)?.remove(0);
+    let present = values.iter().copied().flatten().collect::<Vec<_>>();
+    let column = decode(&present)?.remove(0);
     if values.iter().all(Option::is_some) {
         return Ok(column);
     }
@@ -96,7 +95,12 @@ impl Accumulator for FirstLast {
                 .as_ref()
                 .map(|(_, value)| value.as_ref())
         });
-        Ok(Values::all(decode(&self.converter, values)?))
+        let parser = self.converter.parser();
+        let column = spread(values, |present| {
+            let present = present.iter().map(|value| parser.parse(value));
+            Ok(self.converter.convert_rows(present)?)
+        });
+        Ok(Values::all(column?))
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
@@ -139,10 +143,6 @@ impl Accumulator for FirstLast {
             self.offer(group, key, rows.row(row).as_ref());
         }
         Ok(())
-    }
-
-    fn clear(&mut self) {
-        self.best.clear();
     }
 
     fn bytes(&self) -> usize {

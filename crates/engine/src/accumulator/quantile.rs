@@ -14,7 +14,7 @@ use arrow_schema::DataType;
 
 use super::{Accumulator, OrderKey, Values, unsupported};
 use crate::error::{Error, Result};
-use crate::hash::canonical;
+use crate::key::Comparable;
 
 /// A quantile of all values of each group.
 pub struct Quantile {
@@ -79,9 +79,9 @@ impl Accumulator for Quantile {
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        let values = arrow_cast::cast(&arguments[0], &DataType::Float64)?;
-        let values = &canonical(std::slice::from_ref(&values))[0];
-        let values = values.as_primitive::<Float64Type>();
+        let values = [arrow_cast::cast(&arguments[0], &DataType::Float64)?];
+        let values = Comparable::new(&values);
+        let values = values.columns()[0].as_primitive::<Float64Type>();
         for (value, &group) in values.iter().zip(groups) {
             self.groups[group as usize].extend(value);
         }
@@ -116,10 +116,6 @@ impl Accumulator for Quantile {
             self.groups[group as usize].extend_from_slice(&values.values()[of_row]);
         }
         Ok(())
-    }
-
-    fn clear(&mut self) {
-        self.groups.clear();
     }
 
     fn bytes(&self) -> usize {

@@ -7,18 +7,25 @@ mod sums;
 
 use arrow_schema::DataType;
 
-use super::{Accumulator, AggregateFunction};
+use super::{AggregateFunction, Retract};
 use crate::error::{Error, Result};
 
 pub fn retractable(
     function: &AggregateFunction,
     arguments: &[DataType],
-) -> Result<Box<dyn Accumulator>> {
+) -> Result<Box<dyn Retract>> {
+    if let AggregateFunction::Other(factory) = function
+        && let Some(accumulator) = factory.retractable()?
+    {
+        return Ok(accumulator);
+    }
     Ok(match function {
         AggregateFunction::Count => Box::new(super::count::Count::default()),
         AggregateFunction::Sum { to } => Box::new(sums::Sums::sum(to)?),
         AggregateFunction::Average => Box::new(sums::Sums::average()),
-        AggregateFunction::Extreme { .. } | AggregateFunction::Quantile { .. } => {
+        AggregateFunction::Extreme { .. }
+        | AggregateFunction::Quantile { .. }
+        | AggregateFunction::Other(_) => {
             Box::new(multiset::Multiset::new(function.clone(), arguments)?)
         }
         AggregateFunction::Distinct {
@@ -44,10 +51,6 @@ pub fn retractable(
                 "FIRST_VALUE or LAST_VALUE",
                 "it can't take rows back: which row was first is not kept",
             ));
-        }
-        AggregateFunction::Other(factory) if factory.retracts() => factory.accumulator()?,
-        AggregateFunction::Other(_) => {
-            Box::new(multiset::Multiset::new(function.clone(), arguments)?)
         }
     })
 }

@@ -160,11 +160,6 @@ impl Accumulator for ExactSum {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.sums.clear();
-        self.seen.clear();
-    }
-
     fn bytes(&self) -> usize {
         self.sums.capacity() * 33
     }
@@ -224,11 +219,6 @@ impl Accumulator for FloatSum {
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
         self.update(groups, states, &[])
-    }
-
-    fn clear(&mut self) {
-        self.sums.clear();
-        self.seen.clear();
     }
 
     fn bytes(&self) -> usize {
@@ -303,12 +293,6 @@ impl Accumulator for Average {
             self.counts[group] += counts.value(row);
         }
         Ok(())
-    }
-
-    fn clear(&mut self) {
-        self.exact.clear();
-        self.floats.clear();
-        self.counts.clear();
     }
 
     fn bytes(&self) -> usize {

@@ -1,5 +1,5 @@
 //! Every function against a naive computation over random groups, and what all of them share:
-//! states that merge, reading that disturbs nothing, `scan` row by row, `clear` and reuse.
+//! states that merge, reading that disturbs nothing, `scan` row by row, `resize` and reuse.
 
 use std::sync::Arc;
 
@@ -175,7 +175,7 @@ fn check(
     );
 
     // Cleared and used again.
-    whole.clear();
+    whole.resize(0);
     whole.resize(GROUPS as usize + 1);
     assert_eq!(values(whole.as_mut()), values(fresh(function).as_mut()));
     update(&mut whole, 0, rows);

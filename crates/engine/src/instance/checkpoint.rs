@@ -125,7 +125,7 @@ impl Instance {
             return Ok(None);
         };
         let batches = state.snapshot(&BucketSet::all(), mark.unwrap_or_default())?;
-        let ended = state.mark();
+        let ended = state.clock().end_interval();
         let marks = &mut self.member.marks;
         marks.retain(|&number, _| kept.is_some_and(|kept| number >= kept));
         marks.insert(barrier, ended);

@@ -13,6 +13,7 @@ pub(super) mod groups;
 mod keys;
 mod refire;
 mod state;
+mod updates;
 
 use std::collections::BTreeMap;
 
@@ -27,8 +28,8 @@ use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
 use crate::key::KeyColumns;
-use crate::state::{KeyedState, Mark};
-use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+use crate::state::{Clock, KeyedState};
+use crate::time::{EventTime, MAX_WATERMARK};
 pub use combine::Combine;
 use groups::Groups;
 pub(super) use groups::scan_filtered;
@@ -152,14 +153,13 @@ pub struct Aggregate {
     /// Emptied tables, kept for their memory: as many as were open at once, at most
     /// [`SPARE_TABLES`].
     spare: Vec<Groups>,
-    watermark: EventTime,
+    clock: Clock,
     /// When it is to be asked for what has changed ([`Refires`]).
     due_ns: Option<u64>,
     /// Encodes what rows were, where that goes out before their updates.
     befores: Option<arrow_row::RowConverter>,
     /// The input had ended before a restart: the row of a total was emitted then.
     has_ended: bool,
-    mark: Mark,
     groups: Vec<u32>,
 }
 
@@ -190,10 +190,9 @@ impl Aggregate {
             tables: BTreeMap::new(),
             firing: None,
             spare,
-            watermark: MIN_WATERMARK,
+            clock: Clock::default(),
             due_ns: None,
             has_ended: false,
-            mark: Mark(1),
             groups: Vec::new(),
         })
     }
@@ -224,7 +223,7 @@ impl Aggregate {
     fn add(&mut self, end: i64, chunk: &Chunk) -> Result<usize> {
         let keys = KeyColumns::of_chunk(chunk, &self.spec.keys)?;
         let mut groups = std::mem::take(&mut self.groups);
-        let mark = self.mark;
+        let mark = self.clock.mark();
         let table = self.table(end)?;
         let before = table.keys.len();
         table.keys.groups(&keys, &mut groups)?;
@@ -279,7 +278,7 @@ impl Aggregate {
         debug_assert_eq!(timestamp_unit(column.data_type()), Some(unit));
         // Closed only for rows of a partition that appeared or resumed while the query ran (I2):
         // all others have been judged by their own watermark already.
-        let watermark = self.watermark;
+        let watermark = self.clock.watermark();
         let lateness_us = self.lateness_us();
         let closed = |end: i64| {
             let end = ticks_to_us(end.saturating_add(offset), unit);
@@ -545,7 +544,7 @@ impl Stateful for Aggregate {
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
-        self.watermark = watermark;
+        self.clock.advance(watermark);
         let Some(window) = self.spec.window else {
             return self.advance_running(watermark, output);
         };
@@ -576,7 +575,7 @@ impl Stateful for Aggregate {
         }
         let tables = std::mem::take(&mut self.tables);
         tables.into_values().for_each(|table| self.recycle(table));
-        self.watermark = MIN_WATERMARK;
+        self.clock.restart();
         self.due_ns = None;
         Ok(())
     }

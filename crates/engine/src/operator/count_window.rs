@@ -10,10 +10,11 @@ mod state;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use arrow_array::{Array, BooleanArray, Int64Array, RecordBatch};
+use arrow_array::{Array, Int64Array, RecordBatch};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 
 use super::aggregate::Keys;
+use super::event_times::only_in_time;
 use super::kept::{KeptRow, RowKeeper, origin};
 use super::window::{
     Windows, scale, ticks_to_us, timestamp_column, timestamp_ticks, timestamp_unit,
@@ -22,8 +23,8 @@ use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
-use crate::state::{KeyedState, Mark};
-use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+use crate::state::{Clock, KeyedState, Mark};
+use crate::time::{EventTime, MAX_WATERMARK};
 
 /// What a count window does.
 #[derive(Debug, Clone)]
@@ -53,8 +54,7 @@ pub struct CountWindow {
     /// Rows of full windows.
     full: VecDeque<WindowRow>,
     bytes: usize,
-    watermark: EventTime,
-    mark: Mark,
+    clock: Clock,
 }
 
 /// What is known of a key.
@@ -89,8 +89,7 @@ impl CountWindow {
             keeper: RowKeeper::new(&spec.input)?,
             full: VecDeque::new(),
             bytes: 0,
-            watermark: MIN_WATERMARK,
-            mark: Mark(1),
+            clock: Clock::default(),
             spec,
         })
     }
@@ -104,8 +103,7 @@ impl CountWindow {
         Ok(numbers)
     }
 
-    /// Without rows behind the watermark. There are none but of partitions that appeared or resumed while
-    /// the query ran (I2).
+    /// Without rows behind the watermark, and their times in ticks.
     fn in_time(&self, chunk: Chunk, output: &mut Output) -> Result<(Chunk, Vec<i64>)> {
         let column = chunk.batch.column(self.spec.time_column);
         if column.null_count() > 0 {
@@ -116,19 +114,15 @@ impl CountWindow {
         let ticks = timestamp_ticks(column)?.iter();
         let times = ticks.map(|&tick| tick.saturating_mul(factor));
         let times = times.collect::<Vec<i64>>();
-        let is_kept = |time: &i64| ticks_to_us(*time, unit) >= self.watermark;
-        if times.iter().all(is_kept) {
-            return Ok((chunk, times));
-        }
-        let keep = times.iter().map(is_kept).collect::<BooleanArray>();
-        output.count_late((keep.len() - keep.true_count()) as u64);
-        let times = times.into_iter().filter(is_kept).collect();
-        Ok((chunk.filter(&keep)?, times))
+        let watermark = self.clock.watermark();
+        only_in_time(chunk, times, output, |time| {
+            ticks_to_us(time, unit) >= watermark
+        })
     }
 
     fn wait(&mut self, key: u32, row: KeptRow) {
         self.bytes += row.bytes();
-        self.counters[key as usize].touched = self.mark;
+        self.counters[key as usize].touched = self.clock.mark();
         *self.pending.entry((row, key)).or_default() += 1;
     }
 
@@ -138,7 +132,7 @@ impl CountWindow {
             size, slide, unit, ..
         } = self.spec.windows;
         let counter = &mut self.counters[key as usize];
-        counter.touched = self.mark;
+        counter.touched = self.clock.mark();
         let number = counter.seen;
         counter.seen += 1;
         // With a slide longer than the size some rows are in no window.
@@ -255,7 +249,7 @@ impl Stateful for CountWindow {
             self.emit(output)?;
             return Ok(Progress::More);
         }
-        self.watermark = watermark.max(self.watermark);
+        self.clock.advance(watermark);
         Ok(Progress::Done)
     }
 
@@ -265,7 +259,7 @@ impl Stateful for CountWindow {
 
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.forget();
-        self.watermark = MIN_WATERMARK;
+        self.clock.restart();
         Ok(())
     }
 

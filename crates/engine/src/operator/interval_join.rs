@@ -15,20 +15,20 @@ mod existence;
 mod kept;
 mod state;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_row::Rows;
 use arrow_schema::SchemaRef;
 
+use super::event_times::{event_times, only_in_time};
 use super::join::JoinKind;
 use super::table_join::holding;
-use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::expression::Expression;
 use crate::key::{EncodedKeys, Key, KeyColumns, KeyEncoder};
-use crate::state::{KeyedState, Mark};
-use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+use crate::state::{Clock, KeyedState};
+use crate::time::EventTime;
 use kept::{Kept, Place, Side};
 
 /// What an interval join does.
@@ -92,8 +92,7 @@ pub struct IntervalJoin {
     key_encoder: KeyEncoder,
     sides: [Side; 2],
     pending: Option<Pending>,
-    watermark: EventTime,
-    mark: Mark,
+    clock: Clock,
     /// The number of the next row.
     next: u64,
 }
@@ -122,8 +121,7 @@ impl IntervalJoin {
             key_encoder: KeyEncoder::of_schema(&spec.sides[0].schema, &spec.sides[0].keys)?,
             sides: [side(0)?, side(1)?],
             pending: None,
-            watermark: MIN_WATERMARK,
-            mark: Mark(1),
+            clock: Clock::default(),
             next: 0,
             spec,
         })
@@ -131,20 +129,12 @@ impl IntervalJoin {
 
     /// Every row with an event time up to this has come.
     fn complete(&self) -> EventTime {
-        match self.watermark {
-            MAX_WATERMARK => MAX_WATERMARK,
-            watermark => watermark.saturating_sub(self.spec.behind_us),
-        }
+        self.clock.complete(self.spec.behind_us)
     }
 
     fn times(&self, side: usize, batch: &RecordBatch) -> Result<Vec<EventTime>> {
         let column = batch.column(self.spec.sides[side].time_column);
-        let unit = timestamp_unit(column.data_type());
-        let (0, Some(unit)) = (column.null_count(), unit) else {
-            return Err(Error::new("interval join", "an event time is NULL"));
-        };
-        let ticks = timestamp_ticks(column)?.iter();
-        Ok(ticks.map(|&tick| ticks_to_us(tick, unit)).collect())
+        event_times(column, "interval join")
     }
 
     fn keys(&self, side: usize, batch: &RecordBatch) -> Result<EncodedKeys> {
@@ -238,7 +228,7 @@ impl IntervalJoin {
         for (row, key, place) in pairs {
             pending.matched[row as usize] = true;
             if is_kept {
-                self.sides[other].note_matched(key, place, self.mark);
+                self.sides[other].note_matched(key, place, self.clock.mark());
             }
         }
     }
@@ -270,7 +260,7 @@ impl IntervalJoin {
             }
             let kept = Kept {
                 matched: pending.matched[row],
-                mark: self.mark,
+                mark: self.clock.mark(),
                 values: values.data().into(),
             };
             let key = pending.keys.key(row);
@@ -376,18 +366,10 @@ impl Stateful for IntervalJoin {
     }
 
     fn process(&mut self, input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
-        let mut batch = chunk.batch;
-        let mut times = self.times(input, &batch)?;
+        let times = self.times(input, &chunk.batch)?;
         let complete = self.complete();
-        // Late only after idleness: a partition that is heard again may be behind what others have
-        // moved the watermark to meanwhile. All others were judged by their own watermark.
-        if times.iter().any(|&time| time <= complete) {
-            let in_time = times.iter().map(|&time| Some(time > complete));
-            let in_time = in_time.collect::<arrow_array::BooleanArray>();
-            output.count_late((in_time.len() - in_time.true_count()) as u64);
-            batch = arrow_select::filter::filter_record_batch(&batch, &in_time)?;
-            times.retain(|&time| time > complete);
-        }
+        let (chunk, times) = only_in_time(chunk, times, output, |time| time > complete)?;
+        let batch = chunk.batch;
         self.pending = Some(Pending {
             side: input,
             keys: self.keys(input, &batch)?,
@@ -418,7 +400,7 @@ impl Stateful for IntervalJoin {
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
-        self.watermark = self.watermark.max(watermark);
+        self.clock.advance(watermark);
         for side in 0..2 {
             let singles = self.forget(side, output.chunk_rows);
             self.emit_singles(side, &singles, output)?;
@@ -435,7 +417,7 @@ impl Stateful for IntervalJoin {
 
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.sides.iter_mut().for_each(Side::clear);
-        self.watermark = MIN_WATERMARK;
+        self.clock.restart();
         Ok(())
     }
 

@@ -18,8 +18,8 @@ use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::Expression;
-use crate::state::{KeyedState, Mark};
-use crate::time::{EventTime, MIN_WATERMARK};
+use crate::state::{Clock, KeyedState, Mark};
+use crate::time::EventTime;
 use matching::Matching;
 
 /// What a window join does.
@@ -117,8 +117,7 @@ pub struct WindowJoin {
     spec: Arc<JoinSpec>,
     windows: BTreeMap<i64, [Kept; 2]>,
     firing: Option<Matching>,
-    watermark: EventTime,
-    mark: Mark,
+    clock: Clock,
 }
 
 impl WindowJoin {
@@ -128,15 +127,14 @@ impl WindowJoin {
             spec: Arc::new(spec),
             windows: BTreeMap::new(),
             firing: None,
-            watermark: MIN_WATERMARK,
-            mark: Mark(1),
+            clock: Clock::default(),
         }
     }
 
     fn keep(&mut self, input: usize, end: i64, batch: RecordBatch) -> Result<()> {
         let batch = copy_views(batch)?;
         let kept = &mut self.windows.entry(end).or_default()[input];
-        kept.batches.push((self.mark, batch));
+        kept.batches.push((self.clock.mark(), batch));
         // Many small chunks would cost more in bookkeeping than in rows: neighbours of about the
         // same size are merged, as in a binary counter. Rows of different marks stay apart, or an
         // incremental snapshot would hold rows that the one before it holds.
@@ -147,7 +145,7 @@ impl WindowJoin {
         {
             let merged = arrow_select::concat::concat_batches(&before.schema(), [before, last])?;
             kept.batches.truncate(kept.batches.len() - 2);
-            kept.batches.push((self.mark, merged));
+            kept.batches.push((self.clock.mark(), merged));
         }
         Ok(())
     }
@@ -212,7 +210,7 @@ impl Stateful for WindowJoin {
             }
         }
         for (end, rows) in rows_of {
-            if ticks_to_us(end, self.spec.windows.unit) <= self.watermark {
+            if ticks_to_us(end, self.spec.windows.unit) <= self.clock.watermark() {
                 output.count_late(rows.len() as u64);
             } else {
                 let part = chunk.take(&UInt32Array::from(rows))?;
@@ -227,7 +225,7 @@ impl Stateful for WindowJoin {
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
-        self.watermark = watermark;
+        self.clock.advance(watermark);
         if self.firing.is_none() {
             let unit = self.spec.windows.unit;
             match self.windows.first_key_value() {
@@ -252,7 +250,7 @@ impl Stateful for WindowJoin {
 
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.windows.clear();
-        self.watermark = MIN_WATERMARK;
+        self.clock.restart();
         Ok(())
     }
 

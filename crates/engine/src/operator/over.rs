@@ -16,20 +16,20 @@ mod rows;
 mod running;
 mod state;
 
-use arrow_array::{Array, BooleanArray, RecordBatch};
+use arrow_array::{BooleanArray, RecordBatch};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, SchemaRef};
 
+use super::event_times::{event_times, only_in_time};
 use super::keyed::Keyed;
-use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::accumulator::AggregateFunction;
 use crate::chunk::{Chunk, Origin};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::expression::reject;
 use crate::key::{KeyColumns, KeyEncoder};
-use crate::state::{KeyedState, Mark};
-use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+use crate::state::{Clock, KeyedState};
+use crate::time::EventTime;
 use frames::{Piece, Segment};
 use rows::{Kept, KeyRows, Place, Reach};
 use running::Running;
@@ -153,8 +153,7 @@ pub struct Over {
     keys: Keyed<KeyRows>,
     running: Running,
     reach: Reach,
-    watermark: EventTime,
-    mark: Mark,
+    clock: Clock,
     /// The number of the next row: of two that are equal in all, the order in which they came.
     next: u64,
     bytes: usize,
@@ -179,8 +178,7 @@ impl Over {
             keys: Keyed::default(),
             running: Running::new(&spec.calls)?,
             reach: reaches.fold(Reach::default(), Reach::longer),
-            watermark: MIN_WATERMARK,
-            mark: Mark(1),
+            clock: Clock::default(),
             next: 0,
             bytes: 0,
             spec,
@@ -189,20 +187,11 @@ impl Over {
 
     /// Every row with an event time up to this has come.
     fn complete(&self) -> EventTime {
-        match self.watermark {
-            MAX_WATERMARK => MAX_WATERMARK,
-            watermark => watermark.saturating_sub(self.spec.behind_us),
-        }
+        self.clock.complete(self.spec.behind_us)
     }
 
     fn times(&self, batch: &RecordBatch) -> Result<Vec<EventTime>> {
-        let column = batch.column(self.spec.time_column);
-        let unit = timestamp_unit(column.data_type());
-        let (0, Some(unit)) = (column.null_count(), unit) else {
-            return Err(Error::new("OVER", "an event time is NULL"));
-        };
-        let ticks = timestamp_ticks(column)?.iter();
-        Ok(ticks.map(|&tick| ticks_to_us(tick, unit)).collect())
+        event_times(batch.column(self.spec.time_column), "OVER")
     }
 
     /// Lets the rows of a batch wait, or keeps them for frames to come.
@@ -215,6 +204,7 @@ impl Over {
         let keys = KeyColumns::of_batch(batch, &self.spec.keys)?;
         let keys = self.key_encoder.encode(keys)?;
         let values = self.row_converter.convert_columns(batch.columns())?;
+        let mark = self.clock.mark();
         for ((row, &time), arrival) in times.iter().enumerate().zip(arrivals) {
             let place = Place {
                 time,
@@ -228,11 +218,8 @@ impl Over {
             let number = self.keys.find_or_insert(keys.key(row), KeyRows::default);
             let rows = self.keys.get_mut(number);
             match arrival.is_done {
-                true => rows.insert_done(Kept {
-                    place,
-                    mark: self.mark,
-                }),
-                false => drop(rows.waiting.insert(place, self.mark)),
+                true => rows.insert_done(Kept { place, mark }),
+                false => drop(rows.waiting.insert(place, mark)),
             }
             let due = rows.due(&self.reach);
             self.keys.set_due(number, due);
@@ -306,7 +293,7 @@ impl Over {
     fn emit(&mut self, piece: &Piece, output: &mut Output) -> Result<()> {
         let mut columns = piece.rows()?;
         let mut failed = Vec::new();
-        self.running.begin(piece, &mut self.keys, self.mark);
+        self.running.begin(piece, &mut self.keys, self.clock.mark());
         for (number, call) in self.spec.calls.iter().enumerate() {
             let values = match call.function.runs_on() {
                 true => self.running.values(number, call, piece)?,
@@ -346,18 +333,9 @@ impl Stateful for Over {
     }
 
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
-        let mut chunk = chunk;
-        let mut times = self.times(&chunk.batch)?;
+        let times = self.times(&chunk.batch)?;
         let complete = self.complete();
-        // Late only after idleness: a partition that is heard again may be behind what others have
-        // moved the watermark to meanwhile. All others were judged by their own watermark.
-        if times.iter().any(|&time| time <= complete) {
-            let in_time = times.iter().map(|&time| Some(time > complete));
-            let in_time = in_time.collect::<BooleanArray>();
-            output.count_late((in_time.len() - in_time.true_count()) as u64);
-            chunk = chunk.filter(&in_time)?;
-            times.retain(|&time| time > complete);
-        }
+        let (chunk, times) = only_in_time(chunk, times, output, |time| time > complete)?;
         let arrival = |row: usize| {
             let (partition, position) = chunk.place(row);
             Arrival {
@@ -374,7 +352,7 @@ impl Stateful for Over {
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
-        self.watermark = self.watermark.max(watermark);
+        self.clock.advance(watermark);
         let piece = self.next_piece(output.chunk_rows)?;
         if !piece.is_empty() {
             self.emit(&piece, output)?;
@@ -396,7 +374,7 @@ impl Stateful for Over {
         self.keys.clear();
         self.running.clear();
         self.bytes = 0;
-        self.watermark = MIN_WATERMARK;
+        self.clock.restart();
         Ok(())
     }
 

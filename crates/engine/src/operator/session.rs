@@ -12,16 +12,18 @@ mod aggregate;
 mod index;
 mod rows;
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
 use super::Output;
 use super::aggregate::Keys;
+use super::event_times::only_in_time;
 use super::window::{Windows, scale, timestamp_column, timestamp_ticks, timestamp_unit};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
-use crate::time::{EventTime, MIN_WATERMARK};
+use crate::state::{Clock, snapshot};
+use crate::time::EventTime;
 pub use aggregate::SessionAggregate;
 use index::{Session, Sessions};
 pub use rows::SessionRows;
@@ -48,7 +50,7 @@ struct KeyedSessions {
     key_types: Vec<DataType>,
     keys: Keys,
     sessions: Sessions,
-    watermark: EventTime,
+    clock: Clock,
     key_numbers: Vec<u32>,
 }
 
@@ -61,7 +63,7 @@ impl KeyedSessions {
             keys: Keys::new(&key_types)?,
             key_types,
             sessions: Sessions::new(spec.windows.size),
-            watermark: MIN_WATERMARK,
+            clock: Clock::default(),
             key_numbers: Vec::new(),
             spec,
         })
@@ -82,9 +84,10 @@ impl KeyedSessions {
     /// has merged meanwhile is to be asked for before these are used.
     fn add(&mut self, chunk: Chunk, output: &mut Output) -> Result<(Chunk, Vec<u32>)> {
         let times = self.times(&chunk.batch)?;
-        let Some((chunk, times)) = self.in_time(chunk, times, output)? else {
-            return Ok((chunk_without_rows(), Vec::new()));
-        };
+        let (chunk, times) = self.in_time(chunk, times, output)?;
+        if times.is_empty() {
+            return Ok((chunk, Vec::new()));
+        }
         let keys = KeyColumns::of_chunk(&chunk, &self.spec.keys)?;
         self.keys.groups(&keys, &mut self.key_numbers)?;
         let reaches = self.reaches(&chunk.batch)?;
@@ -102,32 +105,23 @@ impl KeyedSessions {
     /// How far back the rows of a chunk reach. Their own watermark is behind that of the instance only
     /// where a partition has resumed; sessions that were closed here are out of reach all the same.
     fn reaches(&self, batch: &RecordBatch) -> Result<Vec<i64>> {
-        let closed_until = self.spec.windows.watermark_ticks(self.watermark);
+        let closed_until = self.spec.windows.watermark_ticks(self.clock.watermark());
         let reaches = timestamp_ticks(batch.column(self.spec.reach_column))?.iter();
         Ok(reaches.map(|&reach| reach.max(closed_until)).collect())
     }
 
-    /// Without rows whose own session would be closed. There are none but of partitions that appeared or
-    /// resumed while the query ran (I2).
+    /// Without rows whose own session would be closed.
     fn in_time(
         &self,
         chunk: Chunk,
         times: Vec<i64>,
         output: &mut Output,
-    ) -> Result<Option<(Chunk, Vec<i64>)>> {
-        let closed_until = self.spec.windows.watermark_ticks(self.watermark);
+    ) -> Result<(Chunk, Vec<i64>)> {
+        let closed_until = self.spec.windows.watermark_ticks(self.clock.watermark());
         let gap = self.spec.windows.size;
-        let is_open = |time: &i64| time.saturating_add(gap) > closed_until;
-        if times.iter().all(is_open) {
-            return Ok(Some((chunk, times)));
-        }
-        let keep = times.iter().map(is_open).collect::<BooleanArray>();
-        output.count_late((keep.len() - keep.true_count()) as u64);
-        if keep.true_count() == 0 {
-            return Ok(None);
-        }
-        let times = times.into_iter().filter(is_open).collect();
-        Ok(Some((chunk.filter(&keep)?, times)))
+        only_in_time(chunk, times, output, |time| {
+            time.saturating_add(gap) > closed_until
+        })
     }
 
     /// Closes a session that is complete at `watermark`.
@@ -173,6 +167,7 @@ impl KeyedSessions {
         Ok(added.collect())
     }
 
+    /// Forgets all sessions.
     fn clear(&mut self) {
         self.keys.clear();
         self.sessions = Sessions::new(self.spec.windows.size);
@@ -181,11 +176,6 @@ impl KeyedSessions {
     fn bytes(&self) -> usize {
         self.keys.bytes() + self.sessions.bytes()
     }
-}
-
-fn chunk_without_rows() -> Chunk {
-    let schema = std::sync::Arc::new(arrow_schema::Schema::empty());
-    Chunk::new(RecordBatch::new_empty(schema), 0)
 }
 
 /// The columns `window_start` and `window_end` of sessions.
@@ -200,7 +190,7 @@ fn edges(sessions: &[Session], windows: &Windows) -> [ArrayRef; 2] {
 }
 
 fn wrong_snapshot(why: &str) -> Error {
-    Error::new("snapshot of sessions", why).hint("restore from another checkpoint")
+    snapshot::wrong("sessions", why)
 }
 
 #[cfg(test)]

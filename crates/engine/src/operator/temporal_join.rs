@@ -13,16 +13,17 @@ mod versions;
 
 use std::collections::VecDeque;
 
-use arrow_array::{Array, BooleanArray, RecordBatch, UInt32Array};
+use arrow_array::{BooleanArray, RecordBatch, UInt32Array};
 
+use super::event_times::{event_times, only_in_time};
 use super::join::copy_views;
 use super::table_join::{STREAM, TABLE, TableJoinSpec, holding};
 use super::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::{Chunk, Positions};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::{EncodedKeys, KeyColumns, KeyEncoder};
-use crate::state::{KeyedState, Mark};
+use crate::state::{Clock, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 use versions::Versions;
 
@@ -50,9 +51,7 @@ pub struct TemporalJoin {
     ready: VecDeque<Chunk>,
     /// The earliest time whose versions are all kept.
     kept_from: EventTime,
-    /// The furthest watermark that it has seen.
-    watermark: EventTime,
-    mark: Mark,
+    clock: Clock,
     /// How many of the chunks that wait, the last ones, came out of a snapshot of which it is not known
     /// yet what was emitted since.
     fresh: usize,
@@ -94,8 +93,7 @@ impl TemporalJoin {
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             kept_from: MIN_WATERMARK,
-            watermark: MIN_WATERMARK,
-            mark: Mark(1),
+            clock: Clock::default(),
             fresh: 0,
             restored_from: None,
             spec,
@@ -105,28 +103,12 @@ impl TemporalJoin {
     /// The chunk in memory of its own, with the event times of its rows.
     fn timed(&self, input: usize, chunk: &Chunk) -> Result<Timed> {
         let column = chunk.batch.column(self.spec.times[input]);
-        let unit = timestamp_unit(column.data_type());
-        let (0, Some(unit)) = (column.null_count(), unit) else {
-            return Err(Error::new("temporal join", "an event time is NULL"));
-        };
-        let ticks = timestamp_ticks(column)?.iter();
-        let times = ticks.map(|&tick| ticks_to_us(tick, unit)).collect();
-        Ok((copied(chunk)?, times))
+        Ok((copied(chunk)?, event_times(column, "temporal join")?))
     }
 
-    /// Without the rows whose version may be forgotten. There are none but after idleness: a partition
-    /// that is heard again may be behind what others have moved the watermark to meanwhile.
+    /// Without the rows whose version may be forgotten.
     fn in_time(&self, (chunk, times): Timed, output: &mut Output) -> Result<Timed> {
-        let is_kept = |time: &EventTime| *time >= self.kept_from;
-        if times.iter().all(is_kept) {
-            return Ok((chunk, times));
-        }
-        let keep = times.iter().map(is_kept).collect::<BooleanArray>();
-        output.count_late((keep.len() - keep.true_count()) as u64);
-        Ok((
-            chunk.filter(&keep)?,
-            times.into_iter().filter(is_kept).collect(),
-        ))
+        only_in_time(chunk, times, output, |time| time >= self.kept_from)
     }
 
     /// Moves the rows before `watermark` from those that wait to those that are ready: at the watermark
@@ -224,11 +206,13 @@ impl Stateful for TemporalJoin {
         let timed = self.timed(input, &chunk)?;
         if input == STREAM {
             let (chunk, times) = self.in_time(timed, output)?;
-            let behind = times.into_iter().map(|time| time.max(self.watermark));
+            let behind = times
+                .into_iter()
+                .map(|time| time.max(self.clock.watermark()));
             self.waiting.push_back(Waiting {
                 chunk,
                 behind: behind.collect(),
-                mark: self.mark,
+                mark: self.clock.mark(),
             });
             return Ok(());
         }
@@ -236,7 +220,7 @@ impl Stateful for TemporalJoin {
         let keys = self.keys(TABLE, &chunk.batch)?;
         let places = self.versions.places(&chunk);
         self.versions
-            .add(chunk.batch, &times, &places, &keys, self.mark);
+            .add(chunk.batch, &times, &places, &keys, self.clock.mark());
         Ok(())
     }
 
@@ -256,8 +240,8 @@ impl Stateful for TemporalJoin {
         }
         // A watermark that it has seen before it was restored is no reason to forget anything: rows that
         // came behind a later one may need it.
-        if watermark > self.watermark {
-            self.watermark = watermark;
+        if watermark > self.clock.watermark() {
+            self.clock.advance(watermark);
             self.kept_from = watermark.saturating_sub(KEPT_BEHIND_US);
             self.versions.forget(self.kept_from)?;
         }
@@ -271,7 +255,7 @@ impl Stateful for TemporalJoin {
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.versions = Versions::new(self.spec.join.table.clone());
         self.kept_from = MIN_WATERMARK;
-        self.watermark = MIN_WATERMARK;
+        self.clock.restart();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use arrow_array::RecordBatch;
 
 use crate::hash::{BUCKETS, bucket};
 use crate::operator::Output;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, KeyedState, Mark, expire};
 use crate::time::EventTime;
 
 /// An instance, with its stored snapshots.
@@ -58,7 +58,7 @@ impl<O: KeyedState> Instances<O> {
             let operator = &mut instance.operator;
             let snapshot = operator.snapshot(&BucketSet::all(), instance.since);
             instance.stored.extend(snapshot.unwrap());
-            instance.since = operator.mark();
+            instance.since = operator.clock().end_interval();
         }
     }
 
@@ -75,12 +75,12 @@ impl<O: KeyedState> Instances<O> {
                 for batch in &old.stored {
                     alone.restore(batch).unwrap();
                 }
-                alone.expire(watermark).unwrap();
+                expire(&mut alone, watermark).unwrap();
                 for batch in alone.snapshot(&own, all).unwrap() {
                     new.operator.restore(&batch).unwrap();
                 }
             }
-            new.operator.expire(watermark).unwrap();
+            expire(&mut new.operator, watermark).unwrap();
             new
         });
         self.all = new.collect();

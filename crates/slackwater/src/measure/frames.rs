@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use slackwater_link::shm::{Inbox, Outbox, Peer, Watch, watch};
 use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
-use slackwater_link::{FrameReceiver, FrameSender, Listen, SendError, Sources, Waiter, Waker};
+use slackwater_link::{FrameReceiver, FrameSender, SendError, Waiter, Waker};
 
 use super::control::Control;
 use super::order::Order;
@@ -223,16 +223,7 @@ impl Side for FrameSide {
         self.receiver.is_closed() || self.sender.is_closed()
     }
 
-    fn announce(&mut self) {
-        self.waiter.announce(Listen::Everything);
-    }
-
-    fn retract(&mut self) {
-        self.waiter.retract();
-    }
-
-    fn sleep(&mut self) -> Result<(), String> {
-        let woken = self.waiter.wait(Some(PATIENCE), Sources::All);
-        woken.map(|_| ()).map_err(|error| error.to_string())
+    fn waiter(&self) -> Option<&Waiter> {
+        Some(&self.waiter)
     }
 }

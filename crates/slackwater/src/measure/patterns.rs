@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use slackwater_link::{Listen, Sources};
 
 use super::order::{Latency, Order, Pattern, Sample, Waiting};
 use super::side::Side;
@@ -63,12 +64,19 @@ impl Patience {
             match self.waiting {
                 Waiting::Poll => std::hint::spin_loop(),
                 Waiting::Interrupt => {
-                    side.announce();
+                    if let Some(waiter) = side.waiter() {
+                        waiter.announce(Listen::Everything);
+                    }
                     if let Some(found) = look(side)? {
-                        side.retract();
+                        if let Some(waiter) = side.waiter() {
+                            waiter.retract();
+                        }
                         return Ok(found);
                     }
-                    side.sleep()?;
+                    if let Some(waiter) = side.waiter() {
+                        let woken = waiter.wait(Some(PATIENCE), Sources::All);
+                        woken.map_err(|error| error.to_string())?;
+                    }
                 }
             }
             self.looks = self.looks.wrapping_add(1);

@@ -4,11 +4,11 @@
 //! receives reads it and, in a stream, gives it back through the queue of the other direction, so
 //! that nothing is allocated while it is measured.
 
-use slackwater_link::{Listen, Receiver, Sender, Sources, Waiter, channel};
+use slackwater_link::{Receiver, Sender, Waiter, channel};
 
+use super::RING_BYTES;
 use super::order::{Order, Pattern, Waiting};
 use super::side::{Aligned, LINE, Side, poll_only, read_lines};
-use super::{PATIENCE, RING_BYTES};
 
 /// Messages that a queue holds.
 pub const CAPACITY: usize = 1024;
@@ -225,23 +225,7 @@ where
         Ok(Some(number))
     }
 
-    fn announce(&mut self) {
-        if let Some(waiter) = &self.waiter {
-            waiter.announce(Listen::Everything);
-        }
-    }
-
-    fn retract(&mut self) {
-        if let Some(waiter) = &self.waiter {
-            waiter.retract();
-        }
-    }
-
-    fn sleep(&mut self) -> Result<(), String> {
-        let Some(waiter) = &self.waiter else {
-            return Ok(());
-        };
-        let woken = waiter.wait(Some(PATIENCE), Sources::All);
-        woken.map(|_| ()).map_err(|error| error.to_string())
+    fn waiter(&self) -> Option<&Waiter> {
+        self.waiter.as_ref()
     }
 }

@@ -1,9 +1,11 @@
 //! What the loops need of one side of a connection.
 //!
 //! Invariants:
-//! - Nothing but [`Side::sleep`] blocks, apart from the plain programs, whose reads and writes block
+//! - No side blocks: the loop waits with [`Side::waiter`]. Only the reads and writes of plain programs block
 //!   when they wait by interrupt, as plain programs' do.
 //! - A message is a multiple of a cache line. Its first word is its number; the rest is filler.
+
+use slackwater_link::Waiter;
 
 use super::order::{Order, Waiting};
 
@@ -32,16 +34,9 @@ pub trait Side {
         false
     }
 
-    /// Says that this side is about to sleep until there is a message, or room.
-    fn announce(&mut self) {}
-
-    /// Takes that back.
-    fn retract(&mut self) {}
-
-    /// Sleeps until the other side rings.
-    fn sleep(&mut self) -> Result<(), String> {
-        Ok(())
-    }
+    /// What this side sleeps with until there is a message, or room. `None` for one that blocks in its reads
+    /// and writes, or that only polls.
+    fn waiter(&self) -> Option<&Waiter>;
 }
 
 /// Reads a byte of each cache line, and returns the number in the first word.

@@ -204,10 +204,6 @@ impl Accumulator for Digests {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.groups.clear();
-    }
-
     fn bytes(&self) -> usize {
         self.groups.iter().map(TDigest::size).sum()
     }

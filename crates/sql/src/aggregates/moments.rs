@@ -276,10 +276,6 @@ impl Accumulator for Moments {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.groups.clear();
-    }
-
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Group>()
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use arrow_array::{Float64Array, RecordBatch};
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{EmptyRelation, LogicalPlan};
-use slackwater_engine::accumulator::Accumulator;
+use slackwater_engine::accumulator::{Accumulator, Retract};
 
 use super::*;
 
@@ -161,15 +161,29 @@ enum Disturb {
 
 const GROUPS: [u32; 3] = [0, 1, 2];
 
+/// An accumulator in one of its forms.
+enum Form {
+    Growing(Box<dyn Accumulator>),
+    Retractable(Box<dyn Retract>),
+}
+
+impl Form {
+    fn accumulator(&mut self) -> &mut dyn Accumulator {
+        match self {
+            Form::Growing(accumulator) => accumulator.as_mut(),
+            Form::Retractable(accumulator) => accumulator.as_mut(),
+        }
+    }
+}
+
 /// The values of all groups after each chunk.
 fn values(
-    make: &dyn Fn() -> Box<dyn Accumulator>,
+    make: &dyn Fn() -> Form,
     (groups, columns): (&[u32], &[ArrayRef]),
-    retracts: bool,
     disturb: Disturb,
 ) -> Vec<String> {
-    let mut accumulator = make();
-    accumulator.resize(3);
+    let mut form = make();
+    form.accumulator().resize(3);
     let mut shown = Vec::new();
     let chunk = 7;
     for from in (0..groups.len()).step_by(chunk) {
@@ -180,22 +194,25 @@ fn values(
         };
         let (of_rows, rows) = cut(from);
         let order = (from..from + length).map(|row| (row as i64 % 5, 0, row as u64));
-        accumulator
+        form.accumulator()
             .update(of_rows, &rows, &order.collect::<Vec<_>>())
             .unwrap();
-        if retracts && from >= 3 * chunk && from % 2 == 0 {
+        if let Form::Retractable(accumulator) = &mut form
+            && from >= 3 * chunk
+            && from % 2 == 0
+        {
             let (of_rows, rows) = cut(from - 2 * chunk);
             accumulator.retract(of_rows, &rows).unwrap();
         }
         if disturb != Disturb::Nothing {
-            let states = accumulator.state(&GROUPS).unwrap();
+            let states = form.accumulator().state(&GROUPS).unwrap();
             if disturb == Disturb::Restore {
-                accumulator = make();
-                accumulator.resize(3);
-                accumulator.merge(&GROUPS, &states).unwrap();
+                form = make();
+                form.accumulator().resize(3);
+                form.accumulator().merge(&GROUPS, &states).unwrap();
             }
         }
-        let values = accumulator.evaluate(&GROUPS).unwrap();
+        let values = form.accumulator().evaluate(&GROUPS).unwrap();
         // To the last bit.
         shown.push(format!("{:?} {:?}", values.column, values.failed));
     }
@@ -210,17 +227,17 @@ fn taking_a_state_and_going_on_from_it_changes_no_value_of_any_aggregate() {
         let (function, columns) = planned(call, &batch);
         let types = columns.iter().map(|column| column.data_type().clone());
         let types = types.collect::<Vec<DataType>>();
-        let plain = || function.accumulator().unwrap();
-        let retractable = || function.retractable(&types).unwrap();
-        let mut forms: Vec<(&dyn Fn() -> Box<dyn Accumulator>, bool)> = vec![(&plain, false)];
+        let plain = || Form::Growing(function.accumulator().unwrap());
+        let retractable = || Form::Retractable(function.retractable(&types).unwrap());
+        let mut forms: Vec<(&dyn Fn() -> Form, bool)> = vec![(&plain, false)];
         if !ORDERED.contains(call) {
             forms.push((&retractable, true));
         }
         for (make, retracts) in forms {
             let data = (&groups[..], &columns[..]);
-            let expected = values(make, data, retracts, Disturb::Nothing);
+            let expected = values(make, data, Disturb::Nothing);
             for disturb in [Disturb::Snapshot, Disturb::Restore] {
-                let found = values(make, data, retracts, disturb);
+                let found = values(make, data, disturb);
                 let differs = expected
                     .iter()
                     .zip(&found)

@@ -7,13 +7,13 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Schema};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, Operator};
 use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, InListExpr, Literal, in_list};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use slackwater_engine::hash::canonical;
+use slackwater_engine::key;
 
 use super::Physical;
 
@@ -83,9 +83,14 @@ fn comparable(expression: &Physical, schema: &Schema) -> Result<Option<Physical>
     Ok(Some(Arc::new(Literal::new(value))))
 }
 
+/// A column as its values compare.
+fn canonical(column: ArrayRef) -> ArrayRef {
+    Arc::clone(&key::Comparable::new(&[column]).columns()[0])
+}
+
 fn canonical_value(value: ScalarValue) -> Result<ScalarValue> {
     let column = value.to_array()?;
-    ScalarValue::try_from_array(&canonical(&[column])[0], 0)
+    ScalarValue::try_from_array(&canonical(column), 0)
 }
 
 /// A floating-point number with -0 as 0 and one NaN.
@@ -123,7 +128,7 @@ impl PhysicalExpr for Comparable {
 
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         Ok(match self.expression.evaluate(batch)? {
-            ColumnarValue::Array(column) => ColumnarValue::Array(canonical(&[column])[0].clone()),
+            ColumnarValue::Array(column) => ColumnarValue::Array(canonical(column)),
             ColumnarValue::Scalar(value) => ColumnarValue::Scalar(canonical_value(value)?),
         })
     }

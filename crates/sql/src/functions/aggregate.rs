@@ -12,7 +12,9 @@ use datafusion_expr::function::AccumulatorArgs;
 use datafusion_expr::{
     Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
-use slackwater_engine::accumulator::{self, Accumulator, AccumulatorFactory, OrderKey, Values};
+use slackwater_engine::accumulator::{
+    self, Accumulator, AccumulatorFactory, OrderKey, Retract, Values,
+};
 use slackwater_engine::{Error, Result as EngineResult};
 
 use super::values::{Argument, Cell, Output, downcast, fits};
@@ -296,6 +298,13 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         Ok(())
     }
 
+    fn bytes(&self) -> usize {
+        // What they hold elsewhere is not known.
+        self.groups.capacity() * size_of::<Option<A>>()
+    }
+}
+
+impl<A: Aggregate> Retract for Groups<A> {
     fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> EngineResult<()> {
         let all = &mut self.groups;
         let taken = A::Arguments::each(arguments, |row, values| {
@@ -305,20 +314,20 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         });
         taken.map_err(|reason| self.failed(reason))
     }
-
-    fn clear(&mut self) {
-        self.groups.clear();
-    }
-
-    fn bytes(&self) -> usize {
-        // What they hold elsewhere is not known.
-        self.groups.capacity() * size_of::<Option<A>>()
-    }
 }
 
 struct Factory<A> {
     name: Arc<str>,
     of: PhantomData<fn() -> A>,
+}
+
+impl<A> Factory<A> {
+    fn groups(&self) -> Groups<A> {
+        Groups {
+            name: Arc::clone(&self.name),
+            groups: Vec::new(),
+        }
+    }
 }
 
 impl<A> fmt::Debug for Factory<A> {
@@ -329,10 +338,7 @@ impl<A> fmt::Debug for Factory<A> {
 
 impl<A: Aggregate> AccumulatorFactory for Factory<A> {
     fn accumulator(&self) -> EngineResult<Box<dyn Accumulator>> {
-        Ok(Box::new(Groups::<A> {
-            name: Arc::clone(&self.name),
-            groups: Vec::new(),
-        }))
+        Ok(Box::new(self.groups()))
     }
 
     fn data_type(&self) -> DataType {
@@ -346,8 +352,8 @@ impl<A: Aggregate> AccumulatorFactory for Factory<A> {
         }
     }
 
-    fn retracts(&self) -> bool {
-        A::RETRACTS
+    fn retractable(&self) -> EngineResult<Option<Box<dyn Retract>>> {
+        Ok(A::RETRACTS.then(|| Box::new(self.groups()) as Box<dyn Retract>))
     }
 }
 

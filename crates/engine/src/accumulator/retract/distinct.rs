@@ -7,19 +7,18 @@ use std::sync::Arc;
 use arrow_array::builder::{BinaryBuilder, Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::DataType;
 
-use crate::accumulator::{Accumulator, OrderKey, Values};
+use crate::accumulator::{Accumulator, OrderKey, Retract, Values};
 use crate::error::{Error, Result};
-use crate::hash::canonical;
-use crate::key::KeyEncoder;
+use crate::key::{Comparable, KeyEncoder};
 
 type Counts = HashMap<Box<[u8]>, i64, foldhash::fast::FixedState>;
 
 /// A function over distinct rows.
 pub struct Distinct {
-    inner: Box<dyn Accumulator>,
+    inner: Box<dyn Retract>,
     encoder: KeyEncoder,
     seen: Vec<Counts>,
     bytes: usize,
@@ -30,7 +29,7 @@ const VALUE_BYTES: usize = 32;
 
 impl Distinct {
     /// `inner`, which can take rows back, over distinct rows of the given types.
-    pub fn new(inner: Box<dyn Accumulator>, arguments: &[DataType]) -> Result<Distinct> {
+    pub fn new(inner: Box<dyn Retract>, arguments: &[DataType]) -> Result<Distinct> {
         Ok(Distinct {
             inner,
             encoder: KeyEncoder::new(arguments.iter().cloned())?,
@@ -58,13 +57,12 @@ impl Distinct {
     }
 
     fn add(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
-        let arguments = &canonical(arguments)[..];
-        let rows = self.encoder.rows(arguments)?;
+        let arguments = Comparable::new(arguments);
+        let rows = self.encoder.rows(&arguments)?;
         let (mut changed, mut of_groups) = (Vec::new(), Vec::new());
         for (row, &group) in groups.iter().enumerate() {
             // As all DISTINCT aggregates here, without rows that have a NULL.
-            let has_null = arguments.iter().any(|argument| argument.is_null(row));
-            if !has_null && self.count(group, rows.row(row).as_ref(), times) {
+            if !arguments.has_null(row) && self.count(group, rows.row(row).as_ref(), times) {
                 changed.push(row as u32);
                 of_groups.push(group);
             }
@@ -74,6 +72,7 @@ impl Distinct {
         }
         let changed = UInt32Array::from(changed);
         let arguments = arguments
+            .columns()
             .iter()
             .map(|argument| arrow_select::take::take(argument, &changed, None));
         let arguments = arguments.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -86,16 +85,16 @@ impl Distinct {
 
 impl Accumulator for Distinct {
     fn resize(&mut self, groups: usize) {
+        for gone in self.seen.drain(groups.min(self.seen.len())..) {
+            let values = gone.keys().map(|value| value.len() + VALUE_BYTES);
+            self.bytes = self.bytes.saturating_sub(values.sum());
+        }
         self.seen.resize_with(groups, Default::default);
         self.inner.resize(groups);
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         self.add(groups, arguments, 1)
-    }
-
-    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
-        self.add(groups, arguments, -1)
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -147,13 +146,13 @@ impl Accumulator for Distinct {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.seen.clear();
-        self.inner.clear();
-        self.bytes = 0;
-    }
-
     fn bytes(&self) -> usize {
         self.bytes + self.inner.bytes() + self.seen.capacity() * size_of::<Counts>()
+    }
+}
+
+impl Retract for Distinct {
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        self.add(groups, arguments, -1)
     }
 }

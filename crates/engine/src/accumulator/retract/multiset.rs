@@ -8,17 +8,16 @@ use arrow_array::builder::{BinaryBuilder, Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef};
-use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 
-use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values, first_last};
+use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Retract, Values, first_last};
 use crate::error::{Error, Result};
-use crate::hash::canonical;
+use crate::key::{Comparable, KeyEncoder};
 
 /// A function over values that are kept.
 pub struct Multiset {
     function: AggregateFunction,
-    converter: RowConverter,
+    encoder: KeyEncoder,
     /// Values by their encoding, whose order is theirs, with how often each is there.
     groups: Vec<BTreeMap<Box<[u8]>, i64>>,
     /// Of values that are there more than once one counts.
@@ -32,10 +31,9 @@ const VALUE_BYTES: usize = 48;
 impl Multiset {
     /// `function` over arguments of the given types.
     pub fn new(function: AggregateFunction, arguments: &[DataType]) -> Result<Multiset> {
-        let fields = arguments.iter().map(|of| SortField::new(of.clone()));
         Ok(Multiset {
             function,
-            converter: RowConverter::new(fields.collect())?,
+            encoder: KeyEncoder::new(arguments.iter().cloned())?,
             groups: Vec::new(),
             is_distinct: false,
             bytes: 0,
@@ -72,10 +70,10 @@ impl Multiset {
     fn add_rows(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
         let skips_null =
             self.is_distinct || matches!(self.function, AggregateFunction::Extreme { .. });
-        let arguments = canonical(arguments);
-        let rows = self.converter.convert_columns(&arguments)?;
+        let arguments = Comparable::new(arguments);
+        let rows = self.encoder.rows(&arguments)?;
         for (row, &group) in groups.iter().enumerate() {
-            if !(skips_null && arguments.iter().any(|argument| argument.is_null(row))) {
+            if !(skips_null && arguments.has_null(row)) {
                 self.add(group, rows.row(row).as_ref(), times);
             }
         }
@@ -84,15 +82,13 @@ impl Multiset {
 
     /// The function over the values of one group.
     fn computed(&self, group: u32) -> Result<Values> {
-        let parser = self.converter.parser();
         let values = self.groups[group as usize].iter();
         let copies = values.filter(|(_, count)| **count > 0);
         let copies = copies.flat_map(|(value, &count)| {
-            let row = parser.parse(value);
             let times = if self.is_distinct { 1 } else { count };
-            std::iter::repeat_n(row, times as usize)
+            std::iter::repeat_n(&value[..], times as usize)
         });
-        let arguments = self.converter.convert_rows(copies)?;
+        let arguments = self.encoder.decode(copies)?;
         let rows = arguments.first().map_or(0, |argument| argument.len());
         let mut accumulator = self.function.accumulator()?;
         accumulator.resize(1);
@@ -105,15 +101,15 @@ impl Multiset {
 
 impl Accumulator for Multiset {
     fn resize(&mut self, groups: usize) {
+        for gone in self.groups.drain(groups.min(self.groups.len())..) {
+            let values = gone.keys().map(|value| value.len() + VALUE_BYTES);
+            self.bytes = self.bytes.saturating_sub(values.sum());
+        }
         self.groups.resize_with(groups, BTreeMap::new);
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         self.add_rows(groups, arguments, 1)
-    }
-
-    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
-        self.add_rows(groups, arguments, -1)
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -126,7 +122,9 @@ impl Accumulator for Multiset {
                 };
                 end.map(|(value, _)| value.as_ref())
             });
-            return Ok(Values::all(first_last::decode(&self.converter, ends)?));
+            let column =
+                first_last::spread(ends, |present| self.encoder.decode(present.iter().copied()));
+            return Ok(Values::all(column?));
         }
         if groups.is_empty() {
             let empty = arrow_array::new_empty_array(&self.function.data_type());
@@ -173,12 +171,13 @@ impl Accumulator for Multiset {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.groups.clear();
-        self.bytes = 0;
-    }
-
     fn bytes(&self) -> usize {
         self.bytes + self.groups.capacity() * size_of::<BTreeMap<Box<[u8]>, i64>>()
+    }
+}
+
+impl Retract for Multiset {
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        self.add_rows(groups, arguments, -1)
     }
 }

@@ -9,7 +9,7 @@ use arrow_buffer::i256;
 use arrow_schema::DataType;
 
 use crate::accumulator::sum::{EXACT_PRECISION, exact_values, for_each_exact, for_each_float};
-use crate::accumulator::{Accumulator, OrderKey, Values, unsupported};
+use crate::accumulator::{Accumulator, OrderKey, Retract, Values, unsupported};
 use crate::error::Result;
 
 /// Sums and how many values each has. Integers and decimals are exact. Of doubles infinities and NaN are
@@ -127,10 +127,6 @@ impl Accumulator for Sums {
         self.add(groups, arguments, 1)
     }
 
-    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
-        self.add(groups, arguments, -1)
-    }
-
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
         let sums = groups.iter().map(|&group| &self.groups[group as usize]);
         let sums = sums.map(|sum| (sum.count > 0).then_some(sum));
@@ -186,11 +182,13 @@ impl Accumulator for Sums {
         Ok(())
     }
 
-    fn clear(&mut self) {
-        self.groups.clear();
-    }
-
     fn bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Sum>()
+    }
+}
+
+impl Retract for Sums {
+    fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        self.add(groups, arguments, -1)
     }
 }

@@ -4,9 +4,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
-use super::refire::Updates;
+use super::updates::Updates;
 use super::{AggregateCall, AggregateSpec, Keys, order_keys};
-use crate::accumulator::{Accumulator, OrderKey, Values};
+use crate::accumulator::{self, Accumulator, OrderKey, Values};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::true_rows;
@@ -122,6 +122,17 @@ impl Groups {
         Ok(())
     }
 
+    /// The states of `groups`, the accumulators' one after the other.
+    pub fn states(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        accumulator::states(self.accumulators.iter_mut().map(Box::as_mut), groups)
+    }
+
+    /// Adds states out of a snapshot, as [`Groups::states`] gives them.
+    pub fn merge_states(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        let accumulators = self.accumulators.iter_mut().map(Box::as_mut);
+        accumulator::merge_states(accumulators, groups, states)
+    }
+
     /// The result rows of `groups`: the columns `front`, keys, aggregates; and which failed.
     pub fn result(
         &mut self,
@@ -148,7 +159,7 @@ impl Groups {
         self.keys.clear();
         self.accumulators
             .iter_mut()
-            .for_each(|accumulator| accumulator.clear());
+            .for_each(|accumulator| accumulator.resize(0));
         self.touched.clear();
         self.updates.iter_mut().for_each(Updates::clear);
         self.seen.clear();

@@ -178,7 +178,8 @@ impl Keys {
 
     /// The group of each row, new ones made as needed, into `groups` (cleared first).
     pub fn groups(&mut self, keys: &KeyColumns, groups: &mut Vec<u32>) -> Result<()> {
-        let (columns, hashes, are_cold) = (keys.columns(), keys.hashes(), keys.are_cold());
+        let (hashes, are_cold) = (keys.hashes(), keys.are_cold());
+        let columns = keys.columns().columns();
         groups.clear();
         groups.reserve(hashes.len());
         let Keys {
@@ -247,7 +248,7 @@ impl Keys {
                 }
             }
             Store::Rows { encoder, bytes } => {
-                let rows = encoder.rows(columns)?;
+                let rows = encoder.rows(keys.columns())?;
                 for (row, &hash) in hashes.iter().enumerate() {
                     let row = rows.row(row);
                     let found =

@@ -6,19 +6,17 @@
 //! and its lateness, does not. Where it is wanted what a row was goes out before its update
 //! ([`super::AggregateSpec::emits_before`]): it is noted when the group changes first.
 
-use std::collections::HashMap;
-
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_row::{RowConverter, SortField};
 use arrow_select::take::take;
 
 use super::groups::Groups;
+use super::updates::Updates;
 use super::{Aggregate, AggregateCall, WindowKey, emit_updates};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::operator::window::ticks_to_us;
 use crate::operator::{Output, Progress};
-use crate::state::Mark;
 use crate::time::{EventTime, now_ns};
 
 /// When the value of a window is emitted beside at its end.
@@ -28,113 +26,6 @@ pub struct Refires {
     pub every_ns: Option<u64>,
     /// For each row that comes until the watermark is so many microseconds behind the end.
     pub lateness_us: EventTime,
-}
-
-/// What of a window's groups has been emitted.
-#[derive(Default)]
-pub struct Updates {
-    /// [`SENT`] and [`CHANGED`] of each group.
-    states: Vec<i8>,
-    /// The groups that have changed since they were emitted.
-    changed: Vec<u32>,
-    /// What these were, encoded, where that is wanted.
-    befores: HashMap<u32, Box<[u8]>, foldhash::fast::FixedState>,
-}
-
-/// It has been emitted.
-const SENT: i8 = 1;
-/// It has changed since.
-const CHANGED: i8 = 2;
-
-impl Updates {
-    /// These groups have changed.
-    pub fn change(&mut self, groups: &[u32]) {
-        for &group in groups {
-            let index = group as usize;
-            if self.states.len() <= index {
-                self.states.resize(index + 1, 0);
-            }
-            if self.states[index] & CHANGED == 0 {
-                self.states[index] |= CHANGED;
-                self.changed.push(group);
-            }
-        }
-    }
-
-    /// What is known of groups, for a snapshot.
-    pub fn states(&self, groups: &[u32]) -> Vec<i8> {
-        let states = groups.iter();
-        states.map(|&group| self.states[group as usize]).collect()
-    }
-
-    /// What a snapshot knew of a group.
-    pub fn restore(&mut self, group: u32, state: i8) {
-        if state & CHANGED != 0 {
-            self.change(&[group]);
-        }
-        let index = group as usize;
-        if self.states.len() <= index {
-            self.states.resize(index + 1, 0);
-        }
-        self.states[index] |= state & SENT;
-    }
-
-    /// Whether some group has changed since it was emitted.
-    pub fn has_changed(&self) -> bool {
-        !self.changed.is_empty()
-    }
-
-    /// What a group was before it changed.
-    pub fn before(&self, group: u32) -> Option<&[u8]> {
-        self.befores.get(&group).map(|bytes| &**bytes)
-    }
-
-    /// Notes it.
-    pub fn note_before(&mut self, group: u32, before: &[u8]) {
-        self.befores.insert(group, before.into());
-    }
-
-    /// Those of the groups that have been emitted and not changed since.
-    fn unchanged(&self, groups: &[u32]) -> Vec<u32> {
-        let state = |group: &u32| self.states.get(*group as usize).copied();
-        let groups = groups.iter().copied();
-        let unchanged = groups.filter(|group| state(group) == Some(SENT));
-        let mut unchanged = unchanged.collect::<Vec<u32>>();
-        unchanged.sort_unstable();
-        unchanged.dedup();
-        unchanged
-    }
-
-    /// A row whose value could not be told has not been emitted.
-    fn was_refused(&mut self, group: u32) {
-        self.states[group as usize] &= !SENT;
-    }
-
-    pub fn clear(&mut self) {
-        self.states.clear();
-        self.changed.clear();
-        self.befores.clear();
-    }
-
-    pub fn bytes(&self) -> usize {
-        let befores = self.befores.values().map(|before| before.len() + 32);
-        self.states.capacity() + self.changed.capacity() * 4 + befores.sum::<usize>()
-    }
-
-    /// Takes up to `most` groups that have changed, and what their rows are.
-    fn take(&mut self, most: usize) -> (Vec<u32>, Vec<i8>) {
-        let rest = self.changed.split_off(most.min(self.changed.len()));
-        let groups = std::mem::replace(&mut self.changed, rest);
-        let kinds = groups.iter().map(|&group| {
-            let state = std::mem::replace(&mut self.states[group as usize], SENT);
-            match state & SENT {
-                0 => RowKind::Insert as i8,
-                _ => RowKind::Update as i8,
-            }
-        });
-        let kinds = kinds.collect();
-        (groups, kinds)
-    }
 }
 
 impl Groups {
@@ -164,7 +55,7 @@ impl Aggregate {
             updates.change(&groups);
         }
         self.groups = groups;
-        if ticks_to_us(end, window.windows.unit) <= self.watermark {
+        if ticks_to_us(end, window.windows.unit) <= self.clock.watermark() {
             // It has been emitted; there are no more groups than the chunk has rows.
             return self.emit_changed(window, end, usize::MAX, output);
         }
@@ -191,7 +82,7 @@ impl Aggregate {
         most: usize,
         output: &mut Output,
     ) -> Result<()> {
-        let mark: Mark = self.mark;
+        let mark = self.clock.mark();
         let Some(table) = self.tables.get_mut(&end) else {
             return Ok(());
         };
@@ -199,7 +90,7 @@ impl Aggregate {
             return Ok(());
         };
         let (groups, kinds) = updates.take(most);
-        let befores = groups.iter().map(|group| updates.befores.remove(group));
+        let befores = groups.iter().map(|&group| updates.take_before(group));
         let befores = befores.collect::<Vec<_>>();
         // That it was emitted is part of the state.
         table.touch(&groups, mark);
@@ -253,7 +144,7 @@ impl Aggregate {
         window: WindowKey,
         output: &mut Output,
     ) -> Result<Progress> {
-        let watermark = self.watermark;
+        let watermark = self.clock.watermark();
         let ends_at = |end: i64| window.windows.to_event_time(end);
         let closed = self.tables.iter();
         let closed = closed.take_while(|(end, _)| ends_at(**end) <= watermark);
@@ -366,7 +257,7 @@ pub fn restore_befores(
 ) -> Result<()> {
     let rows = converter.convert_columns(columns)?;
     for (row, &group) in groups.iter().enumerate() {
-        if updates.states[group as usize] == SENT | CHANGED {
+        if updates.has_changed_since(group) {
             updates.note_before(group, rows.row(row).as_ref());
         }
     }

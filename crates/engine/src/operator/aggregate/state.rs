@@ -8,14 +8,13 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int64Type};
 use arrow_array::{Array, ArrayRef, Int8Array, Int64Array, RecordBatch};
 use arrow_row::RowConverter;
-use arrow_schema::{Field, Schema};
 
 use super::groups::Groups;
 use super::refire::{befores_of, restore_befores};
 use super::{Aggregate, Emit};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::KeyColumns;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::{EventTime, MAX_WATERMARK};
 
 impl Aggregate {
@@ -71,29 +70,18 @@ impl Groups {
                 columns.extend(befores_of(converter, updates, chosen)?);
             }
         }
-        for accumulator in &mut self.accumulators {
-            columns.extend(accumulator.state(chosen)?);
-        }
-        let fields = columns.iter().enumerate().map(|(index, column)| {
-            Field::new(format!("c{index}"), column.data_type().clone(), true)
-        });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(RecordBatch::try_new(schema, columns)?)
+        columns.extend(self.states(chosen)?);
+        snapshot::unnamed(columns)
     }
 }
 
 impl KeyedState for Aggregate {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.firing.is_none(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
+        snapshot::assert_between_inputs(self.firing.is_some());
         let ends = self.tables.keys().copied().collect::<Vec<i64>>();
         let mut batches = Vec::new();
         for end in ends {
@@ -103,27 +91,27 @@ impl KeyedState for Aggregate {
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
-        let place = "snapshot of an aggregation";
+        let wrong = |reason: &str| snapshot::wrong("an aggregation", reason);
         let ends = batch
             .columns()
             .first()
             .and_then(|column| column.as_primitive_opt::<Int64Type>())
-            .ok_or_else(|| Error::new(place, "its first column is not BIGINT"))?;
+            .ok_or_else(|| wrong("its first column is not BIGINT"))?;
         if ends.is_empty() {
             return Ok(());
         }
         let key_count = self.key_types.len();
         if batch.num_columns() < 1 + key_count {
-            return Err(Error::new(place, "it has too few columns"));
+            return Err(wrong("it has too few columns"));
         }
         let keys = batch.columns()[1..1 + key_count].to_vec();
         let mut types = keys.iter().map(|key| key.data_type());
         if !types.by_ref().eq(&self.key_types) {
-            return Err(Error::new(place, "its keys are of other types"));
+            return Err(wrong("its keys are of other types"));
         }
         let mut groups = Vec::new();
         let keys = KeyColumns::new(keys, batch.num_rows())?;
-        let mark = self.mark;
+        let mark = self.clock.mark();
         let end = ends.value(0);
         self.table(end)?;
         let table = self.tables.get_mut(&end).expect("made just above");
@@ -140,7 +128,7 @@ impl KeyedState for Aggregate {
             let states = batch.columns().get(next);
             let states = states.and_then(|states| states.as_primitive_opt::<Int8Type>());
             let states = states.filter(|states| states.null_count() == 0);
-            let states = states.ok_or_else(|| Error::new(place, "it has too few columns"))?;
+            let states = states.ok_or_else(|| wrong("it has too few columns"))?;
             for (&group, &state) in groups.iter().zip(states.values()) {
                 updates.restore(group, state);
             }
@@ -148,22 +136,12 @@ impl KeyedState for Aggregate {
             if let Some(converter) = &self.befores {
                 let until = next + self.spec.calls.len();
                 let columns = batch.columns().get(next..until);
-                let columns = columns.ok_or_else(|| Error::new(place, "it has too few columns"))?;
+                let columns = columns.ok_or_else(|| wrong("it has too few columns"))?;
                 restore_befores(converter, updates, &groups, columns)?;
                 next = until;
             }
         }
-        for accumulator in &mut table.accumulators {
-            let layout = accumulator.state(&[])?;
-            let states = batch.columns().get(next..next + layout.len());
-            let states = states.ok_or_else(|| Error::new(place, "it has too few columns"))?;
-            let types = states.iter().map(|state| state.data_type());
-            if !types.eq(layout.iter().map(|state| state.data_type())) {
-                return Err(Error::new(place, "its states are of other types"));
-            }
-            accumulator.merge(&groups, states)?;
-            next += layout.len();
-        }
+        table.merge_states(&groups, &batch.columns()[next..])?;
         if let Some(refires) = self.spec.refires {
             self.ask_for_time(refires);
         }
@@ -171,14 +149,10 @@ impl KeyedState for Aggregate {
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
-        // Tables have no removal: what stays is copied over by its snapshot.
-        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
-        let batches = self.snapshot(&keep, Mark::default())?;
-        self.tables.clear();
-        batches.iter().try_for_each(|batch| self.restore(batch))
+        snapshot::discard_by_copy(self, buckets, |all| all.tables.clear())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         if let Some(window) = self.spec.window {
             let lateness_us = self.lateness_us();
             let kept_until = |end: i64| {
@@ -196,7 +170,6 @@ impl KeyedState for Aggregate {
                 self.tables.clear();
             }
         }
-        self.watermark = self.watermark.max(watermark);
         Ok(())
     }
 }

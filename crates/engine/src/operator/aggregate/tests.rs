@@ -16,6 +16,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chunk::{Origin, Partitions, Positions};
+use crate::state::Mark;
 use crate::testing::{advance, batch, rows, schema, sorted_rows, texts};
 use crate::time::MAX_WATERMARK;
 

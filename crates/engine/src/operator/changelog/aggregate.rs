@@ -4,20 +4,21 @@
 //! [`crate::operator::aggregate::Aggregate`] is what a query gets that needs none of this.
 
 mod state;
+mod table;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt32Array};
 use arrow_schema::{DataType, SchemaRef};
 
+use self::table::{Group, Table, Values};
 use super::{Retention, retractions};
-use crate::accumulator::Accumulator;
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
 use crate::key::KeyColumns;
-use crate::operator::aggregate::{AggregateSpec, Emit, Keys, emit_updates, order_keys};
+use crate::operator::aggregate::{AggregateSpec, Emit, emit_updates, order_keys};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{KeyedState, Mark};
+use crate::state::{Clock, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK};
 
 /// Running aggregation over or into a changelog.
@@ -29,28 +30,15 @@ pub struct UpdatingAggregate {
     retention: Retention,
     /// The next group to emit, where all are emitted at the end of the input.
     emitted: usize,
-    mark: Mark,
+    clock: Clock,
     /// What the last snapshot was taken since: groups that went before need no mention any more.
     saved: Mark,
-    /// A unit of work has ended, or all of them had before a restart: the row of a total is there.
+    /// The input had ended before a restart: the row of a total was emitted then.
     has_ended: bool,
+    /// A unit of work has ended. Another one may never begin, so its total waits for its first row, or for
+    /// its end.
+    is_later_unit: bool,
     groups: Vec<u32>,
-}
-
-/// All groups. One without rows is as good as gone; its place is taken again when it comes back.
-struct Table {
-    keys: Keys,
-    accumulators: Vec<Box<dyn Accumulator>>,
-    of_group: Vec<Group>,
-    /// Groups without rows.
-    empty: usize,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Group {
-    rows: i64,
-    touched: Mark,
-    touched_at: EventTime,
 }
 
 /// A table is made anew when so many groups, and more than half of them, have no rows.
@@ -63,37 +51,6 @@ struct Results {
     failed: Vec<Option<String>>,
 }
 
-impl Table {
-    /// Makes room for groups that the keys know.
-    fn resize(&mut self) {
-        let groups = self.keys.len();
-        self.empty += groups - self.of_group.len();
-        self.of_group.resize(groups, Group::default());
-        self.accumulators
-            .iter_mut()
-            .for_each(|accumulator| accumulator.resize(groups));
-    }
-
-    fn result(
-        &mut self,
-        groups: &[u32],
-        schema: &SchemaRef,
-    ) -> Result<(RecordBatch, Vec<Option<String>>)> {
-        let mut columns = self.keys.columns(groups)?;
-        let mut failed = vec![None; groups.len()];
-        for accumulator in &mut self.accumulators {
-            let values = accumulator.evaluate(groups)?;
-            columns.push(values.column);
-            for (row, reason) in values.failed {
-                failed[row].get_or_insert(reason);
-            }
-        }
-        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(groups.len()));
-        let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
-        Ok((batch, failed))
-    }
-}
-
 impl UpdatingAggregate {
     /// An aggregation over chunks with the columns of `input`.
     pub fn new(spec: AggregateSpec, input: &SchemaRef) -> Result<UpdatingAggregate> {
@@ -102,7 +59,7 @@ impl UpdatingAggregate {
         let arguments = spec.calls.iter();
         let arguments = arguments.map(|call| call.arguments.iter().map(type_of).collect());
         let argument_types = arguments.collect::<Vec<Vec<DataType>>>();
-        let table = table(&spec, &key_types, &argument_types)?;
+        let table = Table::new(&spec, &key_types, &argument_types)?;
         Ok(UpdatingAggregate {
             retention: Retention::new(spec.retention_us),
             spec,
@@ -110,15 +67,16 @@ impl UpdatingAggregate {
             argument_types,
             table,
             emitted: 0,
-            mark: Mark(1),
+            clock: Clock::default(),
             saved: Mark::default(),
             has_ended: false,
+            is_later_unit: false,
             groups: Vec::new(),
         })
     }
 
     fn new_table(&self) -> Result<Table> {
-        table(&self.spec, &self.key_types, &self.argument_types)
+        Table::new(&self.spec, &self.key_types, &self.argument_types)
     }
 
     /// Without keys there is one group, which stays when its last row goes: COUNT(*) is 0 then.
@@ -149,7 +107,7 @@ impl UpdatingAggregate {
     /// Which rows of the chunk count: one that takes a row back of a group that was forgotten does not.
     fn count_rows(&mut self, retracts: Option<&[bool]>) -> [Vec<u32>; 2] {
         let (mut added, mut taken_back) = (Vec::new(), Vec::new());
-        let now = self.retention.now();
+        let (mark, now) = (self.clock.mark(), self.retention.now());
         for (row, &group) in self.groups.iter().enumerate() {
             let of_group = &mut self.table.of_group[group as usize];
             let before = of_group.rows;
@@ -163,7 +121,7 @@ impl UpdatingAggregate {
                 of_group.rows += 1;
                 added.push(row as u32);
             }
-            (of_group.touched, of_group.touched_at) = (self.mark, now);
+            (of_group.touched, of_group.touched_at) = (mark, now);
             self.table.empty += usize::from(of_group.rows == 0);
             self.table.empty -= usize::from(before == 0);
         }
@@ -205,7 +163,10 @@ impl UpdatingAggregate {
             }
             match retracts {
                 true => accumulator.retract(&groups, &arguments)?,
-                false => accumulator.update(&groups, &arguments, &order)?,
+                false => {
+                    let accumulator = accumulator.accumulator();
+                    accumulator.update(&groups, &arguments, &order)?;
+                }
             }
         }
         Ok(())
@@ -329,6 +290,11 @@ impl UpdatingAggregate {
         self.spec.is_total() && !self.has_ended && self.table.keys.is_empty()
     }
 
+    /// Whether that row goes out before the first row of the input.
+    fn starts_with_total(&self) -> bool {
+        self.spec.starts_empty && self.lacks_total()
+    }
+
     /// Makes the group of a total that has no rows yet.
     fn make_total(&mut self) -> Result<Vec<u32>> {
         let mut groups = Vec::new();
@@ -337,7 +303,7 @@ impl UpdatingAggregate {
         keys.groups(&none, &mut groups)?;
         self.table.resize();
         for &group in &groups {
-            self.table.of_group[group as usize].touched = self.mark;
+            self.table.of_group[group as usize].touched = self.clock.mark();
         }
         Ok(groups)
     }
@@ -391,20 +357,6 @@ impl UpdatingAggregate {
     }
 }
 
-fn table(spec: &AggregateSpec, keys: &[DataType], arguments: &[Vec<DataType>]) -> Result<Table> {
-    let calls = spec.calls.iter().zip(arguments);
-    let accumulators = calls.map(|(call, arguments)| match spec.takes_back {
-        true => call.function.retractable(arguments),
-        false => call.function.accumulator(),
-    });
-    Ok(Table {
-        keys: Keys::new(keys)?,
-        accumulators: accumulators.collect::<Result<Vec<_>>>()?,
-        of_group: Vec::new(),
-        empty: 0,
-    })
-}
-
 /// Each of `groups` once, in the order in which they come.
 fn distinct(groups: &[u32], number: usize) -> Vec<u32> {
     let mut seen = std::collections::HashSet::<u32, foldhash::fast::FixedState>::default();
@@ -430,6 +382,9 @@ impl Stateful for UpdatingAggregate {
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
         if chunk.rows() == 0 {
             return Ok(());
+        }
+        if self.is_later_unit && self.starts_with_total() {
+            self.emit_total(output)?;
         }
         if self.spec.emit == Emit::EveryRow && !self.spec.calls.is_empty() {
             return (0..chunk.rows())
@@ -460,9 +415,10 @@ impl Stateful for UpdatingAggregate {
         if self.spec.emit != Emit::AtEnd && self.lacks_total() {
             self.emit_total(output)?;
         }
-        (self.has_ended, self.emitted) = (true, 0);
+        (self.is_later_unit, self.emitted) = (true, 0);
         self.table = self.new_table()?;
         self.retention.restart();
+        self.clock.restart();
         Ok(())
     }
 
@@ -472,7 +428,7 @@ impl Stateful for UpdatingAggregate {
 
     fn bytes(&self) -> usize {
         let accumulators = self.table.accumulators.iter();
-        let accumulators = accumulators.map(|accumulator| accumulator.bytes());
+        let accumulators = accumulators.map(Values::bytes);
         let of_group = self.table.of_group.capacity() * size_of::<Group>();
         self.table.keys.bytes() + of_group + accumulators.sum::<usize>()
     }
@@ -480,7 +436,7 @@ impl Stateful for UpdatingAggregate {
 
 impl Timer for UpdatingAggregate {
     fn due_ns(&self) -> Option<u64> {
-        (self.spec.starts_empty && self.lacks_total()).then_some(0)
+        (!self.is_later_unit && self.starts_with_total()).then_some(0)
     }
 
     fn on_time(&mut self, output: &mut Output) -> Result<Progress> {

@@ -13,11 +13,11 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::retractions;
-use super::rows::{KeyedRows, RowOrder};
+use super::rows::{KeyedRows, RowOrder, Touch};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// Rows that are kept in order while they come: the first ones of an input that only adds rows. More than
@@ -51,6 +51,7 @@ impl FinalSpec {
 pub struct FinalRows {
     spec: FinalSpec,
     rows: KeyedRows,
+    clock: Clock,
     /// Rows that are being emitted, encoded, each with its number of copies.
     emitting: Option<IntoIter<(Box<[u8]>, u32)>>,
 }
@@ -70,6 +71,7 @@ impl FinalRows {
         };
         Ok(FinalRows {
             rows: KeyedRows::new(spec.schema.clone(), keys, spec.order.clone())?,
+            clock: Clock::default(),
             spec,
             emitting: None,
         })
@@ -142,10 +144,14 @@ impl Stateful for FinalRows {
         let encoded = self.rows.encode(&chunk)?;
         let retracts = retractions(&chunk);
         let most = self.spec.kept_max();
+        let now = Touch {
+            mark: self.clock.mark(),
+            at: MIN_WATERMARK,
+        };
         for row in 0..chunk.rows() {
             let (key, bytes) = (encoded.key(row), encoded.row(row));
             if retracts.as_ref().is_some_and(|retracts| retracts[row]) {
-                self.rows.remove(key, bytes, MIN_WATERMARK);
+                self.rows.remove(key, bytes, now);
                 continue;
             }
             if let Some(most) = most {
@@ -154,9 +160,9 @@ impl Stateful for FinalRows {
                     continue;
                 }
             }
-            self.rows.add(key, bytes, 0, MIN_WATERMARK);
+            self.rows.add(key, bytes, 0, now);
             if let Some(most) = most {
-                self.rows.keep_first(key, most);
+                self.rows.keep_first(key, most, now.mark);
             }
         }
         Ok(())
@@ -183,6 +189,7 @@ impl Stateful for FinalRows {
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.rows.clear();
         self.emitting = None;
+        self.clock.restart();
         Ok(())
     }
 
@@ -196,8 +203,8 @@ impl Stateful for FinalRows {
 }
 
 impl KeyedState for FinalRows {
-    fn mark(&mut self) -> Mark {
-        self.rows.mark()
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
@@ -205,7 +212,7 @@ impl KeyedState for FinalRows {
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows.restore(batch)
+        self.rows.restore(batch, self.clock.mark())
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
@@ -213,7 +220,7 @@ impl KeyedState for FinalRows {
         Ok(())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         // The input had ended, so all rows have left.
         if watermark == MAX_WATERMARK {
             self.rows.clear();

@@ -22,14 +22,14 @@ use arrow_array::{
 };
 use arrow_schema::SchemaRef;
 
-use super::rows::{Encoded, KeyedRows, OfKey};
+use super::rows::{Encoded, KeyedRows, OfKey, Touch};
 use super::{Retention, retractions};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::{Expression, evaluate};
 use crate::operator::join::JoinKind;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::KeyedState;
+use crate::state::{Clock, KeyedState};
 use crate::time::EventTime;
 
 /// What a join of two streams computes.
@@ -64,6 +64,7 @@ pub struct ChangelogJoin {
     spec: ChangelogJoinSpec,
     sides: [KeyedRows; 2],
     retention: Retention,
+    clock: Clock,
     /// A chunk of which not all rows have been joined.
     pending: Option<Pending>,
 }
@@ -135,9 +136,18 @@ impl ChangelogJoin {
         Ok(ChangelogJoin {
             sides: [side(&spec.sides[0])?, side(&spec.sides[1])?],
             retention: Retention::new(spec.retention_us),
+            clock: Clock::default(),
             pending: None,
             spec,
         })
+    }
+
+    /// What is changed now is stamped with.
+    fn touch(&self) -> Touch {
+        Touch {
+            mark: self.clock.mark(),
+            at: self.retention.now(),
+        }
     }
 
     /// Whether rows come out that take others back.
@@ -263,7 +273,7 @@ impl ChangelogJoin {
     fn apply(&mut self, pending: &Pending, first: usize, candidates: &Candidates) -> Joined {
         let side = pending.side;
         let keeps = [side, 1 - side].map(|side| self.spec.kind.keeps(side));
-        let now = self.retention.now();
+        let now = self.touch();
         let mut joined = Joined::default();
         let mut at = 0;
         for (row, &number) in (first..).zip(&candidates.of_row) {
@@ -331,8 +341,8 @@ impl ChangelogJoin {
         retracts: bool,
     ) -> Vec<usize> {
         let retention = self.retention;
+        let mark = self.clock.mark();
         let other = &mut self.sides[1 - pending.side];
-        let mark = other.present_mark();
         let key = pending.encoded.key(row);
         let mut padded = Vec::new();
         let Some(of_key) = other.of_key_mut(key) else {
@@ -474,9 +484,10 @@ impl Stateful for ChangelogJoin {
 
     fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
         if self.retention.advance(watermark) {
-            let retention = self.retention;
+            let (retention, mark) = (self.retention, self.clock.mark());
             let is_old = |_: EventTime, row_at: EventTime| retention.is_over(row_at);
-            self.sides.iter_mut().for_each(|side| side.drop_old(is_old));
+            let sides = self.sides.iter_mut();
+            sides.for_each(|side| side.drop_old(mark, is_old));
         }
         Ok(Progress::Done)
     }
@@ -488,6 +499,7 @@ impl Stateful for ChangelogJoin {
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.sides.iter_mut().for_each(KeyedRows::clear);
         self.retention.restart();
+        self.clock.restart();
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_row::{RowConverter, Rows, SortField};
-use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions};
+use arrow_schema::{DataType, SchemaRef, SortOptions};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -22,9 +22,8 @@ use self::sorted::{HEAD_BYTES, SortedRows};
 use super::Retention;
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::hash::canonical;
-use crate::key::{EncodedKeys, Key, KeyColumns, KeyEncoder};
-use crate::state::{BucketSet, Mark};
+use crate::key::{Comparable, EncodedKeys, Key, KeyColumns, KeyEncoder};
+use crate::state::{BucketSet, Mark, snapshot};
 use crate::time::{EventTime, MIN_WATERMARK};
 
 /// Columns that rows of a key are ordered by.
@@ -43,7 +42,6 @@ pub struct KeyedRows {
     slab: Slab,
     /// Rows that are gone since the last snapshot that was stored: it may hold them.
     gone: Vec<Gone>,
-    mark: Mark,
     bytes: usize,
 }
 
@@ -54,6 +52,15 @@ pub struct OfKey {
     rows: SortedRows,
     /// The watermark when any of them last changed.
     pub touched_at: EventTime,
+}
+
+/// When a row changes: the mark that it gets, and the watermark.
+#[derive(Debug, Clone, Copy)]
+pub struct Touch {
+    /// See [`crate::state::Clock::mark`].
+    pub mark: Mark,
+    /// See [`Retention::now`].
+    pub at: EventTime,
 }
 
 /// One row.
@@ -124,14 +131,8 @@ impl KeyedRows {
             table: HashTable::new(),
             slab: Slab::default(),
             gone: Vec::new(),
-            mark: Mark(1),
             bytes: 0,
         })
-    }
-
-    /// The same, in an operator whose marks are so far.
-    pub fn at_mark(self, mark: Mark) -> KeyedRows {
-        KeyedRows { mark, ..self }
     }
 
     /// All keys with their rows.
@@ -141,11 +142,7 @@ impl KeyedRows {
 
     /// What a snapshot is answered with that is not of these rows.
     pub fn wrong_snapshot() -> Error {
-        Error::new(
-            "snapshot of keyed rows",
-            "its columns are not those of the rows",
-        )
-        .hint("restore from another checkpoint")
+        snapshot::wrong("keyed rows", "its columns are not those of the rows")
     }
 
     /// Encodes the rows of a chunk.
@@ -158,7 +155,7 @@ impl KeyedRows {
         let in_order = in_order.map(|&(column, _)| batch.column(column).clone());
         let in_order = in_order.collect::<Vec<ArrayRef>>();
         // What rows are ordered by is as it compares, and what they are is as it came.
-        let mut columns = canonical(&in_order).into_owned();
+        let mut columns = Comparable::new(&in_order).columns().to_vec();
         columns.extend(batch.columns().iter().cloned());
         Ok(Encoded {
             keys: self.key_encoder.encode(keys)?,
@@ -229,21 +226,16 @@ impl KeyedRows {
         }
     }
 
-    /// The mark that a row gets when it is changed.
-    pub fn present_mark(&self) -> Mark {
-        self.mark
-    }
-
     /// Adds a row once more; it has so many partners now. Returns it as it is then.
-    pub fn add(&mut self, key: Key<'_>, row: &[u8], partners: u32, now: EventTime) -> Kept {
+    pub fn add(&mut self, key: Key<'_>, row: &[u8], partners: u32, now: Touch) -> Kept {
         let place = self.place_or_new(key, row.len());
         let of_key = self.slab.get_mut(place);
-        of_key.touched_at = now;
+        of_key.touched_at = now.at;
         let mut kept = Kept {
             count: 1,
             partners,
-            touched_at: now,
-            mark: self.mark,
+            touched_at: now.at,
+            mark: now.mark,
         };
         match of_key.rows.find(row) {
             Ok(there) => {
@@ -259,39 +251,37 @@ impl KeyedRows {
     }
 
     /// Takes a row back once; returns it as it was before. `None`: it isn't there (it was forgotten).
-    pub fn remove(&mut self, key: Key<'_>, row: &[u8], now: EventTime) -> Option<Kept> {
-        let mark = self.mark;
+    pub fn remove(&mut self, key: Key<'_>, row: &[u8], now: Touch) -> Option<Kept> {
         let of_key = self.of_key_mut(key)?;
         let there = of_key.rows.find(row).ok()?;
         let before = of_key.rows.kept(there);
-        of_key.touched_at = now;
+        of_key.touched_at = now.at;
         if before.count > 1 {
             let count = before.count - 1;
-            let touched_at = now;
             let after = Kept {
                 count,
-                touched_at,
-                mark,
+                touched_at: now.at,
+                mark: now.mark,
                 ..before
             };
             of_key.rows.set(there, after);
         } else {
             of_key.rows.remove(there);
-            self.forget(key, row);
+            self.forget(key, row, now.mark);
         }
         Some(before)
     }
 
     /// Behind the removal of a row.
-    fn forget(&mut self, key: Key<'_>, row: &[u8]) {
+    fn forget(&mut self, key: Key<'_>, row: &[u8], mark: Mark) {
         self.bytes = self.bytes.saturating_sub(row.len() + ROW_BYTES);
         // Without a mark that has ended no snapshot has been taken that could hold it.
-        if self.mark > Mark(1) {
+        if !mark.is_first() {
             self.gone.push(Gone {
                 hash: key.hash(),
                 key: key.bytes().into(),
                 row: row.into(),
-                mark: self.mark,
+                mark,
             });
         }
         let is_it = |&place: &u32| self.slab.get(place).is(key);
@@ -305,8 +295,7 @@ impl KeyedRows {
     }
 
     /// Of a key's rows only the first `most` stay, each counted as often as it is there.
-    pub fn keep_first(&mut self, key: Key<'_>, most: usize) {
-        let mark = self.mark;
+    pub fn keep_first(&mut self, key: Key<'_>, most: usize, mark: Mark) {
         loop {
             let Some(of_key) = self.of_key_mut(key) else {
                 return;
@@ -331,18 +320,17 @@ impl KeyedRows {
                 return;
             }
             of_key.rows.remove(place);
-            self.forget(key, &row);
+            self.forget(key, &row, mark);
         }
     }
 
     /// Drops all rows for which `is_old` says so, of a key's touch and of their own.
-    pub fn drop_old(&mut self, is_old: impl Fn(EventTime, EventTime) -> bool) {
-        let mark = self.mark;
+    pub fn drop_old(&mut self, mark: Mark, is_old: impl Fn(EventTime, EventTime) -> bool) {
         let (gone, bytes, slab) = (&mut self.gone, &mut self.bytes, &mut self.slab);
         self.table.retain(|&mut place| {
             let of_key = slab.get_mut(place);
             let (hash, key_at) = (of_key.hash, of_key.touched_at);
-            let keeps_gone = mark > Mark(1);
+            let keeps_gone = !mark.is_first();
             let key = keeps_gone.then(|| Box::<[u8]>::from(of_key.rows.key()));
             of_key.rows.retain(|row, kept| {
                 let stays = !is_old(key_at, kept.touched_at);
@@ -380,13 +368,6 @@ impl KeyedRows {
         self.bytes + gone.sum::<usize>() + self.gone.capacity() * size_of::<Gone>()
     }
 
-    /// As [`crate::state::KeyedState::mark`].
-    pub fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
-    }
-
     /// The rows of `buckets` that changed since `since`, in one batch; those that are gone with a count
     /// of 0.
     pub fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Option<RecordBatch>> {
@@ -420,23 +401,19 @@ impl KeyedRows {
         let count = own.iter().map(|own| own.0);
         let partners = own.iter().map(|own| own.1);
         let touched_at = own.iter().map(|own| own.2);
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(UInt32Array::from_iter_values(count)),
-            Arc::new(UInt32Array::from_iter_values(partners)),
-            Arc::new(Int64Array::from_iter_values(touched_at)),
+        let count: ArrayRef = Arc::new(UInt32Array::from_iter_values(count));
+        let partners: ArrayRef = Arc::new(UInt32Array::from_iter_values(partners));
+        let touched_at: ArrayRef = Arc::new(Int64Array::from_iter_values(touched_at));
+        let own = [
+            ("count", count, false),
+            ("partners", partners, false),
+            ("touched_at", touched_at, false),
         ];
-        let names = ["count", "partners", "touched_at"].into_iter();
-        let own_fields = names.zip(&columns);
-        let own_fields = own_fields
-            .map(|(name, column)| Arc::new(Field::new(name, column.data_type().clone(), false)));
-        let fields = own_fields.chain(self.schema.fields().iter().cloned());
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        columns.extend(rows.columns().iter().cloned());
-        Ok(Some(RecordBatch::try_new(schema, columns)?))
+        Ok(Some(snapshot::with_own(own, &rows)?))
     }
 
     /// Takes the rows of a snapshot in, in place of what is there of them.
-    pub fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
+    pub fn restore(&mut self, batch: &RecordBatch, mark: Mark) -> Result<()> {
         let wrong = Self::wrong_snapshot;
         let types = batch.columns().iter().skip(Self::OWN_COLUMNS);
         let types = types
@@ -469,7 +446,7 @@ impl KeyedRows {
                 count: counts.value(row),
                 partners: partners.value(row),
                 touched_at: touched.value(row),
-                mark: self.mark,
+                mark,
             };
             self.put(key, bytes, kept);
         }
@@ -482,7 +459,7 @@ impl KeyedRows {
                 && let Ok(there) = of_key.rows.find(row)
             {
                 of_key.rows.remove(there);
-                self.forget(key, row);
+                self.forget(key, row, kept.mark);
             }
             return;
         }

@@ -18,14 +18,14 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int8Array, RecordBatch, UInt64Array};
 use arrow_schema::SchemaRef;
 
-use super::rows::{Encoded, KeyedRows, OfKey, RowOrder};
+use super::rows::{Encoded, KeyedRows, OfKey, RowOrder, Touch};
 use super::{Retention, retractions};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::key::Key;
 use crate::operator::aggregate::WindowKey;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::KeyedState;
+use crate::state::{Clock, KeyedState};
 use crate::time::EventTime;
 pub use windowed::WindowTopN;
 
@@ -72,6 +72,7 @@ pub struct TopN {
     spec: TopNSpec,
     rows: KeyedRows,
     retention: Retention,
+    clock: Clock,
 }
 
 /// The first rows of a partition, encoded, each with its number of copies.
@@ -100,13 +101,17 @@ impl TopN {
         Ok(TopN {
             rows: KeyedRows::new(spec.input.clone(), keys, order)?,
             retention: Retention::new(spec.retention_us),
+            clock: Clock::default(),
             spec,
         })
     }
 
     /// Adds a row, or takes it back.
     fn apply(&mut self, encoded: &Encoded, row: usize, retracts: bool) {
-        let now = self.retention.now();
+        let now = Touch {
+            mark: self.clock.mark(),
+            at: self.retention.now(),
+        };
         let (key, bytes) = (encoded.key(row), encoded.row(row));
         if retracts {
             self.rows.remove(key, bytes, now);
@@ -117,7 +122,7 @@ impl TopN {
         }
         self.rows.add(key, bytes, 0, now);
         if !self.spec.takes_back {
-            self.rows.keep_first(key, self.spec.limit);
+            self.rows.keep_first(key, self.spec.limit, now.mark);
         }
     }
 
@@ -163,8 +168,9 @@ impl TopN {
     fn drop_if_over(&mut self, encoded: &Encoded, row: usize) {
         let of_key = self.rows.of_key(encoded.key(row));
         if of_key.is_some_and(|of_key| self.retention.is_over(of_key.touched_at)) {
-            let retention = self.retention;
-            self.rows.drop_old(|key_at, _| retention.is_over(key_at));
+            let (retention, mark) = (self.retention, self.clock.mark());
+            self.rows
+                .drop_old(mark, |key_at, _| retention.is_over(key_at));
         }
     }
 
@@ -291,8 +297,9 @@ impl Stateful for TopN {
 
     fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
         if self.retention.advance(watermark) {
-            let retention = self.retention;
-            self.rows.drop_old(|key_at, _| retention.is_over(key_at));
+            let (retention, mark) = (self.retention, self.clock.mark());
+            self.rows
+                .drop_old(mark, |key_at, _| retention.is_over(key_at));
         }
         Ok(Progress::Done)
     }
@@ -304,6 +311,7 @@ impl Stateful for TopN {
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.rows.clear();
         self.retention.restart();
+        self.clock.restart();
         Ok(())
     }
 

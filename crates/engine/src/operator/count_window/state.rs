@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::DataType;
 use arrow_select::take::take;
 
 use super::{CountWindow, KeptRow};
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
 use crate::operator::kept::{fit, own_column, places};
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
 /// Columns before the keys.
@@ -29,11 +29,7 @@ const PENDING: i64 = -1;
 const NO_ROW: i64 = -2;
 
 fn wrong() -> Error {
-    Error::new(
-        "snapshot of count windows",
-        "its columns are not those of the rows",
-    )
-    .hint("restore from another checkpoint")
+    snapshot::wrong("count windows", "its columns are not those of the rows")
 }
 
 /// A row of a snapshot: the key, the row's number, the row.
@@ -89,11 +85,7 @@ impl CountWindow {
         let keys = entries.iter().map(|(key, ..)| *key);
         columns.extend(self.keys.columns(&keys.collect::<Vec<u32>>())?);
         columns.extend(columns_of_row);
-        let fields = columns.iter().enumerate().map(|(index, column)| {
-            Field::new(format!("c{index}"), column.data_type().clone(), true)
-        });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(RecordBatch::try_new(schema, columns)?)
+        snapshot::unnamed(columns)
     }
 
     /// Forgets what is known of these keys.
@@ -114,17 +106,12 @@ impl CountWindow {
 }
 
 impl KeyedState for CountWindow {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.full.is_empty(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
+        snapshot::assert_between_inputs(!self.full.is_empty());
         let is_chosen = self.counters.iter().enumerate().map(|(key, counter)| {
             counter.touched > since && buckets.contains_hash(self.keys.hash(key))
         });
@@ -166,7 +153,7 @@ impl KeyedState for CountWindow {
         for (row, &key) in keys.iter().enumerate() {
             let counter = &mut self.counters[key as usize];
             counter.seen = seen.value(row);
-            counter.touched = self.mark;
+            counter.touched = self.clock.mark();
         }
         for (&row, kept) in rows.iter().zip(kept) {
             let key = keys[row as usize];
@@ -183,15 +170,11 @@ impl KeyedState for CountWindow {
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
-        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
-        let batches = self.snapshot(&keep, Mark::default())?;
-        self.forget();
-        batches.iter().try_for_each(|batch| self.restore(batch))
+        snapshot::discard_by_copy(self, buckets, CountWindow::forget)
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
         // A key that has emitted something has changed: the last snapshot says what it has.
-        self.watermark = self.watermark.max(watermark);
         Ok(())
     }
 }

@@ -8,8 +8,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chunk::{Origin, Partitions, Positions};
-use crate::state::BucketSet;
+use crate::state::{BucketSet, expire};
 use crate::testing::{batch, schema, sorted_rows};
+use crate::time::MIN_WATERMARK;
 
 const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
 
@@ -131,19 +132,19 @@ proptest! {
             }
             if what % 3 == 0 {
                 stored.extend(one.snapshot(&BucketSet::all(), since).unwrap());
-                since = one.mark();
+                since = one.clock().end_interval();
             }
             if what % 9 == 0 {
                 let half = BucketSet::of(|bucket| bucket.wrapping_mul(7919) >> 3 & 1 == 1);
                 one = operator(size, slide);
                 stored.iter().for_each(|batch| one.restore(batch).unwrap());
-                one.expire(watermark).unwrap();
+                expire(&mut one, watermark).unwrap();
                 let moved = one.snapshot(&half, Mark::default()).unwrap();
                 one.discard(&half).unwrap();
                 prop_assert!(one.snapshot(&half, Mark::default()).unwrap().is_empty());
                 moved.iter().for_each(|batch| one.restore(batch).unwrap());
                 stored = one.snapshot(&BucketSet::all(), Mark::default()).unwrap();
-                since = one.mark();
+                since = one.clock().end_interval();
             }
         }
         while one.advance(MAX_WATERMARK, &mut output).unwrap() == Progress::More {}

@@ -28,7 +28,7 @@ impl IntervalJoin {
             }
             self.sides[0].converter.convert_rows(first)?
         } else {
-            let (left, mark) = (&mut self.sides[0], self.mark);
+            let (left, mark) = (&mut self.sides[0], self.clock.mark());
             let mut first = Vec::new();
             for (_, key, place) in pairs {
                 if left.note_matched(key, place, mark) {

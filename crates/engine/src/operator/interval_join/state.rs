@@ -13,20 +13,15 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, UInt64Type};
 use arrow_array::{ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt64Array};
-use arrow_schema::{DataType, Field, Schema};
 
 use super::IntervalJoin;
 use super::kept::Kept;
 use crate::error::{Error, Result};
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
-    Error::new(
-        "snapshot of an interval join",
-        "its columns are not those of a side",
-    )
-    .hint("restore from another checkpoint")
+    snapshot::wrong("an interval join", "its columns are not those of a side")
 }
 
 impl IntervalJoin {
@@ -41,36 +36,27 @@ impl IntervalJoin {
                 values.push(&*row.values);
             }
         }
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(Int8Array::from(vec![side as i8; values.len()])),
-            Arc::new(UInt64Array::from(numbers)),
-            Arc::new(BooleanArray::from(matched)),
-        ];
-        columns.extend(self.sides[side].decode(values.into_iter())?);
+        let sides: ArrayRef = Arc::new(Int8Array::from(vec![side as i8; values.len()]));
+        let numbers: ArrayRef = Arc::new(UInt64Array::from(numbers));
+        let matched: ArrayRef = Arc::new(BooleanArray::from(matched));
+        let columns = self.sides[side].decode(values.into_iter())?;
+        let rows = RecordBatch::try_new(self.spec.sides[side].schema.clone(), columns)?;
         let own = [
-            Field::new("side", DataType::Int8, false),
-            Field::new("number", DataType::UInt64, false),
-            Field::new("matched", DataType::Boolean, false),
+            ("side", sides, false),
+            ("number", numbers, false),
+            ("matched", matched, false),
         ];
-        let of_side = self.spec.sides[side].schema.fields().iter().cloned();
-        let fields = own.into_iter().map(Arc::new).chain(of_side);
-        let schema = Schema::new(fields.collect::<Vec<_>>());
-        Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+        snapshot::with_own(own, &rows)
     }
 }
 
 impl KeyedState for IntervalJoin {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.pending.is_none(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
+        snapshot::assert_between_inputs(self.pending.is_some());
         let mut snapshot = Vec::new();
         for side in 0..2 {
             let rows = self.side_snapshot(side, buckets, since)?;
@@ -107,7 +93,7 @@ impl KeyedState for IntervalJoin {
             self.next = self.next.max(number.saturating_add(1));
             let kept = Kept {
                 matched: matched.value(row),
-                mark: self.mark,
+                mark: self.clock.mark(),
                 values: encoded.row(row).data().into(),
             };
             self.sides[side].insert(keys.key(row), (time, number), kept);
@@ -125,8 +111,7 @@ impl KeyedState for IntervalJoin {
         Ok(())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
-        self.watermark = self.watermark.max(watermark);
+    fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
         for side in 0..2 {
             // What has found no partner by now was padded before the snapshot was taken.
             self.forget(side, usize::MAX);

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampMicrosecondType};
-use arrow_array::{BooleanArray, Int64Array, StringViewArray, TimestampMicrosecondArray};
+use arrow_array::{Array, BooleanArray, Int64Array, StringViewArray, TimestampMicrosecondArray};
 use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Error;
 use crate::hash::hash_rows;
-use crate::state::BucketSet;
+use crate::state::{BucketSet, Mark};
 use crate::testing::instances::{Instance, Instances};
 use crate::testing::{advance, batch, schema};
+use crate::time::MAX_WATERMARK;
 
 const US: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 const KINDS: [JoinKind; 6] = [

@@ -11,7 +11,7 @@ use super::{JoinKind, JoinSpec};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::expression::evaluate;
-use crate::key::KeyEncoder;
+use crate::key::{Comparable, KeyEncoder};
 use crate::operator::{Output, Progress};
 use crate::state::Mark;
 
@@ -59,7 +59,7 @@ impl Matching {
         if right_keys.is_empty() {
             right_rows.insert(Box::default(), (0..right.num_rows() as u32).collect());
         } else {
-            let encoded = encoder.rows(&right_keys)?;
+            let encoded = encoder.rows(&Comparable::new(&right_keys))?;
             for (row, key) in encoded.iter().enumerate() {
                 // NULL equals nothing.
                 if right_keys.iter().all(|key| key.is_valid(row)) {
@@ -72,7 +72,7 @@ impl Matching {
         }
         let left_keys = match spec.sides[0].keys.is_empty() {
             true => None,
-            false => Some(encoder.rows(&keys(0, &left))?),
+            false => Some(encoder.rows(&Comparable::new(&keys(0, &left)))?),
         };
         let matched = [0, 1].map(|side| {
             let rows = if side == 0 {

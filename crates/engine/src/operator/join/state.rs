@@ -6,13 +6,12 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int8Type, Int64Type};
 use arrow_array::{ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
 
 use super::WindowJoin;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::KeyColumns;
 use crate::operator::window::ticks_to_us;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
 impl WindowJoin {
@@ -34,18 +33,13 @@ impl WindowJoin {
 }
 
 impl KeyedState for WindowJoin {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.firing.is_none(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
-        let mut snapshot = Vec::new();
+        snapshot::assert_between_inputs(self.firing.is_some());
+        let mut batches = Vec::new();
         for (&end, sides) in &self.windows {
             for (side, kept) in sides.iter().enumerate() {
                 for (_, batch) in kept.batches.iter().filter(|(mark, _)| *mark > since) {
@@ -54,31 +48,18 @@ impl KeyedState for WindowJoin {
                     if rows == 0 {
                         continue;
                     }
-                    let mut columns: Vec<ArrayRef> = vec![
-                        Arc::new(Int64Array::from(vec![end; rows])),
-                        Arc::new(Int8Array::from(vec![side as i8; rows])),
-                    ];
-                    columns.extend(batch.columns().iter().cloned());
-                    let mut fields = vec![
-                        Arc::new(Field::new("window_end", DataType::Int64, false)),
-                        Arc::new(Field::new("side", DataType::Int8, false)),
-                    ];
-                    fields.extend(batch.schema().fields().iter().cloned());
-                    let schema = Arc::new(Schema::new(fields));
-                    snapshot.push(RecordBatch::try_new(schema, columns)?);
+                    let ends: ArrayRef = Arc::new(Int64Array::from(vec![end; rows]));
+                    let sides: ArrayRef = Arc::new(Int8Array::from(vec![side as i8; rows]));
+                    let own = [("window_end", ends, false), ("side", sides, false)];
+                    batches.push(snapshot::with_own(own, &batch)?);
                 }
             }
         }
-        Ok(snapshot)
+        Ok(batches)
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
-        let wrong = || {
-            Error::new(
-                "snapshot of a window join",
-                "its columns are not those of a side",
-            )
-        };
+        let wrong = || snapshot::wrong("a window join", "its columns are not those of a side");
         if batch.num_rows() == 0 {
             return Ok(());
         }
@@ -116,11 +97,10 @@ impl KeyedState for WindowJoin {
         Ok(())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         let unit = self.spec.windows.unit;
         self.windows
             .retain(|&end, _| ticks_to_us(end, unit) > watermark);
-        self.watermark = self.watermark.max(watermark);
         Ok(())
     }
 }

@@ -323,7 +323,7 @@ proptest! {
         for interval in 0..intervals {
             let from = left.len() * interval / intervals;
             add(&mut one, 0, &left[from..left.len() * (interval + 1) / intervals], 1);
-            let mark = one.mark();
+            let mark = one.clock().end_interval();
             for batch in one.snapshot(&BucketSet::all(), since).unwrap() {
                 entries += batch.num_rows();
                 layered.restore(&batch).unwrap();

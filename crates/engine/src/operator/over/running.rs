@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, UInt32Array, UInt64Array};
 use super::frames::Piece;
 use super::rows::{Counts, KeyRows, RunsOn};
 use super::{Frame, OverCall, OverFunction};
-use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values};
+use crate::accumulator::{self, Accumulator, AggregateFunction, OrderKey, Values};
 use crate::error::Result;
 use crate::operator::aggregate::scan_filtered;
 use crate::operator::keyed::Keyed;
@@ -170,31 +170,14 @@ impl Running {
 
     /// The states of groups, the accumulators' one after the other.
     pub fn states(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
-        let mut states = Vec::new();
-        for accumulator in self.accumulators.iter_mut().flatten() {
-            states.extend(accumulator.state(groups)?);
-        }
-        Ok(states)
+        let accumulators = self.accumulators.iter_mut().flatten();
+        accumulator::states(accumulators.map(Box::as_mut), groups)
     }
 
-    /// Adds states as [`Running::states`] gives them; `None` if they are not this one's.
-    pub fn merge(&mut self, groups: &[u32], mut states: &[ArrayRef]) -> Result<Option<()>> {
-        for accumulator in self.accumulators.iter_mut().flatten() {
-            let own = accumulator.state(&[])?;
-            let Some((first, rest)) = states.split_at_checked(own.len()) else {
-                return Ok(None);
-            };
-            let types = own.iter().zip(first);
-            if types
-                .into_iter()
-                .any(|(own, state)| own.data_type() != state.data_type())
-            {
-                return Ok(None);
-            }
-            accumulator.merge(groups, first)?;
-            states = rest;
-        }
-        Ok(states.is_empty().then_some(()))
+    /// Adds states as [`Running::states`] gives them.
+    pub fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
+        let accumulators = self.accumulators.iter_mut().flatten();
+        accumulator::merge_states(accumulators.map(Box::as_mut), groups, states)
     }
 
     /// Forgets all groups but those of the keys that are left, which get new ones.
@@ -214,14 +197,13 @@ impl Running {
             groups.push(group);
             keys.get_mut(key).running = Some(RunsOn { group, ..running });
         }
-        self.merge(&groups, &states)?;
-        Ok(())
+        self.merge(&groups, &states)
     }
 
     /// Forgets all groups.
     pub fn clear(&mut self) {
         let accumulators = self.accumulators.iter_mut().flatten();
-        accumulators.for_each(|accumulator| accumulator.clear());
+        accumulators.for_each(|accumulator| accumulator.resize(0));
         self.groups = 0;
     }
 

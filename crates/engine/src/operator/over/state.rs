@@ -16,31 +16,16 @@ use arrow_array::types::{Int8Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Int8Array, Int64Array, RecordBatch, UInt32Array, UInt64Array,
 };
-use arrow_schema::{Field, Schema};
 
 use super::rows::{Counts, KeyRows, Place, RunsOn};
 use super::{Arrival, Over};
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
-    Error::new(
-        "snapshot of an OVER",
-        "its columns are not those of this one",
-    )
-    .hint("restore from another checkpoint")
-}
-
-/// A batch of unnamed columns.
-fn batch(columns: Vec<ArrayRef>) -> Result<RecordBatch> {
-    let fields = columns
-        .iter()
-        .enumerate()
-        .map(|(number, column)| Field::new(format!("c{number}"), column.data_type().clone(), true));
-    let schema = Schema::new(fields.collect::<Vec<_>>());
-    Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+    snapshot::wrong("an OVER", "its columns are not those of this one")
 }
 
 fn u64s(column: &ArrayRef) -> Result<&UInt64Array> {
@@ -70,7 +55,7 @@ impl Over {
             Arc::new(UInt64Array::from_iter_values(positions)),
         ];
         columns.extend(self.row_converter.convert_rows(values)?);
-        batch(columns)
+        snapshot::unnamed(columns)
     }
 
     fn running_snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<RecordBatch> {
@@ -97,7 +82,7 @@ impl Over {
         }
         let groups = changed.iter().map(|(_, running)| running.group);
         columns.extend(self.running.states(&groups.collect::<Vec<u32>>())?);
-        batch(columns)
+        snapshot::unnamed(columns)
     }
 
     fn restore_rows(&mut self, columns: &[ArrayRef]) -> Result<()> {
@@ -141,7 +126,7 @@ impl Over {
         let mut groups = Vec::new();
         for row in 0..rows.len() {
             let key = self.keys.find_or_insert(keys.key(row), KeyRows::default);
-            let mut running = self.running.new_group(self.mark);
+            let mut running = self.running.new_group(self.clock.mark());
             running.counts = Counts {
                 rows: rows.value(row),
                 rank: rank.value(row),
@@ -152,16 +137,13 @@ impl Over {
             // What an earlier snapshot said of the key gives way, with its group.
             self.keys.get_mut(key).running = Some(running);
         }
-        let merged = self.running.merge(&groups, states)?;
-        merged.ok_or_else(wrong)
+        self.running.merge(&groups, states)
     }
 }
 
 impl KeyedState for Over {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
@@ -194,8 +176,7 @@ impl KeyedState for Over {
         self.running.keep_only(&mut self.keys)
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
-        self.watermark = self.watermark.max(watermark);
+    fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
         let complete = self.complete();
         while let Some(key) = self.keys.first_due(complete) {
             // What was complete was emitted before the snapshot was taken.

@@ -13,9 +13,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::chunk::{Origin, Partitions, Positions};
 use crate::hash::hash_rows;
-use crate::state::BucketSet;
+use crate::state::{BucketSet, Mark};
 use crate::testing::instances::{Instance, Instances};
 use crate::testing::{advance, batch, rows, schema, sorted_rows};
+use crate::time::MAX_WATERMARK;
 
 const US: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 

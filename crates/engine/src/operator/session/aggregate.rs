@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch};
-use arrow_schema::{Field, Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 
 use super::{KeyedSessions, Session, SessionSpec, edges, wrong_snapshot};
 use crate::accumulator::AggregateFunction;
@@ -18,8 +18,8 @@ use crate::error::Result;
 use crate::operator::aggregate::groups::Groups;
 use crate::operator::aggregate::{AggregateSpec, emit_updates};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, KeyedState, Mark};
-use crate::time::{EventTime, MIN_WATERMARK};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::time::EventTime;
 
 /// Columns of a snapshot before the keys.
 const OWN_COLUMNS: usize = 3;
@@ -30,7 +30,6 @@ pub struct SessionAggregate {
     sessions: KeyedSessions,
     /// The accumulators, by number of the session.
     values: Groups,
-    mark: Mark,
 }
 
 impl SessionAggregate {
@@ -45,8 +44,12 @@ impl SessionAggregate {
             values: Groups::new(&[], &spec.calls)?,
             sessions: KeyedSessions::new(sessions, input)?,
             spec,
-            mark: Mark(1),
         })
+    }
+
+    fn clear(&mut self) {
+        self.sessions.clear();
+        self.values.clear();
     }
 
     fn make_room(&mut self) {
@@ -90,15 +93,11 @@ impl SessionAggregate {
         let touched = before.iter();
         let touched = touched.map(|&number| self.values.touched[number as usize]);
         let touched = touched.collect::<Vec<Mark>>();
-        let states = self.values.accumulators.iter_mut();
-        let states = states.map(|accumulator| accumulator.state(&before));
-        let states = states.collect::<Result<Vec<_>>>()?;
+        let states = self.values.states(&before)?;
         self.values.clear();
         self.make_room();
         let now = (0..before.len() as u32).collect::<Vec<u32>>();
-        for (accumulator, states) in self.values.accumulators.iter_mut().zip(states) {
-            accumulator.merge(&now, &states)?;
-        }
+        self.values.merge_states(&now, &states)?;
         self.values.touched.copy_from_slice(&touched);
         Ok(())
     }
@@ -125,7 +124,7 @@ impl Stateful for SessionAggregate {
         }
         self.make_room();
         self.merge()?;
-        self.values.touch(&numbers, self.mark);
+        self.values.touch(&numbers, self.sessions.clock.mark());
         self.values.update(&self.spec, &numbers, &chunk)
     }
 
@@ -134,7 +133,7 @@ impl Stateful for SessionAggregate {
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
-        self.sessions.watermark = watermark.max(self.sessions.watermark);
+        self.sessions.clock.advance(watermark);
         let mut closed = Vec::new();
         while closed.len() < output.chunk_rows
             && let Some(session) = self.sessions.close(watermark)
@@ -156,9 +155,8 @@ impl Stateful for SessionAggregate {
     }
 
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
-        self.sessions.clear();
-        self.values.clear();
-        self.sessions.watermark = MIN_WATERMARK;
+        self.clear();
+        self.sessions.clock.restart();
         Ok(())
     }
 
@@ -172,10 +170,8 @@ impl Stateful for SessionAggregate {
 }
 
 impl KeyedState for SessionAggregate {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.sessions.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
@@ -196,14 +192,8 @@ impl KeyedState for SessionAggregate {
         columns.extend(self.sessions.keys.columns(&keys.collect::<Vec<u32>>())?);
         let numbers = chosen.iter().map(|(number, _)| *number);
         let numbers = numbers.collect::<Vec<u32>>();
-        for accumulator in &mut self.values.accumulators {
-            columns.extend(accumulator.state(&numbers)?);
-        }
-        let fields = columns.iter().enumerate().map(|(index, column)| {
-            Field::new(format!("c{index}"), column.data_type().clone(), true)
-        });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(vec![RecordBatch::try_new(schema, columns)?])
+        columns.extend(self.values.states(&numbers)?);
+        Ok(vec![snapshot::unnamed(columns)?])
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -234,34 +224,17 @@ impl KeyedState for SessionAggregate {
         let numbers = numbers.into_iter();
         let numbers = numbers.map(|number| self.sessions.sessions.resolve(number));
         let numbers = numbers.collect::<Vec<u32>>();
-        self.values.touch(&numbers, self.mark);
-        let mut states = &batch.columns()[first_state..];
-        for accumulator in &mut self.values.accumulators {
-            let layout = accumulator.state(&[])?;
-            let (own, rest) = states
-                .split_at_checked(layout.len())
-                .ok_or_else(|| wrong_snapshot("it has too few columns"))?;
-            let types = own.iter().map(|state| state.data_type());
-            if !types.eq(layout.iter().map(|state| state.data_type())) {
-                return Err(wrong_snapshot("its states are of other types"));
-            }
-            accumulator.merge(&numbers, own)?;
-            states = rest;
-        }
-        Ok(())
+        self.values.touch(&numbers, self.sessions.clock.mark());
+        let states = &batch.columns()[first_state..];
+        self.values.merge_states(&numbers, states)
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
-        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
-        let batches = self.snapshot(&keep, Mark::default())?;
-        self.sessions.clear();
-        self.values.clear();
-        batches.iter().try_for_each(|batch| self.restore(batch))
+        snapshot::discard_by_copy(self, buckets, SessionAggregate::clear)
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         while self.sessions.close(watermark).is_some() {}
-        self.sessions.watermark = self.sessions.watermark.max(watermark);
         Ok(())
     }
 }

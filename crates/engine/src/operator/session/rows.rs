@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt32Array, UInt64Array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{Schema, SchemaRef};
 
 use super::{KeyedSessions, Session, SessionSpec, edges, wrong_snapshot};
 use crate::chunk::Chunk;
@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::key::KeyColumns;
 use crate::operator::kept::{KeptRow, RowKeeper, fit, origin, own_column, places};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, KeyedState, Mark};
-use crate::time::{EventTime, MIN_WATERMARK};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::time::EventTime;
 
 /// Columns of a snapshot before those of the rows.
 const OWN_COLUMNS: usize = 4;
@@ -32,7 +32,6 @@ pub struct SessionRows {
     /// Rows of sessions that are closed.
     closed: VecDeque<(Session, KeptRow)>,
     bytes: usize,
-    mark: Mark,
     schema: SchemaRef,
 }
 
@@ -55,9 +54,14 @@ impl SessionRows {
             rows: Vec::new(),
             closed: VecDeque::new(),
             bytes: 0,
-            mark: Mark(1),
             schema,
         })
+    }
+
+    fn clear(&mut self) {
+        self.sessions.clear();
+        self.rows.clear();
+        self.bytes = 0;
     }
 
     /// Rows of sessions that have become one are kept together.
@@ -77,7 +81,7 @@ impl SessionRows {
             self.rows[number as usize].push(Row {
                 kept,
                 reach,
-                mark: self.mark,
+                mark: self.sessions.clock.mark(),
             });
         }
     }
@@ -144,7 +148,7 @@ impl Stateful for SessionRows {
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
-        self.sessions.watermark = watermark.max(self.sessions.watermark);
+        self.sessions.clock.advance(watermark);
         while self.closed.len() < output.chunk_rows
             && let Some((number, session)) = self.sessions.close(watermark)
         {
@@ -168,10 +172,8 @@ impl Stateful for SessionRows {
     }
 
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
-        self.sessions.clear();
-        self.rows.clear();
-        self.bytes = 0;
-        self.sessions.watermark = MIN_WATERMARK;
+        self.clear();
+        self.sessions.clock.restart();
         Ok(())
     }
 
@@ -185,17 +187,12 @@ impl Stateful for SessionRows {
 }
 
 impl KeyedState for SessionRows {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.sessions.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.closed.is_empty(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
+        snapshot::assert_between_inputs(!self.closed.is_empty());
         let sessions = self.sessions.sessions.iter();
         let chosen = sessions
             .filter(|(_, session)| buckets.contains_hash(self.sessions.hash_of(session)))
@@ -209,23 +206,16 @@ impl KeyedState for SessionRows {
         let (partitions, positions) = places(kept.clone());
         let times = kept.clone().map(|row| row.order.0);
         let reaches = chosen.iter().map(|row| row.reach);
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from_iter_values(times)),
-            Arc::new(partitions),
-            Arc::new(positions),
-            Arc::new(Int64Array::from_iter_values(reaches)),
-        ];
-        columns.extend(self.keeper.columns(kept)?);
+        let times: ArrayRef = Arc::new(Int64Array::from_iter_values(times));
+        let reaches: ArrayRef = Arc::new(Int64Array::from_iter_values(reaches));
         let own = [
-            Field::new("time", DataType::Int64, false),
-            Field::new("partition", DataType::UInt32, false),
-            Field::new("position", DataType::UInt64, false),
-            Field::new("reach", DataType::Int64, false),
+            ("time", times, false),
+            ("partition", Arc::new(partitions), false),
+            ("position", Arc::new(positions), false),
+            ("reach", reaches, false),
         ];
-        let fields = own.into_iter().map(Arc::new);
-        let fields = fields.chain(self.input.fields().iter().cloned());
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(vec![RecordBatch::try_new(schema, columns)?])
+        let rows = RecordBatch::try_new(self.input.clone(), self.keeper.columns(kept)?)?;
+        Ok(vec![snapshot::with_own(own, &rows)?])
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -259,19 +249,13 @@ impl KeyedState for SessionRows {
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
-        let keep = BucketSet::of(|bucket| !buckets.contains(bucket));
-        let batches = self.snapshot(&keep, Mark::default())?;
-        self.sessions.clear();
-        self.rows.clear();
-        self.bytes = 0;
-        batches.iter().try_for_each(|batch| self.restore(batch))
+        snapshot::discard_by_copy(self, buckets, SessionRows::clear)
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         while let Some((number, _)) = self.sessions.close(watermark) {
             self.take(number);
         }
-        self.sessions.watermark = self.sessions.watermark.max(watermark);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::chunk::{Origin, Partitions, Positions};
 use crate::operator::aggregate::{AggregateCall, AggregateSpec, Emit, WindowKey};
 use crate::operator::window::AssignWindows;
 use crate::operator::{Progress, Stateful, Stateless};
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, KeyedState, Mark, expire};
 use crate::testing::{batch, rows, schema};
 use crate::time::MAX_WATERMARK;
 
@@ -306,21 +306,21 @@ impl Run<'_> {
             }
             if what % 3 == 0 {
                 stored.extend(one.snapshot(&BucketSet::all(), since).unwrap());
-                since = one.mark();
+                since = one.clock().end_interval();
             }
             if what % 9 == 0 {
                 let first = |bucket: usize| bucket.wrapping_mul(7919) >> 3 & 1 == 1;
                 let half = BucketSet::of(first);
                 one = new();
                 stored.iter().for_each(|batch| one.restore(batch).unwrap());
-                one.expire(watermark.saturating_mul(1000)).unwrap();
+                expire(&mut one, watermark.saturating_mul(1000)).unwrap();
                 // Half of it goes to another instance, and comes back.
                 let moved = one.snapshot(&half, Mark::default()).unwrap();
                 one.discard(&half).unwrap();
                 assert!(one.snapshot(&half, Mark::default()).unwrap().is_empty());
                 moved.iter().for_each(|batch| one.restore(batch).unwrap());
                 stored = one.snapshot(&BucketSet::all(), Mark::default()).unwrap();
-                since = one.mark();
+                since = one.clock().end_interval();
             }
         }
         while one.advance(MAX_WATERMARK, &mut output).unwrap() == Progress::More {}

@@ -20,7 +20,7 @@ use arrow_array::types::{Int8Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, ArrayRef, Int8Array, Int64Array, RecordBatch, UInt32Array, UInt64Array, new_null_array,
 };
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 
 use super::versions::Place;
@@ -28,18 +28,14 @@ use super::{KEPT_BEHIND_US, STREAM, TABLE, TemporalJoin, Waiting};
 use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::error::{Error, Result};
 use crate::hash::bucket;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
 /// Columns before those of the side.
 const OWN_COLUMNS: usize = 6;
 
 fn wrong() -> Error {
-    Error::new(
-        "snapshot of a temporal join",
-        "its columns are not those of a side",
-    )
-    .hint("restore from another checkpoint")
+    snapshot::wrong("a temporal join", "its columns are not those of a side")
 }
 
 /// What stands before the columns of a side.
@@ -112,21 +108,16 @@ fn with_own(
     rows: &RecordBatch,
 ) -> Result<RecordBatch> {
     let side: ArrayRef = Arc::new(Int8Array::from(vec![side as i8; rows.num_rows()]));
-    let fields = [
-        Field::new("side", DataType::Int8, false),
-        Field::new("behind", DataType::Int64, true),
-        Field::new("partition", DataType::UInt32, true),
-        Field::new("position", DataType::UInt64, true),
-        Field::new("watermark", DataType::Int64, true),
-        Field::new("kind", DataType::Int8, true),
+    let [behind, partition, position, watermark, kind] = own;
+    let own = [
+        ("side", side, false),
+        ("behind", behind, true),
+        ("partition", partition, true),
+        ("position", position, true),
+        ("watermark", watermark, true),
+        ("kind", kind, true),
     ];
-    let of_side = rows.schema();
-    let fields = fields.into_iter().map(Arc::new);
-    let fields = fields.chain(of_side.fields().iter().cloned());
-    let columns = [side].into_iter().chain(own);
-    let columns = columns.chain(rows.columns().iter().cloned());
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Ok(RecordBatch::try_new(schema, columns.collect())?)
+    snapshot::with_own(own, rows)
 }
 
 impl TemporalJoin {
@@ -198,7 +189,7 @@ impl TemporalJoin {
                 continue;
             }
             let mut waiting = own.chunk(&rows, from, row)?;
-            waiting.mark = self.mark;
+            waiting.mark = self.clock.mark();
             self.waiting.push_back(waiting);
             self.fresh += 1;
             from = row;
@@ -220,23 +211,18 @@ impl TemporalJoin {
         let keys = self.keys(TABLE, &chunk.batch)?;
         self.versions.arrive_behind(&places);
         self.versions
-            .add(chunk.batch, &times, &places, &keys, self.mark);
+            .add(chunk.batch, &times, &places, &keys, self.clock.mark());
         Ok(())
     }
 }
 
 impl KeyedState for TemporalJoin {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.ready.is_empty(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
+        snapshot::assert_between_inputs(!self.ready.is_empty());
         let mut parts = Vec::new();
         for waiting in self.waiting.iter().filter(|waiting| waiting.mark > since) {
             let part = waiting.only(self.in_buckets(waiting, buckets)?)?;
@@ -244,15 +230,15 @@ impl KeyedState for TemporalJoin {
                 parts.push(self.waiting_snapshot(&part)?);
             }
         }
-        let mut snapshot = Vec::new();
+        let mut batches = Vec::new();
         if let Some(first) = parts.first() {
-            snapshot.push(concat_batches(&first.schema(), &parts)?);
+            batches.push(concat_batches(&first.schema(), &parts)?);
         }
         let versions = self.version_snapshot(since)?;
         if versions.num_rows() > 0 {
-            snapshot.push(versions);
+            batches.push(versions);
         }
-        Ok(snapshot)
+        Ok(batches)
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -285,12 +271,11 @@ impl KeyedState for TemporalJoin {
         Ok(())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         let first_fresh = self.waiting.len() - std::mem::take(&mut self.fresh);
         for waiting in self.waiting.split_off(first_fresh) {
             self.waiting.extend(waiting.split(watermark)?.1);
         }
-        self.watermark = self.watermark.max(watermark);
         // Instances may have been at different watermarks. What one of them has forgotten others may
         // still have had, and all of it is here.
         let least = self.restored_from.map_or(watermark, |of| of.min(watermark));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef};
 use arrow_array::{Int64Array, TimestampMicrosecondArray};
 use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! Snapshots of an aggregation: non-destructive, by bucket, incremental.
 
 use super::*;
-use crate::state::BucketSet;
+use crate::state::{BucketSet, Mark};
 
 /// The rows of `chunk` whose keys belong to `buckets`.
 fn part(chunk: &Chunk, keys: &[usize], buckets: &BucketSet) -> Chunk {
@@ -136,7 +136,7 @@ proptest! {
         let (mut from, mut since) = (0, Mark::default());
         for cut in cuts {
             add(&mut one, &rows[from..cut]);
-            let mark = one.mark();
+            let mark = one.clock().end_interval();
             let increment = one.snapshot(&all, since).unwrap();
             // Nothing but the keys that were touched.
             let entries = increment.iter().map(|batch| batch.num_rows()).sum::<usize>();

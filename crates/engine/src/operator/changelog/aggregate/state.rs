@@ -6,21 +6,21 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Int64Array, RecordBatch};
-use arrow_schema::{Field, Schema};
 
-use super::{Group, Table, UpdatingAggregate};
+use super::UpdatingAggregate;
+use super::table::{Group, Table, Values};
+use crate::accumulator;
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
 use crate::operator::aggregate::Emit;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::{EventTime, MAX_WATERMARK};
 
 fn wrong() -> Error {
-    Error::new(
-        "snapshot of an aggregation",
+    snapshot::wrong(
+        "an aggregation",
         "its columns are not those of the aggregation",
     )
-    .hint("restore from another checkpoint")
 }
 
 impl Table {
@@ -33,14 +33,9 @@ impl Table {
         let mut columns = self.keys.columns(chosen)?;
         columns.push(Arc::new(Int64Array::from_iter_values(rows)));
         columns.push(Arc::new(Int64Array::from_iter_values(touched_at)));
-        for accumulator in &mut self.accumulators {
-            columns.extend(accumulator.state(chosen)?);
-        }
-        let fields = columns.iter().enumerate().map(|(index, column)| {
-            Field::new(format!("c{index}"), column.data_type().clone(), true)
-        });
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(RecordBatch::try_new(schema, columns)?)
+        let accumulators = self.accumulators.iter_mut().map(Values::accumulator);
+        columns.extend(accumulator::states(accumulators, chosen)?);
+        snapshot::unnamed(columns)
     }
 
     /// Takes rows of [`Table::rows`] in; `of_group` says what is known of each. None of the groups is
@@ -54,21 +49,8 @@ impl Table {
             self.empty -= usize::from(known.rows != 0);
             self.of_group[group as usize] = *known;
         }
-        let mut next = keys + 2;
-        for accumulator in &mut self.accumulators {
-            let layout = accumulator.state(&[])?;
-            let states = batch
-                .columns()
-                .get(next..next + layout.len())
-                .ok_or_else(wrong)?;
-            let types = states.iter().map(|state| state.data_type());
-            if !types.eq(layout.iter().map(|state| state.data_type())) {
-                return Err(wrong());
-            }
-            accumulator.merge(&groups, states)?;
-            next += layout.len();
-        }
-        Ok(())
+        let accumulators = self.accumulators.iter_mut().map(Values::accumulator);
+        accumulator::merge_states(accumulators, &groups, &batch.columns()[keys + 2..])
     }
 }
 
@@ -81,11 +63,11 @@ impl UpdatingAggregate {
         for (index, group) in self.table.of_group.iter_mut().enumerate() {
             if group.rows > 0 && stays(group) {
                 staying.push(index as u32);
-            } else if self.mark > Mark(1) {
+            } else if !self.clock.mark().is_first() {
                 if group.rows > 0 {
                     *group = Group {
                         rows: 0,
-                        touched: self.mark,
+                        touched: self.clock.mark(),
                         ..*group
                     };
                 }
@@ -135,10 +117,8 @@ impl UpdatingAggregate {
 }
 
 impl KeyedState for UpdatingAggregate {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
@@ -173,7 +153,7 @@ impl KeyedState for UpdatingAggregate {
         let of_group = rows.values().iter().zip(touched_at.values());
         let of_group = of_group.map(|(&rows, &touched_at)| Group {
             rows,
-            touched: self.mark,
+            touched: self.clock.mark(),
             touched_at,
         });
         let of_group = of_group.collect::<Vec<Group>>();
@@ -203,7 +183,7 @@ impl KeyedState for UpdatingAggregate {
         self.remove(&gone.collect::<Vec<bool>>())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         if watermark == MAX_WATERMARK {
             // The input had ended, so a total was emitted, and with `Emit::AtEnd` all groups were.

@@ -218,7 +218,7 @@ proptest! {
         for cut in cuts {
             let chunks = feed(&mut one, &changes[from..cut], 7, &all);
             applied(&mut table, form, &chunks);
-            let mark = one.mark();
+            let mark = one.clock().end_interval();
             batches.extend(one.snapshot(&all, since).unwrap());
             (since, from) = (mark, cut);
         }
@@ -297,10 +297,10 @@ fn what_is_forgotten_is_gone_from_the_next_snapshot_too() {
     let all = BucketSet::all();
     feed(&mut one, &[change(1, false)], 1, &all);
     one.advance(1_000, &mut output).unwrap();
-    let mark = one.mark();
+    let mark = one.clock().end_interval();
     let mut batches = one.snapshot(&all, Mark::default()).unwrap();
     one.advance(1_100, &mut output).unwrap();
-    one.mark();
+    one.clock().end_interval();
     batches.extend(one.snapshot(&all, mark).unwrap());
     let mut other = aggregate(PLAIN, Some(100));
     batches
@@ -420,6 +420,47 @@ fn a_total_over_rows_that_may_go_is_there_from_the_start() {
 }
 
 #[test]
+fn every_empty_unit_of_work_has_a_total_of_its_own() {
+    for takes_back in [false, true] {
+        let form = Form {
+            keyed: false,
+            takes_back,
+            ..PLAIN
+        };
+        let mut operator = aggregate(form, None);
+        for _ in 0..3 {
+            let mut output = Output::new(100);
+            operator.end_unit(&mut output).unwrap();
+            let total = rows(&output.take_chunks());
+            assert_eq!(total.len(), 1, "takes rows back: {takes_back}");
+            assert!(total[0].starts_with("n=0, numbers=0, sum=NULL"));
+        }
+    }
+}
+
+#[test]
+fn the_total_of_a_later_unit_of_work_goes_out_before_its_first_row() {
+    let form = Form {
+        keyed: false,
+        takes_back: true,
+        emits_before: true,
+        ..PLAIN
+    };
+    let mut operator = aggregate(form, None);
+    let mut output = Output::new(100);
+    operator.end_unit(&mut output).unwrap();
+    assert_eq!(output.take_chunks().len(), 1);
+    assert_eq!(operator.due_ns(), None, "no other unit may begin");
+    // A row that comes and goes in one chunk leaves the table as it is over no rows.
+    let changes = [change(1, false), change(1, true)];
+    let chunks = feed(&mut operator, &changes, 2, &BucketSet::all());
+    assert_eq!(rows(&chunks).len(), 1);
+    assert!(rows(&chunks)[0].starts_with("n=0, numbers=0, sum=NULL"));
+    operator.end_unit(&mut output).unwrap();
+    assert!(output.take_chunks().is_empty());
+}
+
+#[test]
 fn a_total_of_no_rows_goes_out_at_the_end() {
     let form = Form {
         keyed: false,
@@ -430,9 +471,6 @@ fn a_total_of_no_rows_goes_out_at_the_end() {
     assert_eq!(operator.due_ns(), None, "no row can go, so none is missing");
     operator.end_unit(&mut output).unwrap();
     assert_eq!(output.take_chunks().len(), 1);
-    // The end of the last unit of work is not that of another.
-    operator.end_unit(&mut output).unwrap();
-    assert!(output.take_chunks().is_empty());
     let mut keyed = aggregate(PLAIN, None);
     keyed.end_unit(&mut output).unwrap();
     assert!(output.take_chunks().is_empty());

@@ -7,6 +7,7 @@ use super::*;
 use crate::operator::changelog::tests::{
     Change, NUMBER, Row, chunk, only_additions, random_changes, remaining, row_schema,
 };
+use crate::state::expire;
 use crate::testing::{advance, rows};
 
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +110,7 @@ proptest! {
         let (mut batches, mut since, mut from) = (Vec::new(), Mark::default(), 0);
         for cut in cuts {
             feed(&mut one, &changes[from..cut], sizes.0);
-            let mark = one.mark();
+            let mark = one.clock().end_interval();
             batches.extend(one.snapshot(&all, since).unwrap());
             (since, from) = (mark, cut);
         }
@@ -123,7 +124,7 @@ proptest! {
         // Restored from before its end, though its input had ended, it emits nothing again.
         let mut ended = operator(form);
         batches.iter().for_each(|batch| ended.restore(batch).unwrap());
-        ended.expire(MAX_WATERMARK).unwrap();
+        expire(&mut ended, MAX_WATERMARK).unwrap();
         prop_assert_eq!(last_rows(&mut ended, 8), naive(Vec::new(), form));
     }
 }

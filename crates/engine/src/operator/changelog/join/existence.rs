@@ -33,7 +33,7 @@ impl ChangelogJoin {
     /// Keeps the rows of a chunk of the right side, or takes them back. What is left of it are those that
     /// were not there before, or are there no more.
     pub(super) fn distinct(&mut self, pending: Pending) -> Result<Option<Pending>> {
-        let now = self.retention.now();
+        let now = self.touch();
         let mut changing = Vec::new();
         for row in 0..pending.chunk.rows() {
             let encoded = &pending.encoded;
@@ -120,7 +120,7 @@ impl ChangelogJoin {
         if encoded.has_null(row) || (found > 0 && self.spec.settles()) {
             return Some(found);
         }
-        let now = self.retention.now();
+        let now = self.touch();
         let (key, bytes) = (encoded.key(row), encoded.row(row));
         if pending.retracts(row) {
             let before = self.sides[LEFT].remove(key, bytes, now)?;
@@ -133,7 +133,7 @@ impl ChangelogJoin {
     /// Removes rows that have found their partner. Not before all rows of the step have been applied: they
     /// number what they found.
     fn forget_settled(&mut self, candidates: &Candidates, settled: Vec<usize>) -> Result<()> {
-        let now = self.retention.now();
+        let now = self.touch();
         let rows = settled.iter().map(|&i| i as u32);
         let rows = Chunk::new(candidates.rows.clone(), 0).take(&rows.collect::<Vec<_>>().into())?;
         let encoded = self.sides[LEFT].encode(&rows)?;

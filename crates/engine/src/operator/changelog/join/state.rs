@@ -6,47 +6,28 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, Int8Array, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
 
 use super::ChangelogJoin;
 use crate::error::{Error, Result};
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
-    Error::new(
-        "snapshot of a join",
-        "its first column is no side of the join",
-    )
-    .hint("restore from another checkpoint")
-}
-
-fn with_side(side: usize, batch: &RecordBatch) -> Result<RecordBatch> {
-    let own: ArrayRef = Arc::new(Int8Array::from(vec![side as i8; batch.num_rows()]));
-    let of_rows = batch.schema();
-    let fields = [Arc::new(Field::new("side", DataType::Int8, false))].into_iter();
-    let fields = fields.chain(of_rows.fields().iter().cloned());
-    let columns = [own].into_iter().chain(batch.columns().iter().cloned());
-    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    Ok(RecordBatch::try_new(schema, columns.collect())?)
+    snapshot::wrong("a join", "its first column is no side of the join")
 }
 
 impl KeyedState for ChangelogJoin {
-    fn mark(&mut self) -> Mark {
-        let [left, right] = &mut self.sides;
-        left.mark();
-        right.mark()
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.pending.is_none(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
+        snapshot::assert_between_inputs(self.pending.is_some());
         let mut batches = Vec::new();
         for (side, rows) in self.sides.iter_mut().enumerate() {
             if let Some(batch) = rows.snapshot(buckets, since)? {
-                batches.push(with_side(side, &batch)?);
+                let side: ArrayRef = Arc::new(Int8Array::from(vec![side as i8; batch.num_rows()]));
+                batches.push(snapshot::with_own([("side", side, false)], &batch)?);
             }
         }
         Ok(batches)
@@ -61,7 +42,7 @@ impl KeyedState for ChangelogJoin {
         let side = side.ok_or_else(wrong)?.value(0);
         let rows = batch.project(&(1..batch.num_columns()).collect::<Vec<_>>())?;
         match side {
-            0 | 1 => self.sides[side as usize].restore(&rows),
+            0 | 1 => self.sides[side as usize].restore(&rows, self.clock.mark()),
             _ => Err(wrong()),
         }
     }
@@ -71,7 +52,7 @@ impl KeyedState for ChangelogJoin {
         Ok(())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         Ok(())
     }

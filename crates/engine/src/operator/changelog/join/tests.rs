@@ -237,7 +237,7 @@ proptest! {
         for cut in cuts {
             let sides = [&left[from[0]..cut[0]], &right[from[1]..cut[1]]];
             table.apply(&feed(&mut one, sides, 4, &all));
-            let mark = one.mark();
+            let mark = one.clock().end_interval();
             batches.extend(one.snapshot(&all, since).unwrap());
             (since, from) = (mark, cut);
         }

@@ -4,12 +4,12 @@ use arrow_array::RecordBatch;
 
 use super::TopN;
 use crate::error::Result;
-use crate::state::{BucketSet, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark};
 use crate::time::EventTime;
 
 impl KeyedState for TopN {
-    fn mark(&mut self) -> Mark {
-        self.rows.mark()
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
@@ -17,7 +17,7 @@ impl KeyedState for TopN {
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows.restore(batch)
+        self.rows.restore(batch, self.clock.mark())
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
@@ -25,7 +25,7 @@ impl KeyedState for TopN {
         Ok(())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         Ok(())
     }

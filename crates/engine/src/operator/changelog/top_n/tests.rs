@@ -12,7 +12,7 @@ use crate::operator::changelog::tests::{
     remaining, row_schema,
 };
 use crate::operator::window::Windows;
-use crate::state::{BucketSet, Mark};
+use crate::state::{BucketSet, Mark, expire};
 use crate::testing::{advance, batch, rows, sorted_rows};
 use crate::time::MAX_WATERMARK;
 
@@ -180,7 +180,7 @@ proptest! {
         let (mut batches, mut since, mut from) = (Vec::new(), Mark::default(), 0);
         for cut in cuts {
             applied(&mut table, form, &feed(&mut one, &changes[from..cut], 7, &all));
-            let mark = one.mark();
+            let mark = one.clock().end_interval();
             batches.extend(one.snapshot(&all, since).unwrap());
             (since, from) = (mark, cut);
         }
@@ -289,7 +289,7 @@ fn rows_of_a_closed_window_are_late() {
     for batch in before.snapshot(&BucketSet::all(), Mark::default()).unwrap() {
         other.restore(&batch).unwrap();
     }
-    other.expire(10_000).unwrap();
+    expire(&mut other, 10_000).unwrap();
     advance(&mut other, MAX_WATERMARK, &mut output);
     assert_eq!(
         output.take_chunks().iter().map(Chunk::rows).sum::<usize>(),

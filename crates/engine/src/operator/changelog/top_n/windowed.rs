@@ -9,11 +9,11 @@ use super::{Changes, TopNSpec, first_of, ranked};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::{Error, Result};
 use crate::operator::aggregate::WindowKey;
-use crate::operator::changelog::rows::KeyedRows;
+use crate::operator::changelog::rows::{KeyedRows, Touch};
 use crate::operator::window::timestamp_ticks;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, KeyedState, Mark};
-use crate::time::{EventTime, MIN_WATERMARK};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::time::EventTime;
 
 /// The first rows of each partition of each window.
 pub struct WindowTopN {
@@ -23,8 +23,7 @@ pub struct WindowTopN {
     windows: BTreeMap<EventTime, KeyedRows>,
     /// The window that is being emitted, its rows, and the next of these.
     firing: Option<(KeyedRows, Changes, usize)>,
-    watermark: EventTime,
-    mark: Mark,
+    clock: Clock,
 }
 
 impl WindowTopN {
@@ -37,8 +36,7 @@ impl WindowTopN {
             window,
             windows: BTreeMap::new(),
             firing: None,
-            watermark: MIN_WATERMARK,
-            mark: Mark(1),
+            clock: Clock::default(),
         })
     }
 
@@ -60,7 +58,7 @@ impl WindowTopN {
         if !self.windows.contains_key(&end) {
             let spec = &self.spec;
             let (keys, order) = (spec.partition.clone(), spec.order.clone());
-            let rows = KeyedRows::new(spec.input.clone(), keys, order)?.at_mark(self.mark);
+            let rows = KeyedRows::new(spec.input.clone(), keys, order)?;
             self.windows.insert(end, rows);
         }
         Ok(self.windows.get_mut(&end).expect("inserted just above"))
@@ -69,14 +67,15 @@ impl WindowTopN {
     /// Adds rows of one window.
     fn add(&mut self, end: EventTime, chunk: &Chunk) -> Result<()> {
         let limit = self.spec.limit;
+        let mark = self.clock.mark();
         let rows = self.rows_of(end)?;
         let encoded = rows.encode(chunk)?;
         for row in 0..chunk.rows() {
             let (key, bytes) = (encoded.key(row), encoded.row(row));
             let of_key = rows.of_key(key);
             if !of_key.is_some_and(|of_key| of_key.is_behind(bytes, limit)) {
-                rows.add(key, bytes, 0, end);
-                rows.keep_first(key, limit);
+                rows.add(key, bytes, 0, Touch { mark, at: end });
+                rows.keep_first(key, limit, mark);
             }
         }
         Ok(())
@@ -85,7 +84,7 @@ impl WindowTopN {
     /// Begins to emit the first window that is closed, if one is.
     fn close(&mut self) {
         let closed = self.windows.first_key_value().map(|(&end, _)| end);
-        let Some(end) = closed.filter(|&end| end <= self.watermark) else {
+        let Some(end) = closed.filter(|&end| end <= self.clock.watermark()) else {
             return;
         };
         let Some(rows) = self.windows.remove(&end) else {
@@ -124,7 +123,7 @@ impl Stateful for WindowTopN {
         }
         for (end, rows) in rows_of {
             // Only rows of a partition that appeared or resumed while the query ran (I2).
-            if end <= self.watermark {
+            if end <= self.clock.watermark() {
                 output.count_late(rows.len() as u64);
                 continue;
             }
@@ -138,7 +137,7 @@ impl Stateful for WindowTopN {
     }
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
-        self.watermark = watermark;
+        self.clock.advance(watermark);
         if self.firing.is_none() {
             self.close();
         }
@@ -159,7 +158,7 @@ impl Stateful for WindowTopN {
 
     fn end_unit(&mut self, _output: &mut Output) -> Result<()> {
         self.windows.clear();
-        self.watermark = MIN_WATERMARK;
+        self.clock.restart();
         Ok(())
     }
 
@@ -175,21 +174,12 @@ impl Stateful for WindowTopN {
 }
 
 impl KeyedState for WindowTopN {
-    fn mark(&mut self) -> Mark {
-        let ended = self.mark;
-        self.mark = Mark(ended.0 + 1);
-        let windows = self.windows.values_mut();
-        windows.for_each(|rows| {
-            rows.mark();
-        });
-        ended
+    fn clock(&mut self) -> &mut Clock {
+        &mut self.clock
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        assert!(
-            self.firing.is_none(),
-            "a snapshot is taken between inputs: these rows would be lost"
-        );
+        snapshot::assert_between_inputs(self.firing.is_some());
         let mut batches = Vec::new();
         for rows in self.windows.values_mut() {
             batches.extend(rows.snapshot(buckets, since)?);
@@ -207,7 +197,8 @@ impl KeyedState for WindowTopN {
         let column = column.ok_or_else(KeyedRows::wrong_snapshot)?;
         // One batch is of one window.
         let end = self.ends(column)?[0];
-        self.rows_of(end)?.restore(batch)
+        let mark = self.clock.mark();
+        self.rows_of(end)?.restore(batch, mark)
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
@@ -216,9 +207,8 @@ impl KeyedState for WindowTopN {
         Ok(())
     }
 
-    fn expire(&mut self, watermark: EventTime) -> Result<()> {
+    fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.windows.retain(|&end, _| end > watermark);
-        self.watermark = self.watermark.max(watermark);
         Ok(())
     }
 }

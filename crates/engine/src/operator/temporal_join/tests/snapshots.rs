@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::hash::BUCKETS;
-use crate::state::BucketSet;
+use crate::state::{BucketSet, expire};
 
 /// What happens next: rows of the stream or the table, a watermark, a snapshot, or a restart with so
 /// many instances from the snapshots.
@@ -48,7 +48,7 @@ impl Instance {
     fn snapshot(&mut self) {
         let snapshot = self.join.snapshot(&BucketSet::all(), self.since).unwrap();
         self.stored.extend(snapshot);
-        self.since = self.join.mark();
+        self.since = self.join.clock().end_interval();
     }
 }
 
@@ -125,7 +125,7 @@ impl Run {
                     new.join.restore(batch).unwrap();
                 }
                 new.join.discard(&others).unwrap();
-                new.join.expire(old.watermark).unwrap();
+                expire(&mut new.join, old.watermark).unwrap();
             }
             let least = self.instances.iter().map(|old| old.watermark).min();
             new.watermark = least.unwrap();
@@ -233,7 +233,7 @@ fn origins_and_kinds_outlive_a_restart() {
     for batch in one.snapshot(&BucketSet::all(), Mark::default()).unwrap() {
         other.restore(&batch).unwrap();
     }
-    other.expire(5).unwrap();
+    expire(&mut other, 5).unwrap();
     advance(&mut other, MAX_WATERMARK, &mut output);
     let found = output.take_chunks();
     assert_eq!(found.len(), chunks.len());

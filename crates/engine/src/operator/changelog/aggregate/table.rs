@@ -1,0 +1,118 @@
+//! The groups of an updating aggregation.
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, SchemaRef};
+
+use crate::accumulator::{Accumulator, Retract};
+use crate::error::{Error, Result};
+use crate::operator::aggregate::{AggregateSpec, Keys};
+use crate::state::Mark;
+use crate::time::EventTime;
+
+/// All groups. One without rows is as good as gone; its place is taken again when it comes back.
+pub struct Table {
+    pub keys: Keys,
+    pub accumulators: Vec<Values>,
+    pub of_group: Vec<Group>,
+    /// Groups without rows.
+    pub empty: usize,
+}
+
+/// The values of one call.
+pub enum Values {
+    /// The input only adds rows.
+    Growing(Box<dyn Accumulator>),
+    /// The input takes rows back.
+    Retractable(Box<dyn Retract>),
+}
+
+impl Values {
+    /// What adds rows and gives the values.
+    pub fn accumulator(&mut self) -> &mut (dyn Accumulator + 'static) {
+        match self {
+            Values::Growing(values) => values.as_mut(),
+            Values::Retractable(values) => values.as_mut(),
+        }
+    }
+
+    /// Takes rows back that were added before.
+    pub fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
+        match self {
+            Values::Growing(_) => Err(Error::new("aggregate", "it can't take rows back")),
+            Values::Retractable(values) => values.retract(groups, arguments),
+        }
+    }
+
+    /// About how many bytes they take.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Values::Growing(values) => values.bytes(),
+            Values::Retractable(values) => values.bytes(),
+        }
+    }
+}
+
+/// What is known of a group.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Group {
+    /// The rows that it has.
+    pub rows: i64,
+    /// When it changed last.
+    pub touched: Mark,
+    /// The watermark when it changed last.
+    pub touched_at: EventTime,
+}
+
+impl Table {
+    /// Without groups.
+    pub fn new(
+        spec: &AggregateSpec,
+        keys: &[DataType],
+        arguments: &[Vec<DataType>],
+    ) -> Result<Table> {
+        let calls = spec.calls.iter().zip(arguments);
+        let accumulators = calls.map(|(call, arguments)| match spec.takes_back {
+            true => call
+                .function
+                .retractable(arguments)
+                .map(Values::Retractable),
+            false => call.function.accumulator().map(Values::Growing),
+        });
+        Ok(Table {
+            keys: Keys::new(keys)?,
+            accumulators: accumulators.collect::<Result<Vec<_>>>()?,
+            of_group: Vec::new(),
+            empty: 0,
+        })
+    }
+
+    /// Makes room for groups that the keys know.
+    pub fn resize(&mut self) {
+        let groups = self.keys.len();
+        self.empty += groups - self.of_group.len();
+        self.of_group.resize(groups, Group::default());
+        self.accumulators
+            .iter_mut()
+            .for_each(|values| values.accumulator().resize(groups));
+    }
+
+    /// The keys and values of groups, and why a group has no value.
+    pub fn result(
+        &mut self,
+        groups: &[u32],
+        schema: &SchemaRef,
+    ) -> Result<(RecordBatch, Vec<Option<String>>)> {
+        let mut columns = self.keys.columns(groups)?;
+        let mut failed = vec![None; groups.len()];
+        for accumulator in &mut self.accumulators {
+            let values = accumulator.accumulator().evaluate(groups)?;
+            columns.push(values.column);
+            for (row, reason) in values.failed {
+                failed[row].get_or_insert(reason);
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(groups.len()));
+        let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
+        Ok((batch, failed))
+    }
+}
