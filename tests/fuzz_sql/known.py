@@ -15,8 +15,8 @@ FAR_TIMES = True
 """Whether columns contain times before 1678 and after 2261, which nanoseconds can't represent."""
 
 EXPECTED = [
-    r"NOT IN gives no rows at all once there is a NULL",
-    r"the query takes rows back, and '\w+' can only add rows",
+    r"NOT IN returns no rows if there is a NULL",
+    r"the query retracts rows, and '\w+' can only add rows",
 ]
 """What the program may reject. Everything else that is generated is documented: rejecting it is a finding."""
 

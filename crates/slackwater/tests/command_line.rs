@@ -244,11 +244,11 @@ fn settings_of_the_command_line_win() {
     wrong(&["--set", "chunk_rows"], &["--set", "write key=value"]);
     wrong(
         &["--set", "chunk_rows=0"],
-        &["'0' is no value of 'chunk_rows'", "1 to 1048576"],
+        &["'0' is not a valid value of 'chunk_rows'", "1 to 1048576"],
     );
     wrong(
         &["--parallelism", "0"],
-        &["'0' is no value of 'parallelism'", "1 to 1024"],
+        &["'0' is not a valid value of 'parallelism'", "1 to 1024"],
     );
     wrong(&["--parallelism", "two"], &["two", "--parallelism"]);
     wrong(&["--duration", "20"], &["20s, 500ms or 1min"]);

@@ -85,13 +85,13 @@ fn what_they_do_not_take_is_said() {
     let error = |select: &str| run_text(&format!("{table}{select}"), &[]).unwrap_err();
     let shown = error("SELECT count_char(n, 'c') FROM t");
     assert!(
-        shown.starts_with("test.sql:2:8: function 'count_char' takes no (INT, STRING)"),
+        shown.starts_with("test.sql:2:8: function 'count_char' does not accept (INT, STRING)"),
         "{shown}"
     );
     assert!(shown.ends_with("= COUNT_CHAR(STRING, STRING)"), "{shown}");
     let shown = error("SELECT longest(n) FROM t");
     assert!(
-        shown.starts_with("test.sql:2:8: aggregate 'longest' takes no (INT)"),
+        shown.starts_with("test.sql:2:8: aggregate 'longest' does not accept (INT)"),
         "{shown}"
     );
     let shown = error("SELECT count_chars('a', 'c') FROM t");

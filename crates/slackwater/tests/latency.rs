@@ -290,16 +290,16 @@ fn regression_what_lets_rows_wait_longer_than_a_target_is_warned_of_with_both_pl
     };
     let err = run(&[]);
     for part in [
-        "warning: 'linger' at query.sql:2 lets rows wait for up to 50 ms: the latency target of 20 ms at query.sql:1 \
-         can't be met\n  = leave 'linger' out",
-        "warning: 'wait_delay' = '30 ms' at query.sql:3 is not used: the latency target of 20 ms at query.sql:1",
+        "warning: 'linger' at query.sql:2 lets rows wait for up to 50 ms, so the latency target of 20 ms at query.sql:1 \
+         can't be met\n  = remove 'linger'",
+        "warning: 'wait_delay' = '30 ms' at query.sql:3 has no effect: the latency target of 20 ms at query.sql:1",
     ] {
         assert!(err.contains(part), "'{part}' is not in:\n{err}");
     }
     // The command line wins, and the tightest target counts.
     let err = run(&["--set", "linger=10 ms", "--set", "latency_target.seen=9 ms"]);
     let part =
-        "'linger' at --set lets rows wait for up to 10 ms: the latency target of 9 ms at --set";
+        "'linger' at --set lets rows wait for up to 10 ms, so the latency target of 9 ms at --set";
     assert!(err.contains(part), "'{part}' is not in:\n{err}");
     let err = run(&["--set", "linger=10 ms", "--set", "wait=sleep:40ms"]);
     assert!(

@@ -237,11 +237,14 @@ fn wrong_numbers_of_processes_are_refused() {
     let wrong = |arguments: &[&str], parts: &[&str]| {
         folder.run(&endless(""), arguments).fails(2, parts);
     };
-    wrong(&["--processes", "0"], &["'0' is no value of 'processes'"]);
+    wrong(
+        &["--processes", "0"],
+        &["'0' is not a valid value of 'processes'"],
+    );
     wrong(&["--processes", "65"], &["1 to 64"]);
     wrong(
         &["--link", "pigeon"],
-        &["'pigeon' is no value of 'link'", "'shm' or 'tcp'"],
+        &["'pigeon' is not a valid value of 'link'", "'shm' or 'tcp'"],
     );
     let finished = folder.run(&endless(""), &["--processes", "3", "--workers", "2"]);
     finished.fails(2, &["3 processes for 2 worker threads", "--workers 3"]);

@@ -251,7 +251,7 @@ fn a_statement_goes_on_behind_a_prompt_of_its_own() {
     shell.line("help");
     shell.expect("\\drop name");
     shell.line("SHOW CATALOGS;");
-    shell.expect("SHOW is for the shell");
+    shell.expect("SHOW is not supported");
     shell.expect("\\d lists");
     shell.line("SHOW TABLES;");
     shell.expect("connector");

@@ -176,12 +176,12 @@ fn what_keeps_rows_for_ever_says_so_and_state_ttl_ends_it() {
     let cases = [
         (
             "SELECT v FROM l WHERE k IN (SELECT k FROM r)".to_string(),
-            Some("all different rows of the right side, for ever (semi: k = k)"),
+            Some("all different rows of the right side, forever (semi: k = k)"),
         ),
         (
             "SELECT v FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.v > l.v)"
                 .to_string(),
-            Some("keeps all rows of both sides for ever (anti: k = k and v > v)"),
+            Some("keeps all rows of both sides forever (anti: k = k and v > v)"),
         ),
         (format!("SELECT v FROM l WHERE {in_an_interval}"), None),
         (format!("SELECT v FROM l WHERE NOT {in_an_interval}"), None),

@@ -1,5 +1,5 @@
-//! Aggregate functions: the engine's own where it has one, DataFusion's accumulators for the rest, as far as
-//! their states can be taken and given to another one without a change of their value.
+//! Aggregate functions: the engine's own where it has one, and DataFusion's accumulators for the rest,
+//! provided that their state can be saved and restored without changing their value.
 
 mod digests;
 mod moments;
@@ -30,21 +30,21 @@ use crate::state::literal;
 use digests::{Digests, Percentile};
 use moments::{Moment, Moments};
 
-/// A call as it is planned: the function, and the expressions it is called with.
+/// A planned aggregate call: the function and the expressions that it is called with.
 pub struct PlannedCall {
-    /// The function.
+    /// The aggregate function.
     pub function: AggregateFunction,
-    /// Its arguments.
+    /// The call's arguments.
     pub arguments: Vec<Expr>,
 }
 
 /// Functions whose result depends on the order in which rows arrive.
 const ORDER_SENSITIVE: &[&str] = &["array_agg", "string_agg", "nth_value", "any_value"];
 
-/// Functions that order rows by event time.
+/// Functions that pick a row by event time.
 const FIRST_LAST: &[&str] = &["first_value", "last_value"];
 
-/// Whether an expression calls an aggregate that orders rows by event time.
+/// Whether an expression calls an aggregate that picks a row by event time.
 pub fn orders_rows(expression: &Expr) -> bool {
     let is_first_last = |part: &Expr| match part {
         Expr::AggregateFunction(call) => FIRST_LAST.contains(&call.func.name()),
@@ -55,7 +55,7 @@ pub fn orders_rows(expression: &Expr) -> bool {
         .unwrap_or(true)
 }
 
-/// Whether a function keeps all values that it has seen (or all that are different).
+/// Whether a function keeps all values that it has seen, or all distinct ones.
 pub fn keeps_values(function: &AggregateFunction) -> bool {
     match function {
         AggregateFunction::Distinct { function, .. } => !function.needs_order(),
@@ -69,26 +69,26 @@ pub fn keeps_values(function: &AggregateFunction) -> bool {
     }
 }
 
-/// Plans one call over an input of `schema`.
+/// Plans one aggregate call over an input with `schema`.
 pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
     let name = call.func.name().to_lowercase();
     let shown = name.to_uppercase();
     let params = &call.params;
-    // `WITHIN GROUP (ORDER BY x)` says which values are meant, not the order of rows.
+    // `WITHIN GROUP (ORDER BY x)` selects values. It does not depend on the order in which rows arrive.
     let within_group = call.func.supports_within_group_clause();
     if !params.order_by.is_empty() && !within_group {
         return Err(
-            SqlError::new(format!("{shown} with ORDER BY is not known here"))
+            SqlError::new(format!("{shown} with ORDER BY is not supported"))
                 .near(&shown)
-                .hint("FIRST_VALUE and LAST_VALUE order by event time"),
+                .hint("use FIRST_VALUE or LAST_VALUE, which order rows by event time"),
         );
     }
     if ORDER_SENSITIVE.contains(&name.as_str()) {
         return Err(SqlError::new(format!(
-            "{shown} depends on the order in which rows arrive, which is not the same in every run"
+            "{shown} depends on the order in which rows arrive, which differs from run to run"
         ))
         .near(&shown)
-        .hint("FIRST_VALUE and LAST_VALUE order by event time"));
+        .hint("use FIRST_VALUE or LAST_VALUE, which order rows by event time"));
     }
     let types = params.args.iter().map(|argument| argument.get_type(schema));
     let types = types.collect::<datafusion_common::Result<Vec<DataType>>>()?;
@@ -107,21 +107,28 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
             {
                 arguments.clear();
             }
-            // Arrow's NULL column keeps no record of being NULL; one of another type does.
-            for (argument, of) in arguments.iter_mut().zip(&types) {
-                if of == &DataType::Null {
+            // Arrow's NullArray has no validity bitmap, so that its NULLs are not counted; other types have
+            // one.
+            for (argument, data_type) in arguments.iter_mut().zip(&types) {
+                if data_type == &DataType::Null {
                     *argument = datafusion_expr::cast(argument.clone(), DataType::Boolean);
                 }
             }
             Some(AggregateFunction::Count)
         }
-        ("sum", [of]) if of.is_integer() || of == &DataType::Float64 || is_decimal(of) => matches!(
-            result,
-            DataType::Int64 | DataType::UInt64 | DataType::Float64 | DataType::Decimal128(_, _)
-        )
-        .then_some(AggregateFunction::Sum { to: result.clone() }),
+        ("sum", [data_type])
+            if data_type.is_integer()
+                || data_type == &DataType::Float64
+                || is_decimal(data_type) =>
+        {
+            matches!(
+                result,
+                DataType::Int64 | DataType::UInt64 | DataType::Float64 | DataType::Decimal128(_, _)
+            )
+            .then_some(AggregateFunction::Sum { to: result.clone() })
+        }
         ("avg", [DataType::Float64]) => {
-            // The planner has cast integers to doubles; sums of integers are exact without.
+            // The planner casts integers to DOUBLE. Without the cast their sum is exact.
             if let Expr::Cast(cast) = &arguments[0]
                 && cast.expr.get_type(schema)?.is_integer()
             {
@@ -129,19 +136,21 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
             }
             Some(AggregateFunction::Average)
         }
-        ("min" | "max", [of]) => Some(AggregateFunction::Extreme {
+        ("min" | "max", [data_type]) => Some(AggregateFunction::Extreme {
             largest: name == "max",
-            of: of.clone(),
+            of: data_type.clone(),
         }),
-        (name, [of]) if FIRST_LAST.contains(&name) => Some(AggregateFunction::FirstLast {
+        (name, [data_type]) if FIRST_LAST.contains(&name) => Some(AggregateFunction::FirstLast {
             last: name == "last_value",
             ignore_nulls: params.null_treatment == Some(NullTreatment::IgnoreNulls),
-            of: of.clone(),
+            of: data_type.clone(),
         }),
-        ("median" | "percentile_cont", [of, ..]) if is_float(of) => {
-            let of = of.clone();
-            let function =
-                fraction(call).map(|fraction| AggregateFunction::Quantile { fraction, of });
+        ("median" | "percentile_cont", [data_type, ..]) if is_float(data_type) => {
+            let data_type = data_type.clone();
+            let function = fraction(call).map(|fraction| AggregateFunction::Quantile {
+                fraction,
+                of: data_type,
+            });
             if function.is_some() {
                 arguments.truncate(1);
             }
@@ -159,12 +168,12 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
         }
     };
     let function = match function {
-        // The smallest of distinct values is the smallest of all.
+        // MIN, MAX, FIRST_VALUE and LAST_VALUE of the distinct values are those of all values.
         function @ (AggregateFunction::Extreme { .. } | AggregateFunction::FirstLast { .. }) => {
             function
         }
-        // Of DataFusion's functions, too: theirs add distinct values in the order of a table that differs
-        // from run to run, and with it their last bits.
+        // DataFusion's functions, too: its own DISTINCT adds the values in the order of a hash table, which
+        // differs from run to run, and with it the last bits of a floating-point result.
         function if params.distinct => {
             let types = arguments.iter().map(|argument| argument.get_type(schema));
             let types = types.collect::<datafusion_common::Result<Vec<DataType>>>()?;
@@ -181,11 +190,12 @@ pub fn plan(call: &AggregateExpr, schema: &DFSchema) -> Result<PlannedCall> {
     })
 }
 
-fn is_float(of: &DataType) -> bool {
-    matches!(of, DataType::Float32 | DataType::Float64)
+fn is_float(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Float32 | DataType::Float64)
 }
 
-/// Which quantile MEDIAN or PERCENTILE_CONT asks for; `None` where that is not one, and the planner says so.
+/// The fraction that MEDIAN or PERCENTILE_CONT asks for; `None` if it is not valid, which the planner
+/// reports.
 fn fraction(call: &AggregateExpr) -> Option<f64> {
     let fraction = match call.params.args.get(1) {
         None => 0.5,
@@ -201,11 +211,11 @@ fn fraction(call: &AggregateExpr) -> Option<f64> {
         })
 }
 
-fn is_decimal(of: &DataType) -> bool {
-    matches!(of, DataType::Decimal128(_, _))
+fn is_decimal(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Decimal128(_, _))
 }
 
-/// A DataFusion function with the types of its arguments.
+/// Makes accumulators of a DataFusion function for given argument types.
 struct Factory {
     call: Arc<AggregateFunctionExpr>,
     signature: Signature,
@@ -214,13 +224,13 @@ struct Factory {
     own: Option<Own>,
 }
 
-/// What accumulators of our own compute.
+/// What our own accumulators compute.
 enum Own {
     Moment(Moment),
     Percentile(Percentile),
 }
 
-/// DataFusion's functions that need all values at the end.
+/// DataFusion's functions that keep all values until the end.
 const KEEP_VALUES: &[&str] = &["median", "percentile_cont"];
 
 fn direction(sort: &Sort) -> SortOptions {
@@ -233,7 +243,8 @@ fn direction(sort: &Sort) -> SortOptions {
 impl Factory {
     fn new(call: &AggregateExpr, types: &[DataType], result: DataType) -> Result<Factory> {
         let fields = types.iter().enumerate();
-        let fields = fields.map(|(index, of)| Field::new(format!("a{index}"), of.clone(), true));
+        let fields = fields
+            .map(|(index, data_type)| Field::new(format!("a{index}"), data_type.clone(), true));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let arguments =
             call.params
@@ -241,7 +252,8 @@ impl Factory {
                 .iter()
                 .enumerate()
                 .map(|(index, argument)| match argument {
-                    // Some functions look at constants when they are made (a percentile's fraction).
+                    // Some functions read constant arguments when they are created, such as the fraction of a
+                    // percentile.
                     Expr::Literal(value, _) => Arc::new(Literal::new(value.clone())) as Physical,
                     _ => Arc::new(Column::new(&format!("a{index}"), index)) as Physical,
                 });
@@ -274,7 +286,7 @@ impl Factory {
         let made = AggregateExprBuilder::new(function, arguments.collect())
             .schema(schema)
             .alias("aggregate")
-            // The planner has put what WITHIN GROUP orders by in front of the arguments.
+            // The planner has put the WITHIN GROUP expression in front of the arguments.
             .order_by(order.collect())
             .with_ignore_nulls(ignore_nulls)
             .build()?;
@@ -323,7 +335,7 @@ impl AccumulatorFactory for Factory {
     }
 }
 
-/// One of DataFusion's accumulators per group.
+/// One DataFusion accumulator for each group.
 struct PerGroup {
     call: Arc<AggregateFunctionExpr>,
     result: DataType,
@@ -346,7 +358,7 @@ impl PerGroup {
         Ok(slot.as_mut().expect("filled just above"))
     }
 
-    /// Calls `add` with the rows of each group.
+    /// Calls `add` once for each group, with the numbers of its rows.
     fn by_group(
         &mut self,
         groups: &[u32],
@@ -354,7 +366,7 @@ impl PerGroup {
         add: impl Fn(&mut dyn DataFusionAccumulator, &[ArrayRef]) -> datafusion_common::Result<()>,
     ) -> slackwater_engine::Result<()> {
         let mut rows = (0..groups.len() as u32).collect::<Vec<u32>>();
-        // Stable: the rows of a group keep their order.
+        // A stable sort: the rows of a group keep their order.
         rows.sort_by_key(|&row| groups[row as usize]);
         let indices = UInt32Array::from(rows);
         let columns = columns
@@ -424,7 +436,7 @@ impl Accumulator for PerGroup {
         let mut states = vec![Vec::with_capacity(groups.len()); fields.len()];
         for &group in groups {
             let state = self.group(group)?.state().map_err(failed)?;
-            // Reading the state may take it out of the accumulator: a new one gets it back.
+            // Reading the state may empty the accumulator: a new one is restored from the state.
             let mut fresh = self.call.create_accumulator().map_err(failed)?;
             let arrays = state
                 .iter()
@@ -450,7 +462,7 @@ impl Accumulator for PerGroup {
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> slackwater_engine::Result<()> {
-        // One by one: of several states some of DataFusion's accumulators take the first alone.
+        // One at a time: given several states, some of DataFusion's accumulators read only the first.
         self.by_group(groups, states, |accumulator, rows| {
             let rows_of_group = rows.first().map_or(0, |column| column.len());
             (0..rows_of_group).try_for_each(|row| {

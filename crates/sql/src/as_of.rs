@@ -1,11 +1,12 @@
-//! `JOIN table FOR SYSTEM_TIME AS OF stream.ts`: the version of each row that was valid then.
+//! `JOIN table FOR SYSTEM_TIME AS OF stream.ts`: the version of each row that was valid at that time.
 //!
-//! The table itself lies behind a node of its own in the plan ([`VersionsNode`]): a condition on versions
-//! is one on what was joined. Below the join it would take newer versions away and bring older ones back.
+//! In the plan, a node of its own ([`VersionsNode`]) stands above the table. A condition on the table must be
+//! evaluated after the join: below it, the condition would remove newer versions, and older ones would be
+//! joined instead.
 //!
-//! The parser is given the time as an argument of the table (`statement/rewrite.rs`). The planner has no
-//! such join either, so what it says becomes a condition of the join that names both event
-//! times, and that the translation takes out again.
+//! The parser gets the time as an argument of the table (`statement/rewrite.rs`). The planner doesn't support
+//! such joins either, so the time becomes a condition of the join that names both event times; the
+//! translation removes it again.
 
 pub mod now;
 
@@ -30,7 +31,7 @@ use crate::names::{SYSTEM_TIME_AS_OF, VERSION};
 use crate::table::Table;
 use crate::walk::{self, Change, Next, ON};
 
-/// Puts what the query says of versions into the conditions of its joins. `table` finds a table by its name.
+/// Moves each FOR SYSTEM_TIME AS OF into the condition of its join. `table` finds a table by name.
 pub fn rewrite(query: &mut Query, table: &dyn Fn(&str) -> Result<Arc<Table>>) -> Result<()> {
     walk::change(query, &mut Rewrite { table })
 }
@@ -54,7 +55,7 @@ impl Rewrite<'_> {
     fn from(&self, from: &mut TableWithJoins) -> Result<()> {
         if let Some(time) = take_version(&mut from.relation)? {
             return Err(
-                SqlError::new("FOR SYSTEM_TIME AS OF belongs to the table that is joined")
+                SqlError::new("FOR SYSTEM_TIME AS OF is only allowed on the joined table")
                     .at(time.span())
                     .hint("FROM stream AS s JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON …"),
             );
@@ -77,7 +78,7 @@ impl Rewrite<'_> {
                 | JoinOperator::LeftOuter(JoinConstraint::On(on)) => on,
                 _ => {
                     return Err(SqlError::new(
-                        "FOR SYSTEM_TIME AS OF needs an INNER or LEFT JOIN … ON …",
+                        "FOR SYSTEM_TIME AS OF is only supported in INNER JOIN … ON and LEFT JOIN … ON",
                     )
                     .at(time.span())
                     .hint("JOIN table FOR SYSTEM_TIME AS OF s.ts AS t ON s.key = t.key"));
@@ -97,10 +98,10 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// Which rows of the table are meant.
+    /// The rows of the table that are joined.
     fn versions_of(&self, relation: &TableFactor, time: &AstExpr) -> Result<Versions> {
         let TableFactor::Table { name, alias, .. } = relation else {
-            let error = SqlError::new("FOR SYSTEM_TIME AS OF needs a table");
+            let error = SqlError::new("FOR SYSTEM_TIME AS OF can only be applied to a table");
             return Err(error.at(time.span()));
         };
         let known = name.0.last().and_then(|part| part.as_ident());
@@ -116,11 +117,10 @@ impl Rewrite<'_> {
                 .first()
                 .is_some_and(|part| part.value == qualifier.value)
         {
-            let error =
-                format!("'{time}' is the table's own time, not that of the rows it is joined with");
+            let error = format!("'{time}' is the event time of the table itself");
             return Err(SqlError::new(error)
                 .at(time.span())
-                .hint("name the stream's event time: FOR SYSTEM_TIME AS OF s.ts"));
+                .hint("use the event time of the stream: FOR SYSTEM_TIME AS OF s.ts"));
         }
         match table.event_time {
             Some((column, _)) if !now::is_call(time) => {
@@ -134,16 +134,16 @@ impl Rewrite<'_> {
 }
 
 /// Which rows of a table are joined.
-// Made once for each join, and taken apart at once.
+// Short-lived: there is one value for each join.
 #[allow(clippy::large_enum_variant)]
 enum Versions {
-    /// Those that were valid at a time: the table's event time.
+    /// The rows that were valid at a time; the expression is the event time of the table.
     ByTime(AstExpr),
-    /// Those that are there now: the table's name in the query, and the table.
+    /// The current rows; the name of the table in the query, and the table.
     Now(Ident, Arc<Table>),
 }
 
-/// What the table is to be read as of.
+/// Removes the time after FOR SYSTEM_TIME AS OF from a table, and returns it.
 fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
     let TableFactor::Table { args, .. } = relation else {
         return Ok(None);
@@ -162,7 +162,7 @@ fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
         FunctionArgExpr::Expr(time) if now::is_call(time) => time.clone(),
         _ => {
             return Err(SqlError::new(
-                "a version is chosen by the stream's event time, or by PROCTIME()",
+                "FOR SYSTEM_TIME AS OF accepts only the event time of the stream, or PROCTIME()",
             )
             .at(name.span)
             .hint("FOR SYSTEM_TIME AS OF s.ts"));
@@ -173,7 +173,7 @@ fn take_version(relation: &mut TableFactor) -> Result<Option<AstExpr>> {
 }
 
 fn condition(arguments: Vec<AstExpr>) -> AstExpr {
-    let argument = |of| FunctionArg::Unnamed(FunctionArgExpr::Expr(of));
+    let argument = |expression| FunctionArg::Unnamed(FunctionArgExpr::Expr(expression));
     AstExpr::Function(Function {
         name: ObjectName::from(vec![Ident::new(SYSTEM_TIME_AS_OF)]),
         uses_odbc_syntax: false,
@@ -190,7 +190,8 @@ fn condition(arguments: Vec<AstExpr>) -> AstExpr {
     })
 }
 
-/// The event times of a join's two sides, if it is one of versions, and the rest of its condition.
+/// The event times of the stream and the table if this is a join with versions, and the rest of its
+/// condition.
 pub fn split(filter: Option<&Expr>) -> Option<([Expr; 2], Option<Expr>)> {
     let parts = split_conjunction(filter?);
     let times = parts.iter().find_map(|part| match part {
@@ -206,15 +207,15 @@ pub fn split(filter: Option<&Expr>) -> Option<([Expr; 2], Option<Expr>)> {
     Some((times, conjunction(rest)))
 }
 
-/// The versions of a table that is joined as of a time. Conditions stay above it.
+/// The versions of a table that is joined as of a time. Conditions on it stay above this node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct VersionsNode {
-    /// The table.
+    /// The plan of the table.
     pub input: LogicalPlan,
 }
 
 impl VersionsNode {
-    /// Whether a node is one.
+    /// Whether a plan node is a [`VersionsNode`].
     pub fn is(extension: &Extension) -> bool {
         extension.node.as_any().is::<VersionsNode>()
     }
@@ -267,7 +268,7 @@ fn is_versioned(join: &Join) -> bool {
     split(filter).is_some() || now::split(filter).is_some()
 }
 
-/// Puts tables that are joined as of a time behind nodes of their own.
+/// Puts a [`VersionsNode`] above each table that is joined as of a time.
 pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     let guarded = plan.transform_up_with_subqueries(|part| match part {
         LogicalPlan::Join(mut join) if is_versioned(&join) => {
@@ -276,13 +277,13 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
             join.right = Arc::new(LogicalPlan::Extension(Extension { node }));
             Ok(Transformed::yes(LogicalPlan::Join(join)))
         }
-        // Somebody has written the function: what the optimiser copies there later is left out.
+        // The function was written by the user: copies by the optimizer appear only later.
         LogicalPlan::Filter(filter)
             if split_conjunction(&filter.predicate)
                 .into_iter()
                 .any(is_call) =>
         {
-            let error = SqlError::new("FOR SYSTEM_TIME AS OF is known in joins only");
+            let error = SqlError::new("FOR SYSTEM_TIME AS OF is only supported in joins");
             Err(DataFusionError::External(Box::new(error)))
         }
         part => Ok(Transformed::no(part)),
@@ -290,8 +291,8 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(guarded.data)
 }
 
-/// Removes copies of that condition in front of joins: of a condition over key columns the optimiser infers
-/// one over the other side's, and pushes it down where it names one side only.
+/// Removes the optimizer's copies of that condition. From a condition on key columns the optimizer infers one
+/// on the other side's columns, and pushes it below the join if it names one side only.
 pub fn without_copies(plan: LogicalPlan) -> Result<LogicalPlan> {
     let cleared = plan.transform_up(|part| {
         let LogicalPlan::Filter(filter) = &part else {

@@ -1,9 +1,9 @@
-//! What travels between the nodes of a query: rows that are only added, or changes; in which form
-//! whoever makes changes is to send them; and what they make grow without bound.
+//! What is sent between the nodes of a query: only new rows, or also changes; in which form changes are sent;
+//! and which state grows without bound because of them.
 //!
-//! Who needs whole rows (an aggregation that subtracts, a join, a condition that a row may cease to meet)
-//! wants to hear what a row was before its update; who replaces by key does not. So the wish travels from
-//! the sinks up, and the answer from the sources down.
+//! A reader that needs whole rows (an aggregation that subtracts, a join, a condition that a row may no
+//! longer meet) needs the previous row of each update; a reader that replaces rows by key does not. So the
+//! request travels from the sinks upstream, and the answer from the sources downstream.
 
 use slackwater_control::query::QueryGraph;
 
@@ -12,13 +12,13 @@ use crate::settings::Settings;
 
 pub use crate::node::ChangelogMode;
 
-/// Tells whoever makes changes in which form they are wanted, and sinks which kinds of rows are not for them;
-/// what each node emits then.
+/// Tells each node in which form its readers need changes, and each sink which kinds of rows it doesn't get.
+/// Returns what each node emits.
 pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> {
     let sinks = (0..nodes.len()).filter(|&node| nodes[node].is_sink());
     let heard = sinks.map(|node| {
-        // Whoever reads the same rows may want to hear what they were. What goes to this sink is what it
-        // would get without that reader.
+        // Other readers of the same rows may request previous rows. This sink gets only what it would get
+        // without them.
         let upstream = graph.upstream(node);
         let wanted = wanted(graph, nodes, |other| upstream.contains(&other));
         let modes = modes(graph, nodes, &wanted);
@@ -40,8 +40,8 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
     modes
 }
 
-/// Of each node whether some of its readers, among the nodes that count, wants to hear what a row
-/// was before its update.
+/// For each node, whether one of its readers among the nodes that `counts` selects needs the previous row of
+/// an update.
 fn wanted(graph: &QueryGraph, nodes: &[NodeSpec], counts: impl Fn(usize) -> bool) -> Vec<bool> {
     let mut wanted = vec![false; nodes.len()];
     // Consumers have larger numbers.
@@ -54,7 +54,7 @@ fn wanted(graph: &QueryGraph, nodes: &[NodeSpec], counts: impl Fn(usize) -> bool
     wanted
 }
 
-/// What each node emits, where its readers want this of it.
+/// What each node emits if its readers want previous rows as in `wanted`.
 fn modes(graph: &QueryGraph, nodes: &[NodeSpec], wanted: &[bool]) -> Vec<ChangelogMode> {
     let mut modes = Vec::<ChangelogMode>::with_capacity(nodes.len());
     for (node, spec) in nodes.iter().enumerate() {
@@ -65,8 +65,8 @@ fn modes(graph: &QueryGraph, nodes: &[NodeSpec], wanted: &[bool]) -> Vec<Changel
     modes
 }
 
-/// What keeps state for ever though its input does not end: one warning each, with the clause and what
-/// would be bounded.
+/// A warning for each node that keeps state forever while its input does not end: it names the clause and
+/// what would bound it.
 pub fn unbounded(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<String> {
     let is_endless = |node: usize| {
         let upstream = graph.upstream(node).into_iter();
@@ -85,7 +85,7 @@ pub fn unbounded(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<String> {
     warnings
 }
 
-/// `state_ttl` counts event time, so it forgets nothing where no source has any.
+/// Rejects a `state_ttl` that never discards anything: it counts event time, and no source has any.
 pub fn without_clock(
     graph: &QueryGraph,
     nodes: &[NodeSpec],
@@ -100,7 +100,7 @@ pub fn without_clock(
         source.event_time.is_none().then_some(source)
     })?;
     Some(format!(
-        "'state_ttl' forgets nothing here: it counts event time, and table '{}' has no WATERMARK",
+        "'state_ttl' has no effect: it counts event time, and table '{}' has no WATERMARK",
         source.table.name
     ))
 }

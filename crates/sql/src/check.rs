@@ -1,5 +1,5 @@
-//! What SQL has and a stream has not, or not yet: refused on the syntax tree, before the planner
-//! turns it into something whose origin can't be told any more.
+//! SQL that streams do not support, or not yet. It is rejected on the syntax tree, before the planner turns
+//! it into something whose place in the text is no longer known.
 
 pub mod clauses;
 
@@ -19,7 +19,7 @@ pub fn query(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
     walk::look(query, &mut Check::new(is_aggregate))
 }
 
-/// Checks an expression of a CREATE TABLE, which is computed from one row.
+/// Checks an expression of a CREATE TABLE, which is computed from a single row.
 pub fn row_expression(expression: &Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
     walk::look(expression, &mut Check::new(is_aggregate))?;
     walk::look(expression, &mut RowOnly { is_aggregate })
@@ -27,9 +27,9 @@ pub fn row_expression(expression: &Expr, is_aggregate: &dyn Fn(&str) -> bool) ->
 
 struct Check<'a> {
     is_aggregate: &'a dyn Fn(&str) -> bool,
-    /// Subqueries ahead that stand for tables: `TUMBLE((SELECT …), …)`.
+    /// How many of the next subqueries stand for tables: `TUMBLE((SELECT …), …)`.
     tables_ahead: usize,
-    /// Subqueries ahead that stand where they may.
+    /// The next subqueries that are at a place where they are supported.
     subqueries: Vec<*const Expr>,
 }
 
@@ -52,16 +52,16 @@ impl Look for Subqueries<'_> {
 impl Look for Check<'_> {
     fn enter_query(&mut self, query: &Query) -> Next {
         if query.with.as_ref().is_some_and(|with| with.recursive) {
-            return refuse(SqlError::new("recursive queries are not known here").near("RECURSIVE"));
+            return refuse(SqlError::new("recursive queries are not supported").near("RECURSIVE"));
         }
         if let Some(error) = clauses::order(query) {
             return refuse(error);
         }
         if !query.locks.is_empty() || query.for_clause.is_some() {
-            return refuse(SqlError::new("FOR … is not known here").near("FOR"));
+            return refuse(SqlError::new("FOR … is not supported").near("FOR"));
         }
         if !query.pipe_operators.is_empty() {
-            return refuse(SqlError::new("|> is not known here"));
+            return refuse(SqlError::new("|> is not supported"));
         }
         if let Some(error) = clauses::query(query) {
             return refuse(error);
@@ -82,9 +82,9 @@ impl Look for Check<'_> {
         match factor {
             TableFactor::Derived { lateral: true, .. }
             | TableFactor::Function { lateral: true, .. } => refuse(
-                SqlError::new("LATERAL is not known here")
+                SqlError::new("LATERAL is not supported")
                     .near("LATERAL")
-                    .hint("join with it over equal windows"),
+                    .hint("join the two over the same window"),
             ),
             TableFactor::Table {
                 args: Some(arguments),
@@ -101,15 +101,15 @@ impl Look for Check<'_> {
             }
             TableFactor::UNNEST { .. } => refuse(
                 SqlError::new(
-                    "UNNEST is not known here: arrays can be read and written as they are",
+                    "UNNEST is not supported: an array can only be read and written as a whole",
                 )
                 .near("UNNEST"),
             ),
             TableFactor::Pivot { .. } => {
-                refuse(SqlError::new("PIVOT is not known here").near("PIVOT"))
+                refuse(SqlError::new("PIVOT is not supported").near("PIVOT"))
             }
             TableFactor::MatchRecognize { .. } => {
-                refuse(SqlError::new("MATCH_RECOGNIZE is not known here").near("MATCH_RECOGNIZE"))
+                refuse(SqlError::new("MATCH_RECOGNIZE is not supported").near("MATCH_RECOGNIZE"))
             }
             _ => ON,
         }
@@ -117,7 +117,7 @@ impl Look for Check<'_> {
 
     fn expression(&mut self, expression: &Expr) -> Next {
         let error = match expression {
-            // Arguments are visited right behind their function, so this one is meant.
+            // The arguments of a function are visited directly after it, so this is one of them.
             Expr::Subquery(_) if self.tables_ahead > 0 => {
                 self.tables_ahead -= 1;
                 None
@@ -137,18 +137,17 @@ impl Look for Check<'_> {
             Expr::AnyOp { right, .. } | Expr::AllOp { right, .. }
                 if matches!(right.as_ref(), Expr::Subquery(_)) =>
             {
-                let error = SqlError::new("ANY and ALL of a subquery are not known here");
+                let error = SqlError::new("ANY and ALL with a subquery are not supported");
                 let error = error.at(expression.span());
                 Some(
-                    error.hint(
-                        "x IN (SELECT …) is = ANY; (SELECT MAX(…) …) is a value to compare with",
-                    ),
+                    error
+                        .hint("write x IN (SELECT …) for = ANY, or compare with (SELECT MAX(…) …)"),
                 )
             }
             Expr::Function(function) => self.function(function),
             Expr::Identifier(name) if name.quote_style.is_none() && name.value.starts_with('@') => {
                 Some(
-                    SqlError::new(format!("'{}': there are no variables here", name.value))
+                    SqlError::new(format!("'{}': variables are not supported", name.value))
                         .at(name.span),
                 )
             }
@@ -167,26 +166,29 @@ impl Look for Check<'_> {
     fn value(&mut self, value: &ValueWithSpan) -> Next {
         match &value.value {
             Value::Placeholder(name) => refuse(
-                SqlError::new(format!("'{name}': there are no parameters here")).at(value.span),
+                SqlError::new(format!("'{name}': parameters are not supported")).at(value.span),
             ),
             _ => ON,
         }
     }
 }
 
-/// IN or EXISTS where they are no condition of their own.
+/// The error for IN or EXISTS as a part of another expression.
 pub fn misplaced() -> SqlError {
-    SqlError::new("IN (SELECT …) and EXISTS stand in WHERE or HAVING, alone or between ANDs")
-        .hint("for OR write a query for each of its sides, and UNION them")
+    SqlError::new(
+        "IN (SELECT …) and EXISTS are only supported in WHERE and HAVING, alone or combined with \
+    AND",
+    )
+    .hint("instead of OR, write a query for each of its sides, and combine them with UNION")
 }
 
-/// A subquery that is a value, or a condition, where there can be none.
+/// The error for a scalar subquery at a place where it is not supported.
 pub fn subquery() -> SqlError {
-    SqlError::new("a subquery is not known at this place")
-        .hint("it may stand in SELECT, WHERE and HAVING; else join with it")
+    SqlError::new("a subquery is not supported at this place")
+        .hint("use it in SELECT, WHERE or HAVING, or write a join")
 }
 
-/// The conditions of an AND, without their brackets.
+/// The conditions that AND combines, without parentheses.
 fn conjuncts<'e>(condition: &'e Expr, parts: &mut Vec<&'e Expr>) {
     match condition {
         Expr::Nested(inner) => conjuncts(inner, parts),
@@ -202,7 +204,7 @@ fn conjuncts<'e>(condition: &'e Expr, parts: &mut Vec<&'e Expr>) {
     }
 }
 
-/// The condition that a NOT turns round.
+/// The condition that NOT negates.
 fn negated(condition: &Expr) -> &Expr {
     match condition {
         Expr::UnaryOp {
@@ -225,19 +227,19 @@ fn set_expression(body: &SetExpr) -> Next {
                 let word = op.to_string();
                 return refuse(
                     SqlError::new(format!(
-                        "{word} is not known here: it needs the end of the stream"
+                        "{word} is not supported: it needs the end of the stream"
                     ))
                     .near(word)
-                    .hint("UNION ALL is; a window join compares two streams"),
+                    .hint("use UNION ALL, or compare the two streams in a window join"),
                 );
             }
             set_expression(left)?;
             set_expression(right)
         }
         SetExpr::Values(_) => refuse(
-            SqlError::new("VALUES is no stream")
+            SqlError::new("VALUES is not a stream")
                 .near("VALUES")
-                .hint("SELECT … FROM table"),
+                .hint("use SELECT … FROM table"),
         ),
         _ => ON,
     }
@@ -252,8 +254,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Notes where a query may have subqueries: IN and EXISTS as conditions of their own in WHERE and HAVING,
-    /// values there and in SELECT.
+    /// Notes where a query may have subqueries: IN and EXISTS as whole conditions in WHERE and HAVING, scalar
+    /// subqueries there and in SELECT.
     fn allow_subqueries(&mut self, select: &Select) {
         let conditions = || [&select.selection, &select.having].into_iter().flatten();
         let mut parts = Vec::new();
@@ -270,7 +272,7 @@ impl<'a> Check<'a> {
             _ => None,
         });
         for value in conditions().chain(values) {
-            // It only collects.
+            // The visitor never stops early.
             let _ = walk::look(value, &mut Subqueries(&mut self.subqueries));
         }
     }
@@ -278,23 +280,23 @@ impl<'a> Check<'a> {
     fn refused(&self, select: &Select) -> Option<SqlError> {
         if let Some(Distinct::On(_)) = &select.distinct {
             return Some(
-                SqlError::new("DISTINCT ON is not known here")
+                SqlError::new("DISTINCT ON is not supported")
                     .near("ON")
-                    .hint("FIRST_VALUE and LAST_VALUE in a window give one row per key"),
+                    .hint("FIRST_VALUE or LAST_VALUE in a window returns one row for each key"),
             );
         }
         if select.projection.is_empty() {
             return Some(
-                SqlError::new("SELECT names no columns")
+                SqlError::new("SELECT has no columns")
                     .at(select.select_token.0.span)
-                    .hint("SELECT * takes all"),
+                    .hint("use SELECT * for all columns"),
             );
         }
         if select.from.is_empty() {
             return Some(
-                SqlError::new("a query without a table has no stream to read")
+                SqlError::new("the query has no FROM")
                     .at(select.select_token.0.span)
-                    .hint("read one: … FROM table"),
+                    .hint("add the table to read: … FROM table"),
             );
         }
         let joins = select.from.iter().flat_map(|from| &from.joins);
@@ -310,12 +312,14 @@ impl<'a> Check<'a> {
                 JoinConstraint::Natural => "NATURAL",
                 JoinConstraint::On(_) | JoinConstraint::None => continue,
             };
-            let error =
-                format!("{word} in an outer join is not known here: say which side is meant");
+            let error = format!(
+                "{word} is not supported in an outer join, because it does not say which side's key is \
+                selected"
+            );
             return Some(
                 SqlError::new(error)
                     .near(word)
-                    .hint("ON l.k = r.k, and l.k, or COALESCE(l.k, r.k), where k is used"),
+                    .hint("use ON l.k = r.k, and select l.k, or COALESCE(l.k, r.k), instead of k"),
             );
         }
         let unknown = [
@@ -329,15 +333,15 @@ impl<'a> Check<'a> {
             ("LATERAL", !select.lateral_views.is_empty()),
         ];
         if let Some((word, _)) = unknown.iter().find(|(_, is_there)| *is_there) {
-            return Some(SqlError::new(format!("{word} is not known here")).near(*word));
+            return Some(SqlError::new(format!("{word} is not supported")).near(*word));
         }
         if let GroupByExpr::Expressions(_, modifiers) = &select.group_by
             && !modifiers.is_empty()
         {
             return Some(
-                SqlError::new("GROUP BY … WITH … is not known here")
+                SqlError::new("GROUP BY … WITH … is not supported")
                     .near("GROUP")
-                    .hint("GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS ((a, b), (a), ())"),
+                    .hint("use GROUP BY ROLLUP (a, b), CUBE (a, b) or GROUPING SETS ((a, b), (a), ())"),
             );
         }
         let joins = select.from.iter().flat_map(|from| &from.joins);
@@ -356,14 +360,16 @@ impl<'a> Check<'a> {
             .iter()
             .any(|argument| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Wildcard)));
         if star && !name.eq_ignore_ascii_case("count") {
-            return Some(SqlError::new(format!("'{name}': only COUNT takes *")).at(place));
+            return Some(
+                SqlError::new(format!("'{name}' does not accept *: only COUNT does")).at(place),
+            );
         }
         let distinct = list.duplicate_treatment.is_some();
         if (distinct || function.filter.is_some()) && !is_aggregate {
             let what = if distinct { "DISTINCT" } else { "FILTER" };
             return Some(
                 SqlError::new(format!(
-                    "{what} belongs to aggregates, and '{name}' is none"
+                    "{what} is only supported for aggregates, and '{name}' is not an aggregate"
                 ))
                 .at(place),
             );
@@ -383,13 +389,13 @@ fn join(operator: &JoinOperator) -> Option<SqlError> {
         return other_join(operator);
     };
     matches!(on, JoinConstraint::None).then(|| {
-        SqlError::new("a JOIN needs its condition")
+        SqlError::new("a JOIN needs a condition")
             .near("JOIN")
-            .hint("JOIN … ON l.k = r.k; CROSS JOIN makes every pair")
+            .hint("use JOIN … ON l.k = r.k, or CROSS JOIN for all pairs")
     })
 }
 
-/// Joins that are none of both sides' rows.
+/// The error for kinds of joins that are not supported.
 fn other_join(operator: &JoinOperator) -> Option<SqlError> {
     use JoinOperator::*;
     let word = match operator {
@@ -404,13 +410,13 @@ fn other_join(operator: &JoinOperator) -> Option<SqlError> {
         ArrayJoin | LeftArrayJoin | InnerArrayJoin => "ARRAY",
     };
     Some(
-        SqlError::new(format!("{word} joins are not known here"))
+        SqlError::new(format!("{word} joins are not supported"))
             .near(word)
-            .hint("INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI joins are"),
+            .hint("INNER, LEFT, RIGHT, FULL, LEFT SEMI and LEFT ANTI joins are supported"),
     )
 }
 
-/// Parts of a time that EXTRACT knows beside those that have keywords.
+/// The fields that EXTRACT accepts in addition to those that are keywords.
 const PARTS: &[&str] = &[
     "year",
     "quarter",
@@ -438,15 +444,15 @@ fn no_part(part: &str) -> SqlError {
         .iter()
         .map(|name| name.to_uppercase())
         .collect::<Vec<_>>();
-    let error = SqlError::new(format!("a time has no '{part}'"));
+    let error = SqlError::new(format!("'{part}' is not a field of a date or time"));
     match nearest(part, &names) {
         Some(near) => error.hint(format!("did you mean {near}?")),
-        None => error.hint(format!("the parts are: {}", names.join(", "))),
+        None => error.hint(format!("the fields are: {}", names.join(", "))),
     }
 }
 
-/// `INTERVAL '1'` is a second in other languages; with a misspelt unit behind it, which then is
-/// read as a name, that would be a wrong answer.
+/// Rejects `INTERVAL '1'`, which means one second in other systems. With a misspelled unit after it, which is
+/// then read as a name, the answer would be wrong.
 fn unit_missing(value: &Expr) -> Option<SqlError> {
     let Expr::Value(ValueWithSpan { value, span }) = value else {
         return None;
@@ -458,9 +464,11 @@ fn unit_missing(value: &Expr) -> Option<SqlError> {
     };
     let number = text.trim().parse::<f64>().ok()?;
     Some(
-        SqlError::new(format!("INTERVAL '{text}' has no unit that is known here"))
+        SqlError::new(format!("INTERVAL '{text}' has no valid unit"))
             .at(*span)
-            .hint(format!("INTERVAL '{number}' SECOND, or MINUTE, HOUR, DAY")),
+            .hint(format!(
+                "write INTERVAL '{number}' SECOND, MINUTE, HOUR or DAY"
+            )),
     )
 }
 
@@ -473,11 +481,11 @@ impl Look for RowOnly<'_> {
         match expression {
             Expr::Function(function) if (self.is_aggregate)(&function.name.to_string()) => refuse(
                 SqlError::new(format!(
-                    "'{}' is an aggregate, and a computed column is computed from one row",
+                    "'{}' is an aggregate, and a computed column is computed from a single row",
                     function.name
                 ))
                 .at(function.name.span())
-                .hint("aggregate in the query"),
+                .hint("use the aggregate in a query"),
             ),
             _ => ON,
         }

@@ -1,14 +1,14 @@
-//! The types in which values are compared, or become one column, where DataFusion's choice gives wrong
+//! The types in which values are compared or combined into one column, where DataFusion's choice gives wrong
 //! answers:
 //!
 //! - DECIMAL with DOUBLE or FLOAT is DOUBLE. As DECIMAL(30, 15), NaN and 1e300 have no value and 1e-300 is 0.
-//! - INT and BIGINT with FLOAT are compared as DOUBLE. A FLOAT has 24 bits.
-//! - TIMESTAMP with DATE is a TIMESTAMP of its own unit, and with a constant string one of microseconds.
+//! - INT and BIGINT with FLOAT are compared as DOUBLE. A FLOAT has 24 bits of precision.
+//! - TIMESTAMP with DATE is a TIMESTAMP of the same unit; with a constant string it is one of microseconds.
 //!   Nanoseconds end in 2262.
-//! - A difference of times with an INTERVAL is a length of time of days and nanoseconds. Months have no fixed
+//! - A difference of times with an INTERVAL is a duration of days and nanoseconds. Months have no fixed
 //!   length, so they are compared with months only.
 //!
-//! Whatever is not named here is left to DataFusion's type coercion, which runs after it.
+//! Everything else is left to DataFusion's type coercion, which runs afterwards.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::error::SqlError;
 use crate::simplify::is_comparison;
 use crate::types::INTERVAL;
 
-/// The plan with casts where values meet.
+/// The plan with casts where values of different types meet.
 pub fn unify(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.transform_up_with_subqueries(node)?.data)
 }
@@ -47,19 +47,19 @@ fn node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })?;
     plan.map_data(|plan| match plan {
         LogicalPlan::Join(join) => keys(join),
-        LogicalPlan::Union(of) => union(of),
+        LogicalPlan::Union(inputs) => union(inputs),
         other => other.recompute_schema(),
     })
 }
 
-/// Keys of JOIN … USING, and of what becomes a join.
+/// The keys of JOIN … USING, and of subqueries that become joins.
 fn keys(mut join: Join) -> Result<LogicalPlan> {
     for (left, right) in &mut join.on {
-        let of = [
+        let types = [
             left.get_type(join.left.schema())?,
             right.get_type(join.right.schema())?,
         ];
-        if let Some(common) = compared(&of) {
+        if let Some(common) = compared(&types) {
             *left = left.clone().cast_to(&common, join.left.schema())?;
             *right = right.clone().cast_to(&common, join.right.schema())?;
         }
@@ -67,17 +67,17 @@ fn keys(mut join: Join) -> Result<LogicalPlan> {
     LogicalPlan::Join(join).recompute_schema()
 }
 
-/// Inputs with the same types, as far as they are chosen here.
+/// The union with casts, where this module chooses a common type.
 fn union(union: Union) -> Result<LogicalPlan> {
     let mut inputs = union.inputs;
     let columns = inputs[0].schema().fields().len();
     let mut wanted = vec![None; columns];
     for (column, wanted) in wanted.iter_mut().enumerate() {
-        let of = inputs.iter().filter_map(|input| {
+        let types = inputs.iter().filter_map(|input| {
             let field = input.schema().fields().get(column)?;
             Some(field.data_type().clone())
         });
-        *wanted = united(&of.collect::<Vec<DataType>>());
+        *wanted = united(&types.collect::<Vec<DataType>>());
     }
     if wanted.iter().any(Option::is_some) {
         for input in &mut inputs {
@@ -102,7 +102,7 @@ fn union(union: Union) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Union(union))
 }
 
-/// Rewrites an expression whose parts are rewritten already.
+/// Rewrites an expression whose parts are already rewritten.
 fn part_of(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match part {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
@@ -121,25 +121,27 @@ fn part_of(part: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Ok(Transformed::new_transformed(between, changed))
         }
         Expr::InList(mut list) => {
-            let InList { expr, list: of, .. } = &mut list;
-            let mut all = of.iter_mut().collect::<Vec<_>>();
+            let InList {
+                expr, list: values, ..
+            } = &mut list;
+            let mut all = values.iter_mut().collect::<Vec<_>>();
             all.push(expr);
             let changed = compare(&mut all, schema)?;
             Ok(Transformed::new_transformed(Expr::InList(list), changed))
         }
-        Expr::InSubquery(of) => in_subquery(of, schema),
-        Expr::Case(of) => case(of, schema),
+        Expr::InSubquery(subquery) => in_subquery(subquery, schema),
+        Expr::Case(expression) => case(expression, schema),
         Expr::ScalarFunction(function) => call(function, schema),
         part => Ok(Transformed::no(part)),
     }
 }
 
-fn in_subquery(of: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn in_subquery(in_subquery: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let InSubquery {
         expr,
         subquery,
         negated,
-    } = of;
+    } = in_subquery;
     let column = subquery.subquery.schema().field(0).data_type().clone();
     let Some(common) = compared(&[expr.get_type(schema)?, column]) else {
         let same = InSubquery::new(expr, subquery, negated);
@@ -147,16 +149,16 @@ fn in_subquery(of: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     };
     let expr = Box::new(expr.cast_to(&common, schema)?);
     let subquery = cast_subquery(subquery, &common)?;
-    let of = InSubquery::new(expr, subquery, negated);
-    Ok(Transformed::yes(Expr::InSubquery(of)))
+    let rewritten = InSubquery::new(expr, subquery, negated);
+    Ok(Transformed::yes(Expr::InSubquery(rewritten)))
 }
 
 fn case(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let mut changed = false;
-    if let Some(of) = &mut case.expr {
+    if let Some(value) = &mut case.expr {
         let whens = case.when_then_expr.iter_mut();
         let mut all = whens.map(|(when, _)| when.as_mut()).collect::<Vec<_>>();
-        all.push(of);
+        all.push(value);
         changed |= compare(&mut all, schema)?;
     }
     let thens = case.when_then_expr.iter_mut();
@@ -171,7 +173,7 @@ fn call(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<E
         "coalesce" | "nvl" | "ifnull" | "greatest" | "least" | "make_array" => 0,
         "nvl2" | "if" => 1,
         "nullif" => return null_if(function, schema),
-        // They would round to 1970.
+        // As a cast they round down; these functions would round towards 1970.
         "to_unixtime" => return to_unit(function, TimeUnit::Second, schema),
         "to_timestamp_seconds" => return to_unit(function, TimeUnit::Second, schema),
         "to_timestamp_millis" => return to_unit(function, TimeUnit::Millisecond, schema),
@@ -184,8 +186,8 @@ fn call(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<E
     Ok(Transformed::new_transformed(function, changed))
 }
 
-/// Constant arguments in the types that the function takes: `round(d, 0)` tells its type by the constant, and
-/// a cast of one says nothing.
+/// Constant arguments with the types that the function takes: `round(d, 0)` derives its type from the
+/// constant, which it doesn't find in a cast.
 fn constants(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let fields = function
         .args
@@ -208,7 +210,7 @@ fn constants(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transfor
     Ok(Transformed::new_transformed(function, changed))
 }
 
-/// A function that gives a time in another unit, as the cast that it is.
+/// A function that converts a time to another unit, as a cast.
 fn to_unit(
     function: ScalarFunction,
     unit: TimeUnit,
@@ -226,7 +228,7 @@ fn to_unit(
     Ok(Transformed::no(Expr::ScalarFunction(function)))
 }
 
-/// What is compared has another type than what is given: `NULLIF(amount, 0.5)` is a DECIMAL.
+/// NULLIF compares in another type than that of its result: `NULLIF(amount, 0.5)` is a DECIMAL.
 fn null_if(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
     if let [value, other] = function.args.as_slice()
         && !value.is_volatile()
@@ -241,7 +243,7 @@ fn null_if(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Ex
     Ok(Transformed::no(Expr::ScalarFunction(function)))
 }
 
-/// Casts values that are compared. Says whether it did.
+/// Casts values that are compared. Returns whether it has changed anything.
 fn compare(values: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     let Some(types) = types(values, schema) else {
         return Ok(false);
@@ -258,7 +260,7 @@ fn compare(values: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     }
 }
 
-/// Casts values that become one column.
+/// Casts values that become one column. Returns whether it has changed anything.
 fn unite(values: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     let types = types(values, schema);
     match types.and_then(|types| Some((united(&types)?, types))) {
@@ -269,7 +271,7 @@ fn unite(values: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
 
 const MICROSECONDS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-/// Their types; `None` where the planner has still to say what is wrong with one.
+/// The types of the values; `None` if one is invalid, which the planner reports later.
 fn types(values: &[&mut Expr], schema: &DFSchema) -> Option<Vec<DataType>> {
     let types = values.iter().map(|value| value.get_type(schema).ok());
     types.collect()
@@ -282,8 +284,8 @@ fn cast_all(
     which: fn(&DataType) -> bool,
 ) -> Result<bool> {
     let mut changed = false;
-    for (value, of) in values.iter_mut().zip(types) {
-        if of != to && which(of) {
+    for (value, data_type) in values.iter_mut().zip(types) {
+        if data_type != to && which(data_type) {
             **value = cast(std::mem::take(*value), to.clone());
             changed = true;
         }
@@ -291,77 +293,86 @@ fn cast_all(
     Ok(changed)
 }
 
-/// The type in which values of these types are compared; `None` where DataFusion's choice is right.
+/// The type in which values of these types are compared; `None` where DataFusion chooses the right one.
 fn compared(types: &[DataType]) -> Option<DataType> {
     let any = |is: fn(&DataType) -> bool| types.iter().any(is);
-    let is_wide = |of: &DataType| matches!(of, DataType::Int32 | DataType::Int64);
-    let is_single = |of: &DataType| matches!(of, DataType::Float32);
-    let all_numbers = types.iter().all(|of| of.is_numeric() || of.is_null());
+    let is_wide = |data_type: &DataType| matches!(data_type, DataType::Int32 | DataType::Int64);
+    let is_single = |data_type: &DataType| matches!(data_type, DataType::Float32);
+    let all_numbers = types
+        .iter()
+        .all(|data_type| data_type.is_numeric() || data_type.is_null());
     match all_numbers && any(is_wide) && any(is_single) {
         true => Some(DataType::Float64),
         false => united(types),
     }
 }
 
-/// The type of a column with values of these types; `None` where DataFusion's choice is right.
+/// The type of a column with values of these types; `None` where DataFusion chooses the right one.
 fn united(types: &[DataType]) -> Option<DataType> {
     let any = |is: fn(&DataType) -> bool| types.iter().any(is);
-    let all = |is: fn(&DataType) -> bool| types.iter().all(|of| is(of) || of.is_null());
+    let all = |is: fn(&DataType) -> bool| {
+        types
+            .iter()
+            .all(|data_type| is(data_type) || data_type.is_null())
+    };
     if all(DataType::is_numeric) && any(DataType::is_decimal) && any(DataType::is_floating) {
         return Some(DataType::Float64);
     }
-    let is_date = |of: &DataType| matches!(of, DataType::Date32);
-    let is_time = |of: &DataType| matches!(of, DataType::Timestamp(_, None));
-    if all(|of| matches!(of, DataType::Date32 | DataType::Timestamp(_, None)))
+    let is_date = |data_type: &DataType| matches!(data_type, DataType::Date32);
+    let is_time = |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, None));
+    if all(|data_type| matches!(data_type, DataType::Date32 | DataType::Timestamp(_, None)))
         && any(is_date)
         && any(is_time)
     {
-        let units = types.iter().filter_map(|of| match of {
+        let units = types.iter().filter_map(|data_type| match data_type {
             DataType::Timestamp(unit, None) => Some(*unit),
             _ => None,
         });
         // Finer units are greater.
         return Some(DataType::Timestamp(units.max()?, None));
     }
-    let mut lengths = types.iter().filter(|of| !of.is_null());
+    let mut lengths = types.iter().filter(|data_type| !data_type.is_null());
     let first = lengths.next()?;
-    (all(is_length) && lengths.any(|of| of != first)).then_some(INTERVAL)
+    (all(is_length) && lengths.any(|data_type| data_type != first)).then_some(INTERVAL)
 }
 
-fn is_length(of: &DataType) -> bool {
-    matches!(of, DataType::Interval(_) | DataType::Duration(_))
+fn is_length(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Interval(_) | DataType::Duration(_))
 }
 
-fn is_string(of: &DataType) -> bool {
+fn is_string(data_type: &DataType) -> bool {
     matches!(
-        of,
+        data_type,
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8
     )
 }
 
-/// Whether times of microseconds or coarser are compared with constants that say no more.
+/// Whether times in microseconds or coarser units are compared with constants without finer digits.
 fn is_time_with_strings(values: &[&mut Expr], types: &[DataType]) -> bool {
     let mut times = 0;
-    let all = values.iter().zip(types).all(|(value, of)| match of {
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => false,
-        DataType::Timestamp(_, None) => {
-            times += 1;
-            true
-        }
-        DataType::Null => true,
-        of if is_string(of) => match &**value {
-            Expr::Literal(value, _) => value.try_as_str().flatten().is_some_and(|text| {
-                let time = string_to_datetime(&Utc, text);
-                time.is_ok_and(|time| time.nanosecond() % 1_000 == 0)
-            }),
+    let all = values
+        .iter()
+        .zip(types)
+        .all(|(value, data_type)| match data_type {
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => false,
+            DataType::Timestamp(_, None) => {
+                times += 1;
+                true
+            }
+            DataType::Null => true,
+            data_type if is_string(data_type) => match &**value {
+                Expr::Literal(value, _) => value.try_as_str().flatten().is_some_and(|text| {
+                    let time = string_to_datetime(&Utc, text);
+                    time.is_ok_and(|time| time.nanosecond() % 1_000 == 0)
+                }),
+                _ => false,
+            },
             _ => false,
-        },
-        _ => false,
-    });
+        });
     all && times > 0 && types.iter().any(is_string)
 }
 
-/// Months are compared with months: a difference of times has none.
+/// Rejects a comparison of months with a difference of times.
 fn refuse_months(values: &[&mut Expr]) -> Result<()> {
     let (mut months, mut others) = (false, false);
     for value in values {
@@ -371,7 +382,7 @@ fn refuse_months(values: &[&mut Expr]) -> Result<()> {
                 others |= interval.days != 0 || interval.nanoseconds != 0;
                 Ok(TreeNodeRecursion::Continue)
             }
-            // A difference of times; what it is made of has no say.
+            // The operands of a difference of times may have any type.
             Expr::BinaryExpr(difference) if is_of_times(difference) => {
                 others = true;
                 Ok(TreeNodeRecursion::Jump)
@@ -386,14 +397,14 @@ fn refuse_months(values: &[&mut Expr]) -> Result<()> {
     if !(months && others) {
         return Ok(());
     }
-    let error = "an INTERVAL of months or years has no fixed length to compare with";
+    let error = "an INTERVAL of months or years has no fixed length, so it can't be compared";
     let error = SqlError::new(error)
         .near("INTERVAL")
-        .hint("compare times: a.ts > b.ts + INTERVAL '1' MONTH; or write days: INTERVAL '30' DAY");
+        .hint("compare times: a.ts > b.ts + INTERVAL '1' MONTH; or use days: INTERVAL '30' DAY");
     Err(DataFusionError::External(Box::new(error)))
 }
 
-/// Whether both sides are no lengths of time themselves.
+/// Whether neither operand is itself a duration.
 fn is_of_times(difference: &BinaryExpr) -> bool {
     let has_length = |side: &Expr| {
         let is_interval = |part: &Expr| {

@@ -1,4 +1,4 @@
-//! What a program needs of the connectors: who compiles a text hands them in.
+//! What the compiler of a program needs to know about connectors; its caller provides it.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use crate::error::Result;
 use crate::statement::CreateTable;
 use crate::table::Table;
 
-/// Makes sources and sinks from tables; checks their options.
+/// Makes sources and sinks from tables, and checks their options.
 pub trait Connectors {
-    /// What reads the table.
+    /// The source that reads the table.
     fn source(&self, table: &Table) -> Result<Arc<dyn SourceConnector>>;
 
-    /// What writes rows with the columns of `schema` to the table, or to the terminal.
+    /// The sink that writes rows with the columns of `schema` to the table, or to the terminal without one.
     fn sink(&self, table: Option<&Table>, schema: &SchemaRef) -> Result<Arc<dyn SinkConnector>>;
 
-    /// Where rows of the table can be looked up by key; `None` for one that is only read or written.
+    /// The connector that looks up rows of the table by key; `None` if it doesn't support lookups.
     fn lookup(&self, table: &Table) -> Result<Option<Arc<dyn LookupConnector>>>;
 
-    /// Puts our names of connectors and options in the place of other engines', where they mean the same.
+    /// Replaces other engines' names of connectors and options by ours, where they mean the same.
     fn translate(&self, create: &mut CreateTable) -> Result<()>;
 
-    /// Checks a table's options when it is declared, before it is known what it is used for.
+    /// Checks the options of a table when it is declared, before its use is known.
     fn check(&self, table: &Table) -> Result<()>;
 
-    /// Options that belong into a table's WITH.
+    /// The names of the options that are allowed in a table's WITH.
     fn table_options(&self) -> Vec<String>;
 }

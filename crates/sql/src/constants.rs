@@ -1,5 +1,4 @@
-//! Constants that can't be computed, and patterns that are not regular expressions, are refused before
-//! anything runs.
+//! Rejects constants that can't be computed, and invalid regular expressions, before the query runs.
 
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, DataFusionError};
@@ -10,8 +9,8 @@ use crate::explain;
 use crate::expression::{constant, physical, reason};
 use crate::simplify::computable;
 
-/// Refuses a plan with a constant that overflows (the optimiser computes constants in advance, and
-/// wraps), or with a pattern that is no regular expression.
+/// Rejects a plan with a constant that overflows (the optimizer would compute it with wrapping arithmetic),
+/// or with an invalid regular expression.
 pub fn check(plan: &LogicalPlan) -> Result<()> {
     let mut overflow = None;
     plan.apply_with_subqueries(|node| {
@@ -29,7 +28,7 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     overflow.map_or(Ok(()), Err)
 }
 
-/// Computes a sum, difference or product of constants; `None` for everything else.
+/// Computes a sum, difference or product of constants; `None` for any other expression.
 fn check_constant(part: &Expr) -> Option<Result<()>> {
     let Expr::BinaryExpr(binary) = part else {
         return None;
@@ -44,18 +43,18 @@ fn check_constant(part: &Expr) -> Option<Result<()>> {
     if !wraps || part.is_volatile() || part.any_column_refs() {
         return None;
     }
-    // What can't be computed by itself is no constant, or is refused by the planner.
+    // An expression that can't be computed is not a constant, or is rejected by the planner.
     let part = computable(part, &DFSchema::empty()).ok()?;
     let computed = physical(&part, &DFSchema::empty()).ok()?;
     let error = constant(&part).err()?;
     let place = explain::expression(&computed);
     let message = format!("{place}: {}", reason(error));
     Some(Err(SqlError::new(message).hint(
-        "write a constant that fits its type, or CAST its parts to a wider one",
+        "use a constant that fits its type, or CAST its operands to a wider type",
     )))
 }
 
-/// What is wrong with a constant regular expression.
+/// The error for a constant that is not a valid regular expression.
 fn wrong_pattern(binary: &datafusion_expr::BinaryExpr) -> Option<SqlError> {
     use Operator::{RegexIMatch, RegexMatch, RegexNotIMatch, RegexNotMatch};
     let matches = [RegexMatch, RegexIMatch, RegexNotMatch, RegexNotIMatch];

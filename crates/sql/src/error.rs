@@ -1,8 +1,8 @@
-//! Errors of SQL text: where, with a caret, and a hint.
+//! Errors of SQL text: the place, with a caret under it, the message and a hint.
 //!
-//! Not every error knows its place: the planner reports many only by name. Such an error says which
-//! word of the statement is meant ([`SqlError::near`], or the names that it quotes), and
-//! [`SqlError::among`] finds it among the statement's tokens.
+//! Not every error knows its place: the planner reports many by name only. Such an error says which word of
+//! the statement is wrong ([`SqlError::near`], or the names that it quotes), and [`SqlError::among`] finds
+//! that word among the statement's tokens.
 
 mod secrets;
 
@@ -11,28 +11,28 @@ use std::fmt;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
 use unicode_width::UnicodeWidthChar;
 
-/// What is wrong with a SQL text.
+/// An error in a SQL text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlError {
     /// What is wrong.
     pub message: String,
-    /// What would be right; empty when nothing better than the message is known.
+    /// How to fix it; empty if there is nothing to add to the message.
     pub hint: String,
-    /// Line and column, both from 1, and how many characters are meant; `None` when the text as a
-    /// whole is wrong.
+    /// The line and column, both from 1, and the number of wrong characters; `None` if the error concerns the
+    /// text as a whole.
     pub place: Option<Place>,
     near: Option<Near>,
     unknown: Option<Unknown>,
 }
 
-/// A name that is not known, where whoever knows the names has not been asked yet for the nearest one.
+/// A name that does not exist. The similar names that a hint suggests are not yet looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
     Function,
     Field,
 }
 
-/// What is meant, where the place is not known yet.
+/// What the error is about, while its place is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Near {
     Word(String),
@@ -42,15 +42,15 @@ enum Near {
 /// A place in a SQL text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column, from 1, in characters.
     pub column: usize,
-    /// Characters, at least 1.
+    /// The number of characters, at least 1.
     pub length: usize,
 }
 
-/// A result of reading SQL.
+/// The result of reading SQL.
 pub type Result<T> = std::result::Result<T, SqlError>;
 
 impl SqlError {
@@ -65,14 +65,14 @@ impl SqlError {
         }
     }
 
-    /// The same error with what would be right.
+    /// The same error with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> SqlError {
         self.hint = hint.into();
         self
     }
 
-    /// The same error at a place, unless it names one already.
+    /// The same error at a place, unless it already has one.
     #[must_use]
     pub fn at(mut self, span: Span) -> SqlError {
         if self.place.is_none() && span.start.line > 0 {
@@ -91,26 +91,26 @@ impl SqlError {
         self
     }
 
-    /// The same error about a word of the statement, for errors that don't know their place.
+    /// The same error about a word of the statement, for errors without a place.
     #[must_use]
     pub fn near(mut self, word: impl Into<String>) -> SqlError {
         self.near = Some(Near::Word(word.into()));
         self
     }
 
-    /// The same error, which is about an unknown name that its message quotes first.
+    /// The same error about an unknown name, the first that the message quotes.
     #[must_use]
     pub(crate) fn unknown(mut self, what: Unknown) -> SqlError {
         self.unknown = Some(what);
         self
     }
 
-    /// What the error does not know, and its name.
+    /// The kind of the unknown name, and the name.
     pub(crate) fn unknown_name(&self) -> Option<(Unknown, &str)> {
         Some((self.unknown?, quoted(&self.message).into_iter().next()?))
     }
 
-    /// The same error; of several places that it may be near, the word says it better than the whole query.
+    /// The same error within a range of places; the word that it is about is more exact than the whole query.
     #[must_use]
     pub(crate) fn at_unless_near(self, span: Span) -> SqlError {
         match self.near {
@@ -119,7 +119,7 @@ impl SqlError {
         }
     }
 
-    /// The same error about `word`, unless it says itself what it is about.
+    /// The same error about `word`, unless it already says what it is about.
     #[must_use]
     pub fn or_near(self, word: &str) -> SqlError {
         if self.near.is_some() || !quoted(&self.message).is_empty() {
@@ -128,7 +128,7 @@ impl SqlError {
         self.near(word)
     }
 
-    /// The same error at a token that was read, which may be the end.
+    /// The same error at a token, which may be the end of the text.
     #[must_use]
     pub fn at_token(self, token: &TokenWithSpan) -> SqlError {
         match token.token {
@@ -137,15 +137,15 @@ impl SqlError {
         }
     }
 
-    /// The same error about the end of the statement.
+    /// The same error at the end of the statement.
     #[must_use]
     pub(crate) fn near_end(mut self) -> SqlError {
         self.near = Some(Near::End);
         self
     }
 
-    /// The same error at the token that it means: the word that it is near, else a name that its
-    /// message quotes, else the first token of the statement.
+    /// The same error at the token that it is about: the word given by [`SqlError::near`], else a name that
+    /// the message quotes, else the first token of the statement.
     #[must_use]
     pub fn among(self, tokens: &[TokenWithSpan]) -> SqlError {
         let mut solid = tokens
@@ -168,9 +168,9 @@ impl SqlError {
         self.at(span).or_string(tokens)
     }
 
-    /// The same error; where an unknown column stands in double quotes, most likely a string was meant.
+    /// The same error; for an unknown column in double quotes with a hint that strings need single quotes.
     fn or_string(mut self, tokens: &[TokenWithSpan]) -> SqlError {
-        const HINT: &str = "if a string is meant";
+        const HINT: &str = "for a string";
         if !self.message.starts_with("there is no column '") || self.hint.starts_with(HINT) {
             return self;
         }
@@ -184,17 +184,16 @@ impl SqlError {
             && word.quote_style == Some('"')
         {
             let text = word.value.replace('\'', "''");
-            let string = format!("{HINT}: '{text}', in single quotes");
+            let string = format!("{HINT} use single quotes: '{text}'");
             self.hint = match self.hint.is_empty() {
                 true => string,
-                false => format!("{string}; if a column: {}", self.hint),
+                false => format!("{string}; for a column: {}", self.hint),
             };
         }
         self
     }
 
-    /// The same error at the token that it quotes, if there is one: for errors that may come from
-    /// elsewhere.
+    /// The same error at the token that its message quotes, if there is one: for errors of other libraries.
     #[must_use]
     pub fn among_if_found(self, tokens: &[TokenWithSpan]) -> SqlError {
         let quoted = quoted(&self.message);
@@ -207,7 +206,7 @@ impl SqlError {
         }
     }
 
-    /// The error as it is shown to the user, with the line of `text` and a caret.
+    /// The error as the user sees it, with the line of `text` and a caret.
     pub fn render(&self, file: &str, text: &str) -> String {
         let mut shown = match self.place {
             Some(Place { line, column, .. }) => format!("{file}:{line}:{column}: {}", self.message),
@@ -223,7 +222,7 @@ impl SqlError {
             let source = &secrets::masked(source);
             let number = line.to_string();
             let margin = " ".repeat(number.len());
-            // Tabs before the caret are kept, so that it stands under what is meant.
+            // Tabs are kept, so that the caret stands under the wrong characters.
             let lead = source.chars().take(column - 1);
             let lead = lead
                 .map(|c| match c.width() {
@@ -262,13 +261,13 @@ impl fmt::Display for SqlError {
 
 impl std::error::Error for SqlError {}
 
-/// The token that says `word`: a word, or a text in quotes.
+/// The token that is `word`: a word, or a string in quotes.
 pub(crate) fn find<'a>(tokens: &'a [TokenWithSpan], word: &str) -> Option<&'a TokenWithSpan> {
-    // A column with its table is several tokens; the last one is the column.
+    // A qualified column is several tokens; the last one is the column.
     let last = word.rsplit('.').next().unwrap_or(word);
     let says = |token: &&TokenWithSpan, wanted: &str, exact: bool| match &token.token {
         Token::Word(word) if exact => word.value == wanted,
-        // The planner writes functions in lower case.
+        // The planner writes the names of functions in lower case.
         Token::Word(word) => word.value.eq_ignore_ascii_case(wanted),
         Token::SingleQuotedString(text) | Token::UnicodeStringLiteral(text) => text == wanted,
         Token::Number(number, _) => number == wanted,
@@ -280,7 +279,7 @@ pub(crate) fn find<'a>(tokens: &'a [TokenWithSpan], word: &str) -> Option<&'a To
         .find_map(|(wanted, exact)| tokens.iter().find(|token| says(token, wanted, exact)))
 }
 
-/// A place of DataFusion's as one of the tokenizer's.
+/// A span of DataFusion as one of the tokenizer.
 pub(crate) fn to_span(span: datafusion_common::Span) -> Span {
     Span::new(
         Location::new(span.start.line, span.start.column),
@@ -296,7 +295,7 @@ pub fn shown(token: &Token) -> String {
     }
 }
 
-/// A text of SQL as a message shows it: in quotes, unless it has them.
+/// SQL text in a message: in quotes, unless it already has them.
 pub(crate) fn in_quotes(text: &str) -> String {
     if text.starts_with(['\'', '"']) {
         text.to_string()
@@ -305,7 +304,7 @@ pub(crate) fn in_quotes(text: &str) -> String {
     }
 }
 
-/// The texts in single quotes of a message. An apostrophe inside a word is no quote.
+/// The strings in single quotes in a message. An apostrophe inside a word is not a quote.
 fn quoted(message: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut open: Option<usize> = None;
@@ -332,7 +331,7 @@ impl From<slackwater_engine::Error> for SqlError {
     }
 }
 
-/// The one of `known` that `name` is most likely a misspelling of.
+/// The name among `known` of which `name` is most likely a misspelling.
 pub fn nearest(name: &str, known: &[String]) -> Option<String> {
     let name = name.to_lowercase();
     known
@@ -343,7 +342,7 @@ pub fn nearest(name: &str, known: &[String]) -> Option<String> {
                 candidate,
             )
         })
-        // Short names are like many that begin with the same letters.
+        // Short names are similar to many names with the same first letters.
         .filter(|(likeness, candidate)| *likeness > 0.8 && candidate.len() * 2 >= name.len())
         .max_by(|one, other| one.0.total_cmp(&other.0))
         .map(|(_, candidate)| candidate.clone())
@@ -354,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_caret_stands_under_what_is_meant() {
+    fn the_caret_stands_under_the_wrong_characters() {
         let span = Span::new(Location::new(2, 9), Location::new(2, 12));
         let error = SqlError::new("there is no column 'ips'")
             .at(span)
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_what_is_meant_after_wide_characters() {
+    fn the_caret_stands_under_the_wrong_characters_after_wide_ones() {
         let span = Span::new(Location::new(1, 14), Location::new(1, 17));
         let shown = SqlError::new("no")
             .at(span)
@@ -376,8 +375,8 @@ mod tests {
     }
 
     #[test]
-    fn an_error_without_a_place_finds_the_word_that_it_means() {
-        let text = "SELECT Uper(b.x) FROM b\nWHERE b.x > 'no number'";
+    fn an_error_without_a_place_finds_the_word_it_is_about() {
+        let text = "SELECT Uper(b.x) FROM b\nWHERE b.x > 'abc'";
         let dialect = sqlparser::dialect::GenericDialect {};
         let mut tokens = sqlparser::tokenizer::Tokenizer::new(&dialect, text);
         let tokens = tokens.tokenize_with_location().unwrap();
@@ -391,7 +390,7 @@ mod tests {
         );
         assert_eq!(place(SqlError::new("can't read 'b.x' here")), (1, 15, 1));
         assert_eq!(
-            place(SqlError::new("'no number' is no DOUBLE")),
+            place(SqlError::new("'abc' is not a valid DOUBLE")),
             (2, 13, 11)
         );
         assert_eq!(place(SqlError::new("no").near("where")), (2, 1, 5));
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_far_from_all_others_has_no_nearest() {
+    fn a_name_unlike_all_others_has_no_nearest() {
         let known = ["price".to_string(), "auction".to_string()];
         assert_eq!(nearest("pirce", &known), Some("price".to_string()));
         assert_eq!(nearest("xyz", &known), None);

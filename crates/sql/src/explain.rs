@@ -1,4 +1,4 @@
-//! Strings for `explain`: expressions, columns and windows as a reader of SQL would write them.
+//! Expressions, columns and windows as EXPLAIN shows them, in SQL.
 
 use arrow_schema::{Schema, TimeUnit};
 use slackwater_engine::operator::changelog::rows::RowOrder;
@@ -10,7 +10,7 @@ mod expression;
 
 pub use expression::{expression, literal};
 
-/// `Int64(1)` as `1`, `Utf8("a")` as `'a'`, as they were written.
+/// The text without the types of literals: `Int64(1)` becomes `1`, `Utf8("a")` becomes `'a'`.
 pub fn without_literal_types(text: &str) -> String {
     const TYPES: &[&str] = &[
         "UInt64(",
@@ -28,16 +28,16 @@ pub fn without_literal_types(text: &str) -> String {
     ];
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some((at, of)) = TYPES
+    while let Some((at, data_type)) = TYPES
         .iter()
-        .filter_map(|of| rest.find(of).map(|at| (at, of)))
-        .min_by_key(|(at, of)| (*at, usize::MAX - of.len()))
+        .filter_map(|data_type| rest.find(data_type).map(|at| (at, data_type)))
+        .min_by_key(|(at, data_type)| (*at, usize::MAX - data_type.len()))
     {
         shown.push_str(&rest[..at]);
-        rest = &rest[at + of.len()..];
+        rest = &rest[at + data_type.len()..];
         if let Some(inside) = rest.strip_prefix('"') {
             let Some((literal, after)) = inside.split_once("\")") else {
-                shown.push_str(of);
+                shown.push_str(data_type);
                 continue;
             };
             shown.push_str(&format!("'{literal}'"));
@@ -53,8 +53,7 @@ pub fn without_literal_types(text: &str) -> String {
     shown + rest
 }
 
-/// Without the column numbers that DataFusion shows (`ip@3`) and the types around its constants
-/// (`Int64(1)`).
+/// The text without DataFusion's column numbers (`ip@3`) and without the types of constants (`Int64(1)`).
 pub fn readable(text: &str) -> String {
     let text = without_literal_types(text);
     let mut shown = String::with_capacity(text.len());
@@ -69,21 +68,21 @@ pub fn readable(text: &str) -> String {
             shown.push(character);
         }
     }
-    // A column may be called like a type: only what something is cast to is one.
+    // A column may have the name of a type: only the target of a cast is replaced.
     with_sql_casts(&shown.replace("count(1)", "count(*)"))
 }
 
-/// The names of columns, as a reader of SQL would write them.
-pub fn names(columns: &[usize], of: &Schema) -> String {
+/// The names of columns as SQL would write them.
+pub fn names(columns: &[usize], schema: &Schema) -> String {
     let names = columns.iter();
-    let names = names.map(|&column| readable(of.field(column).name()));
+    let names = names.map(|&column| readable(schema.field(column).name()));
     names.collect::<Vec<String>>().join(", ")
 }
 
-/// What rows are ordered by.
-pub fn order(order: &RowOrder, of: &Schema) -> String {
+/// The columns that rows are ordered by.
+pub fn order(order: &RowOrder, schema: &Schema) -> String {
     let order = order.iter().map(|(column, options)| {
-        let name = readable(of.field(*column).name());
+        let name = readable(schema.field(*column).name());
         let descending = if options.descending { " DESC" } else { "" };
         format!("{name}{descending}")
     });
@@ -112,7 +111,7 @@ pub fn windows(windows: &Windows) -> String {
     }
 }
 
-/// A duration in the largest unit that holds it as a whole number.
+/// A duration in the largest unit in which it is a whole number.
 pub fn duration(nanoseconds: i128) -> String {
     let units: [(i128, &str); 7] = [
         (86_400_000_000_000, "d"),
@@ -130,7 +129,7 @@ pub fn duration(nanoseconds: i128) -> String {
     format!("{} {unit}", nanoseconds / unit_ns)
 }
 
-/// An interval as it could be typed: `INTERVAL '5' SECOND`, `INTERVAL '1 month 2 days'`.
+/// An interval as a SQL literal: `INTERVAL '5' SECOND`, `INTERVAL '1 month 2 days'`.
 pub fn interval(months: i128, days: i128, nanoseconds: i128) -> String {
     let units = [
         (60 * 60 * 1_000_000_000, "HOUR"),
@@ -150,7 +149,7 @@ pub fn interval(months: i128, days: i128, nanoseconds: i128) -> String {
     if nanoseconds != 0 || parts.is_empty() {
         let unit = units.iter().find(|(unit_ns, _)| nanoseconds % unit_ns == 0);
         let &(unit_ns, unit) = unit.unwrap_or(&(1, "NANOSECOND"));
-        // Nothing at all is shown in seconds.
+        // A length of zero is shown in seconds.
         let unit = if nanoseconds == 0 { "SECOND" } else { unit };
         parts.push((nanoseconds / unit_ns, unit));
     }
@@ -170,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_shown_as_they_were_written() {
+    fn literals_have_no_types() {
         assert_eq!(
             without_literal_types(
                 "bids.price + Int64(1) > coalesce(x,Utf8(\"a (b)\")) AND Boolean(true)"
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn column_numbers_and_types_of_constants_are_left_out() {
+    fn column_numbers_and_types_of_constants_are_omitted() {
         assert_eq!(
             readable("ip@3 = me@home AND n@12 > 1"),
             "ip = me@home AND n > 1"
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_as_they_could_be_typed() {
+    fn intervals_are_sql_literals() {
         let hour = 3_600_000_000_000;
         assert_eq!(interval(0, 0, 2 * hour), "INTERVAL '2' HOUR");
         assert_eq!(interval(0, 1, 0), "INTERVAL '1' DAY");
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_as_they_could_be_typed() {
+    fn constants_are_sql_literals() {
         use datafusion_common::ScalarValue;
         for (value, expected) in [
             (ScalarValue::from("it's"), "'it''s'"),
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_in_the_largest_whole_unit() {
+    fn durations_use_the_largest_whole_unit() {
         assert_eq!(duration(30_000_000_000), "30 s");
         assert_eq!(duration(90_000_000_000), "90 s");
         assert_eq!(duration(3_600_000_000_000), "1 h");

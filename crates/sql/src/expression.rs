@@ -1,4 +1,4 @@
-//! DataFusion's physical expressions as the engine's.
+//! DataFusion's physical expressions as expressions of the engine.
 
 mod checked;
 mod floats;
@@ -32,7 +32,7 @@ use crate::types::{INTERVAL, with_sql_types};
 
 pub use not_null::NotNull;
 
-/// The expression without a cast that gives different values for different ones.
+/// The expression without casts that keep different values different.
 pub fn uncast<'e>(expression: &'e Physical, schema: &Schema) -> &'e Physical {
     let any = expression.as_ref() as &dyn Any;
     let Some(cast) = any.downcast_ref::<CastExpr>() else {
@@ -51,10 +51,10 @@ pub fn uncast<'e>(expression: &'e Physical, schema: &Schema) -> &'e Physical {
     }
 }
 
-/// A physical expression.
+/// A physical expression of DataFusion.
 pub type Physical = Arc<dyn PhysicalExpr>;
 
-/// Times as texts look as they do in every output: `2024-02-29 12:34:56.789`.
+/// Times are cast to strings as the outputs write them: `2024-02-29 12:34:56.789`.
 const TIME_AS_TEXT: CastOptions<'static> = CastOptions {
     safe: false,
     format_options: FormatOptions::new()
@@ -62,19 +62,19 @@ const TIME_AS_TEXT: CastOptions<'static> = CastOptions {
         .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f")),
 };
 
-fn is_text(of: &DataType) -> bool {
+fn is_text(data_type: &DataType) -> bool {
     matches!(
-        of,
+        data_type,
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8
     )
 }
 
-fn is_time(of: &DataType) -> bool {
-    matches!(of, DataType::Timestamp(_, None))
+fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, None))
 }
 
-/// The physical form of an expression over `schema`, which is simplified: some functions can only be computed
-/// once others are in their place. Arithmetic fails on overflow instead of wrapping (I4).
+/// The physical form of an expression over `schema`. The expression is simplified first: some functions can
+/// only be computed after they are rewritten. Arithmetic fails on overflow instead of wrapping.
 pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     let properties = ExecutionProps::new();
     let context = PhysicalPlanningContext::default();
@@ -89,7 +89,7 @@ pub fn physical(expression: &Expr, schema: &DFSchema) -> Result<Physical> {
     Ok(checked.data)
 }
 
-/// The same expression where DataFusion's computes what SQL says; else one that does. Its parts are checked.
+/// The expression, or its replacement where DataFusion does not compute what SQL says. Its parts are checked.
 fn checked(part: Physical, schema: &Schema) -> datafusion_common::Result<Transformed<Physical>> {
     let any = part.as_ref() as &dyn Any;
     if let Some(cast) = any.downcast_ref::<CastExpr>() {
@@ -117,7 +117,7 @@ fn checked(part: Physical, schema: &Schema) -> datafusion_common::Result<Transfo
         any.downcast_ref::<NegativeExpr>(),
     ) {
         (Some(binary), _) => binary.clone(),
-        // DataFusion's negation wraps and can't be told not to; a difference can.
+        // DataFusion's negation always wraps; 0 - x can be checked.
         (_, Some(negative)) => {
             let data_type = negative.arg().data_type(schema)?;
             if data_type == INTERVAL {
@@ -166,7 +166,7 @@ fn cast_checked(
     Ok(floor.map_or(Transformed::no(part.clone()), Transformed::yes))
 }
 
-/// The value of an expression of constants, computed as it is for a row.
+/// The value of an expression of constants, computed as for a row.
 pub fn constant(expression: &Expr) -> datafusion_common::Result<ScalarValue> {
     let computed = physical(expression, &DFSchema::empty());
     let computed = computed.map_err(|error| DataFusionError::Plan(error.message))?;
@@ -185,7 +185,7 @@ pub fn constant(expression: &Expr) -> datafusion_common::Result<ScalarValue> {
 pub fn replace_columns(expression: &Physical, columns: &[Physical]) -> Result<Physical> {
     let replaced = expression.clone().transform_down(|part| {
         match column_index(&part) {
-            // The replacement is over other columns: it must not be looked into.
+            // The replacement refers to other columns, so its parts must not be replaced.
             Some(index) => Ok(Transformed::new(
                 columns[index].clone(),
                 true,
@@ -197,26 +197,26 @@ pub fn replace_columns(expression: &Physical, columns: &[Physical]) -> Result<Ph
     Ok(replaced.data)
 }
 
-/// The index of the column that the expression is.
+/// The index of the column, if the expression is one.
 pub fn column_index(expression: &Physical) -> Option<usize> {
     (expression.as_ref() as &dyn Any)
         .downcast_ref::<Column>()
         .map(|column| column.index())
 }
 
-/// Column `index` of `schema`.
+/// The expression for column `index` of `schema`.
 pub fn column(index: usize, schema: &Schema) -> Physical {
     Arc::new(Column::new(schema.field(index).name(), index))
 }
 
-/// A physical expression over batches of a given schema, for the engine.
+/// A physical expression over batches of a given schema, as an expression of the engine.
 pub struct PhysicalExpression {
     expression: Physical,
     data_type: DataType,
 }
 
 impl PhysicalExpression {
-    /// For batches of `schema`.
+    /// The expression over batches of `schema`.
     pub fn over(expression: Physical, schema: &SchemaRef) -> Result<Arc<dyn Expression>> {
         let data_type = expression.data_type(schema)?;
         Ok(Arc::new(PhysicalExpression {
@@ -226,8 +226,8 @@ impl PhysicalExpression {
     }
 }
 
-// The whole tree, by which nodes that say the same are known: as SQL shows it, without types and quotes,
-// `s = 'a AND t = b'` would be `s = 'a' AND t = 'b'`. `{:#?}` is as a reader of SQL would write it.
+// The whole tree: equal nodes are found by this text. As SQL, without types and quotes, `s = 'a AND t = b'`
+// and `s = 'a' AND t = 'b'` would look the same. `{:#?}` prints SQL for the user.
 impl fmt::Debug for PhysicalExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match f.alternate() {
@@ -244,8 +244,8 @@ impl Expression for PhysicalExpression {
             value.into_array(batch.num_rows())
         };
         let place = || explain::expression(&self.expression);
-        // A function that panics condemns its row as one that fails does; expressions keep nothing
-        // from one batch to the next that it could leave half-done.
+        // A panic in a function rejects its row, like an error; expressions keep no state between batches
+        // that could be left inconsistent.
         match catch_unwind(AssertUnwindSafe(compute)) {
             Ok(Ok(column)) => Ok(column),
             Ok(Err(error)) => Err(Error::new(place(), reason(error))),
@@ -265,7 +265,7 @@ impl Expression for PhysicalExpression {
     }
 }
 
-/// What went wrong, without the names that DataFusion and Arrow have for kinds of errors and types.
+/// The cause of an error, without DataFusion's and Arrow's names of errors and types.
 pub fn reason(error: DataFusionError) -> String {
     const KINDS: [&str; 6] = [
         "Arithmetic overflow: ",
@@ -294,27 +294,27 @@ mod tests {
         DFSchema::try_from(Schema::new(fields.to_vec())).unwrap()
     }
 
-    fn over_texts(expression: &Expr) -> Arc<dyn Expression> {
+    fn over_strings(expression: &Expr) -> Arc<dyn Expression> {
         let schema: SchemaRef = Arc::new(columns().as_arrow().clone());
         PhysicalExpression::over(physical(expression, &columns()).unwrap(), &schema).unwrap()
     }
 
     #[test]
-    fn expressions_that_read_alike_are_different_ones() {
+    fn different_expressions_that_print_the_same_stay_different() {
         let two = col("s").eq(lit("a")).and(col("t").eq(lit("b")));
         let one = col("s").eq(lit("a AND t@1 = b"));
-        let shown = |of: &Expr| {
-            let shown = physical(of, &columns()).unwrap().to_string();
+        let shown = |expression: &Expr| {
+            let shown = physical(expression, &columns()).unwrap().to_string();
             shown.replace("@0", "").replace("@1", "")
         };
         assert_eq!(shown(&two), shown(&one).replace("@1", ""));
         assert_ne!(
-            format!("{:?}", over_texts(&two)),
-            format!("{:?}", over_texts(&one))
+            format!("{:?}", over_strings(&two)),
+            format!("{:?}", over_strings(&one))
         );
         assert_eq!(
-            format!("{:?}", over_texts(&two)),
-            format!("{:?}", over_texts(&two.clone()))
+            format!("{:?}", over_strings(&two)),
+            format!("{:?}", over_strings(&two.clone()))
         );
     }
 }

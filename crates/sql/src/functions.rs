@@ -1,8 +1,8 @@
 //! The functions of the language: DataFusion's, Flink's, and those that a build adds.
 //!
-//! Flink's have Flink's names and meaning, and come before DataFusion's of the same name. All of one row but
-//! those whose type depends on more are written as Rust functions of one row ([`rows`]), which is also the
-//! way in which a build adds its own ([`Functions`], `docs/functions.md`).
+//! Flink's have Flink's names and meaning, and take precedence over DataFusion's of the same name. All scalar
+//! functions except those whose type depends on more than their argument types are Rust functions of one row
+//! ([`rows`]). A build adds its own in the same way ([`Functions`], `docs/functions.md`).
 
 mod aggregate;
 mod clock;
@@ -35,14 +35,14 @@ pub use rewritten::is_rewritten;
 pub use rows::RowFunction;
 pub use values::{Argument, Cell, Output, Time};
 
-/// All functions.
+/// All functions of the language.
 #[derive(Clone)]
 struct All {
     scalars: Vec<Arc<ScalarUDF>>,
     aggregates: Vec<Arc<AggregateUDF>>,
 }
 
-/// Those of this process; none before the first use.
+/// The functions of this process; `None` before the first use.
 static ALL: RwLock<Option<Arc<All>>> = RwLock::new(None);
 
 fn all() -> Arc<All> {
@@ -53,12 +53,12 @@ fn all() -> Arc<All> {
     Arc::clone(all.get_or_insert_with(|| Arc::new(built_in())))
 }
 
-/// Adds functions to the language, for all texts that this process compiles from now on. Worker
-/// processes run the same program, and have to do the same before anything else.
+/// Adds functions to the language, for all programs that this process compiles from now on. Worker processes
+/// run the same executable, and must add the same functions first.
 ///
 /// # Errors
 ///
-/// When a name is taken: then none of them is added.
+/// When a name is already taken: then no function is added.
 pub fn install(functions: Functions) -> std::result::Result<(), String> {
     let mut all = all().as_ref().clone();
     let mut taken = HashSet::new();
@@ -72,7 +72,7 @@ pub fn install(functions: Functions) -> std::result::Result<(), String> {
     }
     for name in functions.names() {
         if !taken.insert(name.clone()) {
-            return Err(format!("there is a function '{name}' already"));
+            return Err(format!("function '{name}' already exists"));
         }
     }
     all.scalars
@@ -120,7 +120,7 @@ fn built_in() -> All {
     }
 }
 
-/// All scalar functions; of several with one name the last one counts.
+/// All scalar functions; the last one with a name counts.
 pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     all().scalars.clone()
 }
@@ -144,7 +144,7 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// All functions that need OVER: ROW_NUMBER and its like.
+/// All functions that need OVER, such as ROW_NUMBER.
 pub fn window_functions() -> Vec<Arc<WindowUDF>> {
     datafusion_functions_window::all_default_window_functions()
 }

@@ -1,6 +1,6 @@
-//! GROUPING SETS, ROLLUP and CUBE: one aggregation for each set of keys, and a UNION ALL of what they give. The
-//! keys that a set leaves out are NULL; which ones it left out stands in a number beside them, which is what
-//! `GROUPING()` looks at.
+//! GROUPING SETS, ROLLUP and CUBE: one aggregation for each set of keys, and a UNION ALL of their results.
+//! Keys that are not in the set are NULL; an extra column has a bit for each of them, from which `GROUPING()`
+//! is computed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use datafusion_expr::{Expr, GroupingSet, LogicalPlan, LogicalPlanBuilder, lit};
 
 use crate::error::{Result, SqlError};
 
-/// Sets of one GROUP BY: each is an aggregation with state of its own.
+/// The maximum number of sets of a GROUP BY: each is an aggregation with its own state.
 const SETS_MAX: usize = 64;
 
 /// The plan with one aggregation for each set.
@@ -40,10 +40,10 @@ fn sets_of(sets: &GroupingSet) -> Result<Vec<Vec<Expr>>> {
     };
     if count > SETS_MAX {
         let error =
-            format!("{count} sets of keys are more than the {SETS_MAX} that are known here");
+            format!("GROUP BY has {count} grouping sets, and at most {SETS_MAX} are supported");
         return Err(SqlError::new(error)
             .near("GROUP")
-            .hint("name the sets that are wanted: GROUPING SETS ((a, b), (a), ())"));
+            .hint("list the sets that you need: GROUPING SETS ((a, b), (a), ())"));
     }
     Ok(match sets {
         GroupingSet::GroupingSets(sets) => sets.clone(),
@@ -80,7 +80,7 @@ fn union_of(aggregate: &Aggregate, sets: Vec<Vec<Expr>>) -> datafusion_common::R
         1 => inputs.remove(0),
         _ => LogicalPlan::Union(Union::try_new(inputs.into_iter().map(Arc::new).collect())?),
     };
-    // The names that the aggregation had.
+    // The columns get the names that they had in the original aggregation.
     let fields = aggregate.schema.iter().enumerate();
     let renamed = fields.map(|(at, (qualifier, field))| {
         let column = Expr::Column(Column::from_name(inner_name(at)));
@@ -91,23 +91,23 @@ fn union_of(aggregate: &Aggregate, sets: Vec<Vec<Expr>>) -> datafusion_common::R
         .build()
 }
 
-/// Of several tables' columns some may be called the same; in between they have numbers.
+/// Columns of several tables may have the same name; inside the union they are numbered.
 fn inner_name(at: usize) -> String {
     format!("__set_{at}")
 }
 
-/// The aggregation by one set, with the columns of all.
+/// The aggregation by one set, with the columns of all sets.
 fn one(
     aggregate: &Aggregate,
     keys: &[Expr],
     set: Vec<Expr>,
     id: u64,
 ) -> datafusion_common::Result<LogicalPlan> {
-    // One that is named twice counts once.
+    // A key that the set names twice is used once.
     let set = keys.iter().filter(|key| set.contains(key)).cloned();
     let set = set.collect::<Vec<Expr>>();
     if set.is_empty() && aggregate.aggr_expr.is_empty() {
-        let error = SqlError::new("the set () of no keys has one row, with nothing in it");
+        let error = SqlError::new("the empty grouping set () has a single row without any column");
         let error = error
             .near("GROUP")
             .hint("select an aggregate, such as COUNT(*)");

@@ -1,8 +1,8 @@
 //! Tables for late rows: `SET 'late_rows' = 'table'`, or the option `late_rows` of a source's table.
 //!
-//! A table takes what the rows have when a window function judges them: its columns are found by name
-//! among those of the function's input, and noted in the plan, so that they are read though the query
-//! itself has no use for them.
+//! A table gets the late rows as they arrive at a window function: its columns are matched by name with those
+//! of the function's input. The plan notes them, so that they are read even if the query itself doesn't use
+//! them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::table::{LATE_ROWS, Table, TableHandle};
 use crate::types::{arrow_cast_ok, sql_name};
 use crate::window::{LateTable, WindowNode};
 
-/// What a table for late rows does not get: rows that are left out where no window function judges them.
+/// A warning about late rows that the table does not get: those that are not dropped by a window function.
 pub fn only_counted(nodes: &[NodeSpec], session: &Session) -> Option<String> {
     let mut sources = nodes.iter().filter_map(NodeSpec::as_source);
     let of_table = sources.find_map(|source| source.table.options.get(LATE_ROWS));
@@ -28,8 +28,8 @@ pub fn only_counted(nodes: &[NodeSpec], session: &Session) -> Option<String> {
     let leaves_out = |node: &NodeSpec| node.facts().drops_late;
     nodes.iter().any(leaves_out).then(|| {
         format!(
-            "late rows of OVER, interval joins and joins with versions are only counted: \
-             'late_rows' = '{name}' gets those of window functions"
+            "'late_rows' = '{name}' only keeps late rows of window functions: those of OVER, interval joins \
+             and temporal joins are counted, but not kept"
         )
     })
 }
@@ -57,9 +57,9 @@ pub fn mark(plan: LogicalPlan, session: &Session) -> Result<LogicalPlan> {
     Ok(marked?.data)
 }
 
-/// The table that takes what is late for a window function, and which columns it takes.
+/// The table for the late rows of a window function, and the columns that it gets.
 fn late_table(window: &WindowNode, session: &Session) -> Result<Option<LateTable>> {
-    // A source's own table counts before that of the query.
+    // The option of a source table takes precedence over the setting.
     let mut chosen = None;
     let visited = window.input.apply(|part| {
         if let LogicalPlan::TableScan(scan) = part
@@ -83,16 +83,14 @@ fn late_table(window: &WindowNode, session: &Session) -> Result<Option<LateTable
         names.sort();
         return Err(match nearest(&name, &names) {
             Some(near) => error.hint(format!("did you mean '{near}'?")),
-            None => {
-                error.hint("declare it first, with the columns of the rows that are to be kept")
-            }
+            None => error.hint("declare it first, with the columns to keep"),
         });
     };
     let columns = columns(window, table).map_err(|error| error.at(span))?;
     Ok(Some(LateTable { name, columns }))
 }
 
-/// The input's column for each of the table's own.
+/// The column of the input for each column of the table.
 fn columns(window: &WindowNode, table: &Table) -> Result<Vec<Column>> {
     let input = window.input.schema();
     let columns = table.physical.fields().iter().map(|wanted| {
@@ -103,23 +101,27 @@ fn columns(window: &WindowNode, table: &Table) -> Result<Vec<Column>> {
             let names = input.fields().iter().map(|field| field.name().clone());
             let names = names.collect::<Vec<_>>();
             let error = format!(
-                "'late_rows': table '{}' has a column '{}', and rows that may be late have none",
+                "'late_rows': table '{}' has a column '{}', but the late rows do not",
                 table.name,
                 wanted.name()
             );
-            return Err(SqlError::new(error).hint(format!("they have: {}", names.join(", "))));
+            return Err(
+                SqlError::new(error).hint(format!("their columns are: {}", names.join(", ")))
+            );
         };
         if !arrow_cast_ok(field.data_type(), wanted.data_type())
             && field.data_type() != wanted.data_type()
         {
             let error = format!(
-                "'late_rows': column '{}' of '{}' is {}, of late rows {}",
+                "'late_rows': column '{}' of '{}' is {}, but in the late rows it is {}",
                 wanted.name(),
                 table.name,
                 sql_name(wanted.data_type()),
                 sql_name(field.data_type())
             );
-            return Err(SqlError::new(error).hint("declare the table's column with that type"));
+            return Err(
+                SqlError::new(error).hint("declare the column with the type of the late rows")
+            );
         }
         Ok(Column::new(qualifier.cloned(), field.name()))
     });

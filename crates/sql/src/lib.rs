@@ -1,4 +1,4 @@
-//! SQL text to query graph and operators. The only crate that names DataFusion.
+//! Turns SQL text into a query graph and its operators. The only crate that uses DataFusion directly.
 //!
 //! ```text
 //!           parse            plan                                              translate
@@ -6,11 +6,11 @@
 //!          statement/     session/, table.rs, settings/         simplify/, …       node/
 //! ```
 //!
-//! Modules stand in the order of their layers: each imports from those above it in this list. `error` is at
-//! the top and knows no names: who knows them hands them over for suggestions. The table is in
-//! `tools/tidy/src/layers.rs`.
+//! Modules stand in the order of their layers: each imports only from those above it in this list. `error` is
+//! at the top and knows no names: the modules that know them pass them in for suggestions. The table of
+//! layers is in `tools/tidy/src/layers.rs`.
 
-// What every layer needs: errors, types, names, and SQL as it is shown.
+// Shared by all layers: errors, types, names, and how SQL is shown.
 pub mod error;
 pub mod explain;
 mod names;

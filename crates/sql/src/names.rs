@@ -1,5 +1,5 @@
-//! Names on which the reader of statements and the planner agree: what the reader writes in the place of
-//! clauses that `sqlparser` does not know, and what messages of both list.
+//! Names that the parser and the planner share: those that the parser writes in place of clauses that
+//! `sqlparser` does not support, and those that messages list.
 
 /// Table functions that assign windows.
 pub const WINDOW_FUNCTIONS: &[&str] = &["TUMBLE", "HOP", "SESSION", "CUMULATE", "COUNT_WINDOW"];
@@ -7,16 +7,16 @@ pub const WINDOW_FUNCTIONS: &[&str] = &["TUMBLE", "HOP", "SESSION", "CUMULATE", 
 /// The columns that a window table function appends.
 pub const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
 
-/// The argument of a window table function that says what its sessions are told apart by.
+/// The argument of a window table function with the columns that separate its sessions.
 pub const PARTITION_BY: &str = "PARTITION_BY";
 
-/// The argument of a table that says which version of it is read.
+/// The argument of a table that says as of which time it is read.
 pub const VERSION: &str = "SYSTEM_TIME";
 
-/// The function that stands in a join's condition for FOR SYSTEM_TIME AS OF.
+/// The function that stands for FOR SYSTEM_TIME AS OF in the condition of a join.
 pub const SYSTEM_TIME_AS_OF: &str = "system_time_as_of";
 
-/// What `CEIL(ts TO unit)` is written as.
+/// The function that `CEIL(ts TO unit)` becomes.
 pub const CEIL: &str = "date_ceil";
 
 /// The units of time that TIMESTAMPDIFF, TIMESTAMPADD, FLOOR and CEIL take.

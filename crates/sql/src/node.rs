@@ -1,17 +1,16 @@
-//! The operators of SQL, a file for each: how its part of a logical plan becomes a node of the
-//! query graph, what the rest of the program asks of it ([`Node`], [`Facts`]), and how the engine's
-//! operator is made from it.
+//! The operators of SQL, a file for each: how a part of a logical plan becomes a node of the query graph,
+//! what the rest of the program needs to know about the node ([`Node`], [`Facts`]), and how the engine's
+//! operator is made.
 //!
 //! ```text
-//! facts.rs spec.rs   what is asked of a node; sources, operators and sinks
+//! facts.rs spec.rs   the facts about a node; sources, operators and sinks
 //! stream.rs          the output of a plan while it is translated
-//! translator.rs      the graph as it grows; asks TRANSLATIONS what a part of a plan becomes
-//! map.rs …           an operator each
+//! translator.rs      the graph under construction; applies TRANSLATIONS to each part of a plan
+//! map.rs …           one operator each
 //! ```
 //!
-//! Imports go one way: an operator's file uses those above it in this list, and helpers (`columns`,
-//! `pair`, …); nothing uses an operator's file but another operator that is made of it, and
-//! [`TRANSLATIONS`].
+//! Imports go one way: the file of an operator uses those above it in this list, and helpers (`columns`,
+//! `pair`, …). Only [`TRANSLATIONS`] and operators that are built from another use the file of an operator.
 
 mod facts;
 mod identity;
@@ -77,10 +76,10 @@ pub use saved::Saved;
 pub use spec::{Changes, NodeSpec, SinkSpec, SourceSpec};
 pub use translator::{Needs, Translation, Translator};
 
-/// How the parts of a logical plan become nodes: the first that says something of a part is taken.
+/// How the parts of a logical plan become nodes: the first translation that returns a stream is used.
 const TRANSLATIONS: &[Translation] = &[
     source::TRANSLATION,
-    // It looks at a condition with the projection above it.
+    // Before filters and projections: it matches a condition together with the projection above it.
     top_n::TRANSLATION,
     map::TRANSLATION,
     filter::TRANSLATION,

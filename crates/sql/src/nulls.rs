@@ -1,4 +1,4 @@
-//! Which expressions are never NULL, as far as a plan says: columns can't be declared so.
+//! Expressions that are never NULL, as far as a plan shows it: columns can't be declared NOT NULL in plans.
 
 use datafusion_common::Column;
 use datafusion_expr::utils::split_conjunction;
@@ -7,19 +7,20 @@ use datafusion_expr::{Expr, JoinType, LogicalPlan, Operator};
 use crate::prune::InTimeNode;
 use crate::window::WindowNode;
 
-/// Functions that give the first of their arguments that isn't NULL.
+/// Functions that return their first argument that is not NULL.
 const FIRST_VALUE_OF: [&str; 3] = ["coalesce", "ifnull", "nvl"];
 
 /// Whether an expression over a plan's columns is never NULL.
 pub fn is_never_null(expression: &Expr, plan: &LogicalPlan) -> bool {
     match expression {
         Expr::Alias(alias) => is_never_null(&alias.expr, plan),
-        // A cast that fails condemns its row.
+        // A failing cast rejects its row.
         Expr::Cast(cast) => is_never_null(&cast.expr, plan),
         Expr::Literal(value, _) => !value.is_null(),
-        Expr::ScalarFunction(call) if FIRST_VALUE_OF.contains(&call.name()) => {
-            call.args.iter().any(|of| is_never_null(of, plan))
-        }
+        Expr::ScalarFunction(call) if FIRST_VALUE_OF.contains(&call.name()) => call
+            .args
+            .iter()
+            .any(|argument| is_never_null(argument, plan)),
         Expr::Case(case) => {
             let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
             let mut values = thens.chain(case.else_expr.as_deref());
@@ -75,7 +76,7 @@ fn is_column_never_null(index: usize, plan: &LogicalPlan) -> bool {
                 Some(window) if index < window.input.schema().fields().len() => {
                     is_column_never_null(index, &window.input)
                 }
-                // The window's edges.
+                // The edges of the window.
                 Some(_) => true,
                 None => false,
             }
@@ -84,7 +85,7 @@ fn is_column_never_null(index: usize, plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether a condition holds for no row in which the value is NULL.
+/// Whether a condition is never true for rows in which the value is NULL.
 pub fn needs_value(condition: &Expr, value: &Expr) -> bool {
     let value = uncast(value);
     let is_it = |expression: &Expr| uncast(expression) == value && !value.is_volatile();
@@ -109,7 +110,7 @@ pub fn needs_value(condition: &Expr, value: &Expr) -> bool {
     }
 }
 
-/// A cast that fails rejects its row, so what is cast is NULL only if the value is.
+/// The expression without casts: a failing cast rejects its row, so the result is NULL only if the value is.
 fn uncast(mut expression: &Expr) -> &Expr {
     while let Expr::Cast(cast) = expression {
         expression = &cast.expr;

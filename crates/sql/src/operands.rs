@@ -1,5 +1,5 @@
-//! Operators and fields whose operands don't fit: told while the planner still knows where they
-//! stand. The planner would find most of them later, without a place.
+//! Operators and fields with operands of the wrong types: reported while the planner still knows their place.
+//! The planner would find most of them later, without a place.
 
 use arrow_schema::DataType;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -15,7 +15,7 @@ use sqlparser::ast::BinaryOperator;
 use crate::error::{SqlError, to_span};
 use crate::types::sql_name;
 
-/// Plans fields of rows, and checks the operands of operators.
+/// Plans field accesses, and checks the operands of operators.
 #[derive(Debug)]
 pub struct Operands;
 
@@ -32,7 +32,7 @@ impl ExprPlanner for Operands {
         let Some(operator) = operator(&raw.op) else {
             return Ok(PlannerResult::Original(raw));
         };
-        // What has no type yet is refused elsewhere, and better.
+        // An operand without a type is rejected elsewhere, with a better message.
         let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(raw));
         };
@@ -43,7 +43,7 @@ impl ExprPlanner for Operands {
             return Ok(PlannerResult::Original(raw));
         }
         let error = SqlError::new(format!(
-            "there is no {} {} {}",
+            "operator does not exist: {} {} {}",
             sql_name(&left),
             raw.op,
             sql_name(&right)
@@ -88,8 +88,8 @@ impl ExprPlanner for Operands {
     }
 }
 
-/// The planner tells the results of aggregates apart by their names, and leaves casts out of these: SUM(x) would
-/// be SUM(CAST(x AS BIGINT)). So what is cast gets a name that says so.
+/// The planner identifies results of aggregates by their names, and omits casts in these: SUM(x) and
+/// SUM(CAST(x AS BIGINT)) would be the same. So a cast gets an alias that contains it.
 fn with_casts_named(expression: Expr) -> Result<Expr> {
     let named = expression.transform_up(|part| {
         let (word, inner, field) = match &part {
@@ -97,12 +97,12 @@ fn with_casts_named(expression: Expr) -> Result<Expr> {
             Expr::TryCast(cast) => ("TRY_CAST", &cast.expr, &cast.field),
             _ => return Ok(Transformed::no(part)),
         };
-        // Constants are looked at: a percentile's fraction.
+        // Constant arguments must stay as they are, such as the fraction of a percentile.
         if !inner.any_column_refs() {
             return Ok(Transformed::no(part));
         }
-        let of = sql_name(field.data_type());
-        let name = format!("{word}({} AS {of})", inner.schema_name());
+        let data_type = sql_name(field.data_type());
+        let name = format!("{word}({} AS {data_type})", inner.schema_name());
         Ok(Transformed::yes(part.alias(name)))
     });
     Ok(named?.data)
@@ -117,7 +117,7 @@ fn boxed_named(expression: Option<Box<Expr>>) -> Result<Option<Box<Expr>>> {
     named.transpose()
 }
 
-/// Refuses `FILTER (WHERE x)` where `x` is no condition: the planner would cast it to one.
+/// Rejects `FILTER (WHERE x)` if `x` is not a BOOLEAN: the planner would cast it to one.
 pub fn check_filters(plan: &LogicalPlan) -> crate::error::Result<()> {
     let mut wrong = None;
     plan.apply_with_subqueries(|node| {
@@ -125,10 +125,10 @@ pub fn check_filters(plan: &LogicalPlan) -> crate::error::Result<()> {
             for expression in &aggregate.aggr_expr {
                 if let Expr::AggregateFunction(call) = expression.clone().unalias()
                     && let Some(filter) = &call.params.filter
-                    && let Ok(of) = filter.get_type(aggregate.input.schema())
-                    && !matches!(of, DataType::Boolean | DataType::Null)
+                    && let Ok(data_type) = filter.get_type(aggregate.input.schema())
+                    && !matches!(data_type, DataType::Boolean | DataType::Null)
                 {
-                    wrong = Some(of);
+                    wrong = Some(data_type);
                 }
             }
         }
@@ -136,9 +136,9 @@ pub fn check_filters(plan: &LogicalPlan) -> crate::error::Result<()> {
     })?;
     match wrong {
         None => Ok(()),
-        Some(of) => Err(SqlError::new(format!(
-            "a condition is true or false, this one is {}",
-            sql_name(&of)
+        Some(data_type) => Err(SqlError::new(format!(
+            "a condition must be a BOOLEAN, and this is {}",
+            sql_name(&data_type)
         ))
         .near("FILTER")),
     }
@@ -169,7 +169,7 @@ fn operator(written: &BinaryOperator) -> Option<Operator> {
     })
 }
 
-/// The place of the first column that an expression names.
+/// The place of the first column in an expression.
 fn first_place(expression: &Expr) -> Option<datafusion_common::Span> {
     let mut place = None;
     let searched = expression.apply(|part| {
@@ -187,23 +187,24 @@ fn first_place(expression: &Expr) -> Option<datafusion_common::Span> {
 
 fn hint(operator: &Operator, left: &DataType, right: &DataType) -> &'static str {
     let any = |is: fn(&DataType) -> bool| is(left) || is(right);
-    let time = |of: &DataType| matches!(of, DataType::Timestamp(_, _) | DataType::Date32);
-    let text = |of: &DataType| {
+    let time =
+        |data_type: &DataType| matches!(data_type, DataType::Timestamp(_, _) | DataType::Date32);
+    let text = |data_type: &DataType| {
         matches!(
-            of,
+            data_type,
             DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8
         )
     };
     let adds = matches!(operator, Operator::Plus | Operator::Minus);
     if matches!(operator, Operator::And | Operator::Or) {
-        "AND and OR take conditions, such as x <> 0"
+        "AND and OR need conditions, such as x <> 0"
     } else if any(time) && any(DataType::is_numeric) && adds {
-        "a time and a duration: ts + INTERVAL '1' SECOND"
+        "use a time and an interval: ts + INTERVAL '1' SECOND"
     } else if any(time) && any(DataType::is_numeric) {
-        "TO_TIMESTAMP_LTZ(ms, 3) makes a time of a number, CAST(ts AS BIGINT) a number of a time"
+        "use TO_TIMESTAMP_LTZ(ms, 3) to convert a number to a time, or CAST(ts AS BIGINT) for the opposite"
     } else if any(text) && any(DataType::is_numeric) {
-        "CAST(text AS DOUBLE) makes a number of a text"
+        "use CAST(text AS DOUBLE) to convert a string to a number"
     } else {
-        "CAST one of them"
+        "CAST one of the operands"
     }
 }

@@ -1,20 +1,19 @@
-//! Where the order of rows can be seen, and what may be done where it can't (I1).
+//! Where the order of rows affects the output, and what is allowed where it does not.
 //!
-//! A windowed aggregate emits when the watermark closes a window, and the same whatever the order
-//! in which its rows came (FIRST_VALUE and LAST_VALUE order them by event time, partition and
-//! position). So before it chunks may overtake each other, unless it sums floating-point numbers,
-//! whose last bits depend on order. Whatever else a row passes on its way to a sink shows order:
-//! the sink itself, running aggregates (in what they emit on the way), window joins and interval
-//! joins (in the order of their rows).
+//! A windowed aggregate emits its result when the watermark closes a window, and the result does not depend
+//! on the order of its rows (FIRST_VALUE and LAST_VALUE order them by event time, partition and position). So
+//! chunks may overtake each other before it, unless it sums floating-point numbers, whose last bits depend on
+//! the order. All other nodes on the way to a sink depend on the order: the sink itself, running aggregates
+//! (in the updates that they emit), window joins and interval joins (in the order of their rows).
 
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 
 use crate::node::{NodeSpec, Order};
 
-/// Lets chunks of sources be dealt out by demand to operators that say so
-/// ([`Facts::may_be_dealt`]), where nothing sees the order of their rows. Other stateless operators
-/// stay with their source: a hop and a second core cost a query of cheap operators a quarter more
-/// CPU time and bring it no row sooner, as decoding is what takes long.
+/// Lets chunks of sources be dealt out by demand to operators that allow it ([`Facts::may_be_dealt`]), where
+/// the order of their rows does not affect the output. Other stateless operators stay with their source: for
+/// a query of cheap operators a hop to a second core costs a quarter more CPU time without making any row
+/// faster, because decoding is the slow part.
 ///
 /// [`Facts::may_be_dealt`]: crate::node::Facts::may_be_dealt
 pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order: bool) {
@@ -33,7 +32,7 @@ pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order:
     }
 }
 
-/// Whether the order in which rows reach each node can be seen in what the query emits.
+/// Whether the order in which rows reach each node affects the output of the query.
 fn order_is_seen(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<bool> {
     let mut seen = vec![false; nodes.len()];
     // Consumers have larger numbers.

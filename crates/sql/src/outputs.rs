@@ -1,16 +1,15 @@
-//! Names of a query's columns: as they are written, each once.
+//! Names of a query's columns: as they are written, without duplicates.
 //!
-//! The planner names `COUNT(*)` "count(*)", `a + 1` "t.a + Int64(1)" and a field of a row
-//! "t.row[field]", and it refuses two columns of one name. Here an expression without AS is named
-//! by its text, a field by its own name, and a name that is taken gets a number (`a`, `a0`, as in
-//! Flink; `a + 1`, `a + 1 (2)`).
+//! The planner names `COUNT(*)` "count(*)", `a + 1` "t.a + Int64(1)" and a field of a row "t.row[field]", and
+//! rejects two columns with one name. Here an expression without AS is named after its text, a field has its
+//! own name, and a name that is taken gets a number (`a`, `a0`, as in Flink; `a + 1`, `a + 1 (2)`).
 
 use std::collections::HashSet;
 
 use sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Spanned};
 use sqlparser::tokenizer::Span;
 
-/// Gives every column of the query a name of its own.
+/// Gives every column of the query a unique name.
 pub fn name(query: &mut Query) {
     set_expression(&mut query.body);
 }
@@ -28,7 +27,7 @@ fn set_expression(body: &mut SetExpr) {
 }
 
 fn select_items(select: &mut Select) {
-    // A star brings names that are not known here; the planner compares those.
+    // The columns of a star are not known yet; the planner compares their names.
     let mut taken = HashSet::new();
     for item in &mut select.projection {
         match item {
@@ -57,7 +56,7 @@ fn select_items(select: &mut Select) {
                     };
                     number += 1;
                 }
-                // A column keeps what it is called, so that its table can be named with it.
+                // A plain column gets no alias, so that it can still be qualified by its table.
                 if matches!(expression, Expr::Identifier(_)) && name == wanted {
                     continue;
                 }
@@ -73,7 +72,7 @@ fn select_items(select: &mut Select) {
     }
 }
 
-/// Where each column of the query stands; nothing where a star stands for several.
+/// The place of each column of the query; empty if the query has a star.
 pub fn places(query: &Query) -> Vec<Span> {
     let mut body = &query.body;
     loop {
@@ -105,7 +104,7 @@ mod tests {
         let mut query = parser.parse_query().unwrap();
         name(&mut query);
         let SetExpr::Select(select) = *query.body else {
-            panic!("{text} is no SELECT");
+            panic!("{text} is not a SELECT");
         };
         let names = select.projection.into_iter().map(|item| match item {
             SelectItem::ExprWithAlias { alias, .. } => alias.value,
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_are_named_by_their_text_and_each_name_once() {
+    fn expressions_are_named_after_their_text_without_duplicates() {
         assert_eq!(
             names("SELECT a, COUNT(*), b.a, a + 1, a + 1, a + 1 AS x, e.x.y, a FROM b"),
             ["a", "COUNT(*)", "a0", "a + 1", "a + 1 (2)", "x", "y", "a1"]

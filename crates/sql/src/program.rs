@@ -1,4 +1,4 @@
-//! Programs: all statements of a text, compiled.
+//! Programs: all statements of a file, compiled.
 
 mod columns;
 mod declare;
@@ -22,42 +22,42 @@ use crate::session::Session;
 use crate::settings::{Balancer, Parallelism, Settings, is_parallelism};
 use crate::statement::{CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse};
 use crate::table::{LATE_ROWS, Table};
-use crate::warnings::{Clash, SetAt, Target, beside_targets};
+use crate::warnings::{Clash, SetAt, Target, conflicts_with_targets};
 use columns::{fit, rename};
 
-/// What a text asks for.
+/// The compiled program of a file.
 pub struct Compiled {
-    /// What is to be run.
+    /// The queries to run.
     pub run: Program,
-    /// What was only to be explained (`EXPLAIN …`).
+    /// The queries that are only explained (`EXPLAIN …`).
     pub explain: Program,
 }
 
-/// A query graph and what its nodes stand for.
+/// A query graph and the specifications of its nodes.
 #[derive(Default)]
 pub struct Program {
-    /// The graph.
+    /// The query graph.
     pub graph: QueryGraph,
-    /// What its nodes stand for.
+    /// The specification of each node.
     pub nodes: Vec<NodeSpec>,
-    /// SET.
+    /// The settings.
     pub settings: Settings,
-    /// The statements that move rows.
+    /// The statements that write rows.
     pub outputs: Vec<Output>,
-    /// What each node emits.
+    /// The kinds of changes that each node emits.
     pub modes: Vec<ChangelogMode>,
-    /// What the user should know before it runs.
+    /// Warnings to show before the program runs.
     pub warnings: Vec<String>,
-    /// So should he what of the text does not go together; who has the text knows what its places are called.
+    /// Settings and options that contradict each other; the caller knows the file names of their places.
     pub clashes: Vec<Clash>,
 }
 
-/// A statement that moves rows.
+/// A statement that writes rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Output {
-    /// The node of its sink.
+    /// The node of the statement's sink.
     pub sink: usize,
-    /// Instances of each parallelisable subquery that feeds it: what was set before it.
+    /// The number of instances of each subquery that can be parallel: the setting at the statement.
     pub parallelism: Parallelism,
 }
 
@@ -80,7 +80,7 @@ impl Program {
     }
 }
 
-/// What a text declares: tables, views and settings. Queries in it are checked, and left out.
+/// The tables, views and settings that a file declares. Its queries are checked, but not returned.
 pub fn declared(
     text: &str,
     overrides: &[(String, String)],
@@ -108,7 +108,7 @@ fn declared_here(
     Ok(compiler.session)
 }
 
-/// Compiles a text. `overrides` are settings of the command line: they win over SET.
+/// Compiles a file. `overrides` are settings of the command line: they take precedence over SET.
 pub fn compile(
     text: &str,
     overrides: &[(String, String)],
@@ -117,9 +117,9 @@ pub fn compile(
     stacker::grow(STACK_BYTES, || compile_here(text, overrides, connectors))
 }
 
-/// The stack on which a text is compiled, whatever the thread has left and however little of the build is
-/// optimized. A chain of 1000 operators (`statement::limits::CHAIN_MAX`), which the planner descends step by
-/// step, needs between 8 and 16 MiB of it without optimization. Only pages that are touched take memory.
+/// The size of the stack for compiling, independent of the caller's stack and of the level of optimization. A
+/// chain of 1000 operators (`statement::limits::CHAIN_MAX`), which the planner visits recursively, needs
+/// between 8 and 16 MiB of it without optimization. Only pages that are touched use memory.
 const STACK_BYTES: usize = 64 << 20;
 
 fn compile_here(
@@ -129,7 +129,7 @@ fn compile_here(
 ) -> Result<Compiled> {
     let mut compiler = Compiler::new(connectors);
     let options = connectors.table_options();
-    // It counts from where it stands; that of the command line counts from the beginning.
+    // SET applies from its statement on; the command line applies from the beginning.
     for (key, value) in overrides.iter().filter(|(key, _)| key == LATE_ROWS) {
         compiler.session.settings.set(key, value, &options)?;
         compiler.is_late_given = true;
@@ -170,25 +170,25 @@ struct Compiler<'a> {
     session: Session,
     connectors: &'a dyn Connectors,
     jobs: Vec<Job>,
-    /// The command line says where late rows go.
+    /// Whether the command line sets `late_rows`.
     is_late_given: bool,
-    /// What tables were declared as, for those that are like them.
+    /// The declarations of tables, for CREATE TABLE … LIKE.
     created: HashMap<String, CreateTable>,
-    /// Settings before the first SET, and what was set since: RESET takes one back.
+    /// The settings before the first SET, and all SETs since: RESET undoes one or all of them.
     settings_before: Option<Settings>,
     set: Vec<(String, String)>,
-    /// Where settings were set that the command line doesn't set.
+    /// The places of settings that the command line does not override.
     set_at: SetAt,
 }
 
-/// A statement that moves rows.
+/// A statement that writes rows.
 struct Job {
     plan: LogicalPlan,
     table: Option<Arc<Table>>,
-    /// Views that it reads, also by way of others.
+    /// The views that the statement reads, directly or through other views.
     views: BTreeSet<String>,
     explain: bool,
-    /// What is set where it stands.
+    /// The parallelism at the statement.
     parallelism: Option<Parallelism>,
     tokens: Arc<[TokenWithSpan]>,
 }
@@ -216,7 +216,7 @@ impl Compiler<'_> {
         self.statement(placed.statement, &placed.tokens, false)
     }
 
-    /// A table with the options of a hint, beside the table itself.
+    /// Adds a table with the options of a hint, next to the table itself.
     fn hinted(&mut self, hinted: &Hinted) -> Result<()> {
         if self.session.hinted.contains_key(&hinted.name) {
             return Ok(());
@@ -224,14 +224,14 @@ impl Compiler<'_> {
         let Hinted { table: name, .. } = hinted;
         let Some(table) = self.session.tables.get(name) else {
             let error = match self.session.is_view(name) {
-                true => format!("'{name}' is a view, and the hint OPTIONS sets options of a table"),
+                true => format!("the hint OPTIONS needs a table, and '{name}' is a view"),
                 false => {
-                    format!("the hint OPTIONS stands after a table, and there is no table '{name}'")
+                    format!("the hint OPTIONS needs a table, and there is no table '{name}'")
                 }
             };
             return Err(SqlError::new(error)
                 .at(hinted.span)
-                .hint("FROM t /*+ OPTIONS('key' = 'value') */ AS x"));
+                .hint("use FROM t /*+ OPTIONS('key' = 'value') */ AS x"));
         };
         let mut table = table.as_ref().clone();
         table.name = hinted.name.clone();
@@ -300,7 +300,7 @@ impl Compiler<'_> {
                 query,
             } => {
                 let found = self.session.table(&table.value).map(|found| {
-                    // It is written under its own name.
+                    // The sink of a table with a hint has the table's own name.
                     let name = found.name.split(OPTIONS_OF).next().unwrap_or_default();
                     let name = name.to_string();
                     Arc::new(Table {
@@ -315,7 +315,7 @@ impl Compiler<'_> {
                         .at(table.span);
                     if self.session.is_view(&table.value) {
                         return SqlError::new(format!(
-                            "'{}' is a view: rows go into tables",
+                            "'{}' is a view, and INSERT INTO needs a table",
                             table.value
                         ))
                         .at(table.span);
@@ -357,8 +357,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A target of something that isn't there, or that nothing reads or writes, would be kept by
-    /// nobody.
+    /// Rejects latency targets of tables and views that do not exist, or that no query uses.
     fn check_targets(&self) -> Result<()> {
         for name in self.session.settings.latency_targets.keys() {
             let is_used = self.jobs.iter().any(|job| {
@@ -370,10 +369,11 @@ impl Compiler<'_> {
             }
             if self.session.tables.contains_key(name) || self.session.is_view(name) {
                 let error = format!(
-                    "'latency_target.{name}': no query inserts into '{name}', or reads it as a view"
+                    "'latency_target.{name}': no query inserts into the table '{name}', or reads the view"
                 );
-                return Err(SqlError::new(error)
-                    .hint("name the table that a query inserts into, or a view that it reads"));
+                return Err(SqlError::new(error).hint(
+                    "use the name of a table that a query inserts into, or of a view that it reads",
+                ));
             }
             let tables = self.session.tables.keys();
             let known = tables.chain(self.session.view_names());
@@ -383,7 +383,9 @@ impl Compiler<'_> {
             ));
             return Err(match nearest(name, &known) {
                 Some(near) => error.hint(format!("did you mean 'latency_target.{near}'?")),
-                None => error.hint("name the table that a query inserts into, or a view"),
+                None => {
+                    error.hint("use the name of a table that a query inserts into, or of a view")
+                }
             });
         }
         Ok(())
@@ -412,7 +414,7 @@ impl Compiler<'_> {
         }
         let before = translator.graph.nodes.len();
         translator.late_sinks()?;
-        // They keep up with whoever has most to do.
+        // The sinks of late rows have the parallelism of the widest query.
         let widest = jobs.iter().filter_map(|job| job.parallelism);
         let widest = widest.max_by_key(|parallelism| match parallelism {
             Parallelism::Auto => usize::MAX,
@@ -440,7 +442,7 @@ impl Compiler<'_> {
         let settings = &self.session.settings;
         warnings.extend(crate::warnings::final_state(&nodes, settings));
         warnings.extend(crate::warnings::idle_emit(&nodes, settings));
-        let clashes = beside_targets(&nodes, &targets, settings, &self.set_at);
+        let clashes = conflicts_with_targets(&nodes, &targets, settings, &self.set_at);
         if self.session.settings.balancer == Balancer::Auto {
             order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }
@@ -456,7 +458,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A sink's own option; its connector has checked it.
+/// The latency target in the options of a sink, which its connector has checked.
 fn latency_target(table: &Table) -> Option<u64> {
     let option = table.options.get("latency_target")?;
     slackwater_engine::time::parse_duration_ns(option)

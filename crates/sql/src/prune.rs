@@ -1,6 +1,6 @@
-//! Columns that nobody reads are left out, by DataFusion's rule. It also leaves out operators of which nobody
-//! reads a column, and with them what they say without one: that a row is late for OVER, and that an aggregate
-//! without GROUP BY has one row. Nodes that the rule doesn't know keep both.
+//! Removes columns that are never read, with DataFusion's rule. The rule would also remove operators whose
+//! columns are never read, although they have an effect of their own: OVER drops late rows, and an aggregate
+//! without GROUP BY returns one row. Nodes that the rule does not know keep both.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,7 +16,7 @@ use datafusion_optimizer::optimize_projections::OptimizeProjections;
 use datafusion_optimizer::optimizer::ApplyOrder;
 use datafusion_optimizer::{OptimizerConfig, OptimizerRule};
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug, Default)]
 pub struct Prune {
     inner: OptimizeProjections,
@@ -27,7 +27,7 @@ impl OptimizerRule for Prune {
         "prune"
     }
 
-    /// It walks through the plan itself.
+    /// The rule visits the plan itself.
     fn apply_order(&self) -> Option<ApplyOrder> {
         None
     }
@@ -44,25 +44,25 @@ impl OptimizerRule for Prune {
     }
 }
 
-/// Rows that are late for OVER are left out, whether or not its values are read.
+/// Drops rows that are late for an OVER, whether or not its values are read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct InTimeNode {
-    /// Where the rows come from.
+    /// The plan below.
     pub input: LogicalPlan,
-    /// What OVER orders them by.
+    /// The column by which OVER orders the rows.
     pub time: Column,
 }
 
-/// An aggregate without GROUP BY, of which at least one value is computed.
+/// An aggregate without GROUP BY, of which at least one value must be computed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct TotalNode {
     input: LogicalPlan,
-    /// The value that costs least.
+    /// The index of the cheapest value.
     value: usize,
 }
 
 impl InTimeNode {
-    /// The node that an extension is.
+    /// The [`InTimeNode`] in an extension.
     pub fn of(extension: &Extension) -> Option<&InTimeNode> {
         extension.node.as_any().downcast_ref()
     }
@@ -191,7 +191,7 @@ fn guard(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// Takes away what wasn't needed: an aggregate that is there, and what OVER itself does.
+/// Removes nodes that turn out to be unnecessary: the aggregate still exists, or OVER itself drops late rows.
 fn release(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Window(mut window) => {
@@ -201,37 +201,37 @@ fn release(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
             window.input = Arc::new(without(Arc::unwrap_or_clone(window.input), &time)?);
             Ok(Transformed::yes(LogicalPlan::Window(window)))
         }
-        LogicalPlan::Extension(of) => {
-            if let Some(total) = of.node.as_any().downcast_ref::<TotalNode>() {
+        LogicalPlan::Extension(custom) => {
+            if let Some(total) = custom.node.as_any().downcast_ref::<TotalNode>() {
                 return Ok(Transformed::yes(total.input.clone()));
             }
-            match InTimeNode::of(&of) {
-                // Of several OVERs with one order.
+            match InTimeNode::of(&custom) {
+                // Several OVERs with one order need only one node.
                 Some(node) => {
                     let input = without(node.input.clone(), &node.time)?;
                     let time = node.time.clone();
                     Ok(Transformed::yes(extension(InTimeNode { input, time })))
                 }
-                None => Ok(Transformed::no(LogicalPlan::Extension(of))),
+                None => Ok(Transformed::no(LogicalPlan::Extension(custom))),
             }
         }
         plan => Ok(Transformed::no(plan)),
     }
 }
 
-/// The plan without a node of its own for rows that are late by `time`.
+/// The plan without the [`InTimeNode`] for rows that are late by `time`.
 fn without(plan: LogicalPlan, time: &Column) -> Result<LogicalPlan> {
     match plan {
-        LogicalPlan::Extension(of) => match InTimeNode::of(&of) {
+        LogicalPlan::Extension(custom) => match InTimeNode::of(&custom) {
             Some(node) if node.time == *time => without(node.input.clone(), time),
-            _ => Ok(LogicalPlan::Extension(of)),
+            _ => Ok(LogicalPlan::Extension(custom)),
         },
-        // The rule puts one in between that leaves out columns.
+        // The rule adds a projection that removes columns.
         LogicalPlan::Projection(projection)
             if projection
                 .expr
                 .iter()
-                .all(|of| matches!(of, Expr::Column(_))) =>
+                .all(|expression| matches!(expression, Expr::Column(_))) =>
         {
             let input = without(Arc::unwrap_or_clone(projection.input), time)?;
             let projection = Projection::try_new(projection.expr, Arc::new(input))?;
@@ -241,7 +241,7 @@ fn without(plan: LogicalPlan, time: &Column) -> Result<LogicalPlan> {
     }
 }
 
-/// The column of times that OVER goes by, where it goes by one.
+/// The time column by which OVER orders its rows, if it does.
 fn order(window: &Window) -> Option<Column> {
     let mut expression = window.window_expr.first()?;
     while let Expr::Alias(alias) = expression {
@@ -264,8 +264,8 @@ fn order(window: &Window) -> Option<Column> {
             Expr::Alias(alias) => expression = &alias.expr,
             Expr::Cast(cast) => expression = &cast.expr,
             Expr::Column(column) => {
-                let of = expression.get_type(window.input.schema()).ok()?;
-                let is_time = matches!(of, DataType::Timestamp(_, _));
+                let data_type = expression.get_type(window.input.schema()).ok()?;
+                let is_time = matches!(data_type, DataType::Timestamp(_, _));
                 return is_time.then(|| column.clone());
             }
             _ => return None,
@@ -273,7 +273,7 @@ fn order(window: &Window) -> Option<Column> {
     }
 }
 
-/// Of an aggregate's values the one that is computed if nobody reads any: a COUNT has the least state.
+/// The value of an aggregate to compute if none is read: a COUNT has the smallest state.
 fn cheapest(aggregate: &Aggregate) -> usize {
     let is_count = |call: &Expr| match call.clone().unalias() {
         Expr::AggregateFunction(call) => call.func.name() == "count" && !call.params.distinct,

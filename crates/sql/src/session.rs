@@ -1,5 +1,4 @@
-//! A session: the tables, views and settings that statements have declared, and DataFusion's
-//! planner over them.
+//! A session: the declared tables, views and settings, and DataFusion's planner for them.
 
 mod declaration;
 
@@ -42,14 +41,14 @@ use crate::types::Types;
 use crate::walk::{self, Change, Next, ON};
 use crate::window::WindowFunctions;
 
-/// Tables, views and settings, and the planner over them.
+/// The declared tables, views and settings.
 pub struct Session {
-    /// Tables by name.
+    /// The tables by name.
     pub tables: HashMap<String, Arc<Table>>,
-    /// Tables with options of hints, by name and hint.
+    /// The tables with options of hints, by name and hint.
     pub hinted: HashMap<String, Arc<Table>>,
     views: HashMap<String, Arc<LogicalPlan>>,
-    /// What SET has set.
+    /// The settings.
     pub settings: Settings,
     scalars: HashMap<String, Arc<ScalarUDF>>,
     aggregates: HashMap<String, Arc<AggregateUDF>>,
@@ -109,7 +108,7 @@ impl Session {
         }
     }
 
-    /// The table of that name, which may hold a hint.
+    /// The table with a name, which may contain a hint.
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         self.tables.get(name).or_else(|| self.hinted.get(name))
     }
@@ -129,7 +128,7 @@ impl Session {
         Ok(())
     }
 
-    /// Whether there is a view of that name.
+    /// Whether there is a view with this name.
     pub fn is_view(&self, name: &str) -> bool {
         self.views.contains_key(name)
     }
@@ -152,7 +151,7 @@ impl Session {
         all.chain(self.window_functions.keys()).collect()
     }
 
-    /// The views that a plan reads, also by way of others: the planner keeps their names.
+    /// The views that a plan reads, directly or through other views: the planner keeps their names.
     pub fn views_in(&self, plan: &LogicalPlan) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let visited = plan.apply_with_subqueries(|node| {
@@ -170,13 +169,13 @@ impl Session {
     fn check_new(&self, name: &str) -> Result<()> {
         if self.tables.contains_key(name) || self.views.contains_key(name) {
             return Err(SqlError::new(format!(
-                "there is a table or view '{name}' already"
+                "there is already a table or view '{name}'"
             )));
         }
         Ok(())
     }
 
-    /// The logical plan of a query, as it was written.
+    /// The logical plan of a query, without optimization.
     pub fn plan(&self, mut query: Query) -> Result<LogicalPlan> {
         as_of::rewrite(&mut query, &|name| self.joined_table(name))?;
         check::query(&query, &|name| self.is_aggregate(name))?;
@@ -189,7 +188,7 @@ impl Session {
         as_of::guard(common_types::unify(plan)?)
     }
 
-    /// The planner says which function, or field of a ROW, is unknown, but not which ones there are.
+    /// Adds a suggestion to errors about unknown functions and fields, which the planner reports without one.
     fn with_nearest_name(&self, error: SqlError) -> SqlError {
         let near = match error.unknown_name() {
             None => None,
@@ -217,9 +216,8 @@ impl Session {
         }
         if self.is_view(name) {
             let error = format!("FOR SYSTEM_TIME AS OF needs a table, and '{name}' is a view");
-            return Err(
-                SqlError::new(error).hint("join with its table, and put its conditions into WHERE")
-            );
+            return Err(SqlError::new(error)
+                .hint("join with the table of the view, and move the view's conditions to WHERE"));
         }
         let error = SqlError::new(format!("there is no table '{name}'"));
         let tables = self.tables.keys().cloned().collect::<Vec<String>>();
@@ -245,21 +243,21 @@ impl Session {
         expression.map_err(|error| self.with_nearest_name(error.into()))
     }
 
-    /// The plan with its types made to fit.
+    /// The plan after type coercion.
     pub fn analyse(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = common_types::unify(plan)?;
         Ok(Analyzer::new().execute_and_check(plan, &self.options, |_, _| {})?)
     }
 
-    /// The plan as it is run. Rules that assume a finite input are left out: the streaming
-    /// operators are made from what remains. So is the one that replaces a query whose condition is
-    /// never true by an empty table: its inputs are still read, and their bad rows counted.
+    /// The optimized plan. Rules that assume a finite input are left out, because the streaming operators are
+    /// made from this plan. The rule that replaces a query whose condition is never true by an empty table is
+    /// left out, too: the inputs of such a query are still read, and their bad rows counted.
     pub fn optimise(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let plan = self.analyse(plan)?;
         constants::check(&plan)?;
         let plan = grouping_sets::expand(subqueries::prepare(plan)?)?;
         let optimizer = Optimizer::with_rules(vec![
-            // First: what is simplified may hold a subquery twice.
+            // First, because simplifying an expression may duplicate a subquery.
             Arc::new(DecorrelatePredicateSubquery::new()),
             Arc::new(ScalarSubqueryToJoin::new()),
             Arc::new(Simplify),
@@ -271,25 +269,25 @@ impl Session {
             Arc::new(Prune::default()),
         ]);
         let mut options = ConfigOptions::default();
-        // There is no operator for values of subqueries: all of them become joins.
-        let of_rules = &mut options.optimizer;
-        of_rules.enable_physical_uncorrelated_scalar_subquery = false;
+        // There is no operator for scalar subqueries: all of them become joins.
+        let optimizer_options = &mut options.optimizer;
+        optimizer_options.enable_physical_uncorrelated_scalar_subquery = false;
         let context = OptimizerContext::new_with_config_options(Arc::new(options));
         let plan = optimizer.optimize(plan, &context, |_, _| {})?;
         as_of::without_copies(plan)
     }
 
     fn parser_options(&self) -> ParserOptions {
-        // Names are told apart by case, as in Flink.
+        // Names are case-sensitive, as in Flink.
         ParserOptions::new()
             .with_enable_ident_normalization(false)
-            // NULL is less than all values, as in Flink.
+            // NULL is less than all other values, as in Flink.
             .with_default_null_ordering(NullOrdering::NullsMin)
             .with_collect_spans(true)
     }
 }
 
-/// Writes FETCH FIRST n ROWS ONLY as LIMIT n, which the planner knows.
+/// Rewrites FETCH FIRST n ROWS ONLY to LIMIT n, which the planner supports.
 struct FetchAsLimit;
 
 impl Change for FetchAsLimit {
@@ -313,9 +311,9 @@ impl Change for FetchAsLimit {
     }
 }
 
-/// Names of the fields of rows, and of rows in rows.
-fn field_names(of: &DataType, names: &mut Vec<String>) {
-    match of {
+/// The names of the fields of rows, and of rows in rows.
+fn field_names(data_type: &DataType, names: &mut Vec<String>) {
+    match data_type {
         DataType::Struct(fields) => {
             for field in fields {
                 names.push(field.name().clone());

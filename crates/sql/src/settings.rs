@@ -1,4 +1,4 @@
-//! `SET 'key' = 'value'`: what belongs to the query. `table.rs` has an entry for each setting.
+//! `SET 'key' = 'value'`: the settings of a query. `table.rs` has an entry for each.
 
 mod choices;
 mod elsewhere;
@@ -23,102 +23,103 @@ pub use table::{SETTINGS, Setting, Topic, setting};
 /// The settings of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Instances of each parallelisable subquery of the statements that follow; `None` for one.
+    /// The number of instances of each subquery that can be parallel, for the statements that follow; `None`
+    /// for one.
     pub parallelism: Option<Parallelism>,
-    /// Threads that run them; `None` for as many as instances, at most the cores allowed.
+    /// The number of threads; `None` for one per instance, at most the number of cores.
     pub workers: Option<usize>,
-    /// Processes that the workers are dealt out to.
+    /// The processes among which the workers are divided.
     pub processes: Processes,
-    /// How instances are placed; `None` leaves it to the machine.
+    /// How instances are placed; `None` lets the machine decide.
     pub placement: Option<Strategy>,
-    /// What connects processes.
+    /// What connects the processes.
     pub link: LinkKind,
-    /// Rows per chunk at most.
+    /// The maximum number of rows per chunk.
     pub chunk_rows: usize,
-    /// How long a source may collect rows, in nanoseconds.
+    /// How long a source may collect rows for a chunk, in nanoseconds.
     pub linger_ns: u64,
-    /// That was asked for; without it a latency target decides.
+    /// Whether `linger` was set; if not, a latency target decides.
     pub linger_set: bool,
-    /// So was the size of chunks.
+    /// Whether `chunk_rows` was set.
     pub chunk_rows_set: bool,
-    /// A running aggregation emits one row per input row.
+    /// Whether a running aggregation emits one row for each input row.
     pub emit_every_row: bool,
-    /// Every query emits its result once, when its inputs have ended.
+    /// Whether every query emits its result once, when its inputs have ended.
     pub emit_final: bool,
-    /// Windows that have changed are emitted so long after, in nanoseconds.
+    /// How long after a change windows are emitted, in nanoseconds.
     pub emit_every_ns: Option<u64>,
-    /// How long behind its end a window takes rows, in microseconds.
+    /// How long after its end a window accepts rows, in microseconds.
     pub allowed_lateness_us: i64,
     /// The table for late rows of the statements that follow.
     pub late_rows: Option<String>,
-    /// The order of rows of one key is kept where it can be seen.
+    /// Whether the order of rows of one key is kept where it can be observed.
     pub keep_order: bool,
-    /// How chunks of a source are dealt out to what follows it.
+    /// How chunks of a source are distributed among the operators after it.
     pub balancer: Balancer,
     /// Whether buckets of keys move between instances while the query runs.
     pub rebalance: Rebalance,
     /// Whether rows are aggregated before they are sent by key.
     pub two_phase: TwoPhase,
-    /// How rows get to all instances that want them all; `None` for what is the cheapest.
+    /// How rows are sent to all instances that need all of them; `None` for the cheapest way.
     pub broadcast: Option<Algorithm>,
-    /// The latency that is wanted, in nanoseconds.
+    /// The latency target, in nanoseconds.
     pub latency_target_ns: Option<u64>,
-    /// The same for a sink's table, or for all that reads a view, by its name; `None` for no
-    /// target.
+    /// The latency targets of single sinks' tables, and of all queries that read a view, by name; `None` for
+    /// no target.
     pub latency_targets: BTreeMap<String, Option<u64>>,
     /// How workers wait; [`Settings::wait_mode`] adds the delay of `auto`.
     pub wait: WaitMode,
-    /// How long `auto` may let a message lie, in nanoseconds.
+    /// The maximum delay of a message with `auto`, in nanoseconds.
     pub wait_delay_ns: u64,
-    /// That was asked for.
+    /// Whether `wait_delay` was set.
     pub wait_delay_set: bool,
-    /// How often a query that takes checkpoints takes one, in nanoseconds.
+    /// The interval between checkpoints, in nanoseconds.
     pub checkpoint_interval_ns: u64,
-    /// Where checkpoints are kept; `None` for a query whose state dies with it.
+    /// Where checkpoints are stored; `None` for a query without checkpoints.
     pub state: Option<String>,
-    /// Restarts within ten minutes.
+    /// The maximum number of restarts in ten minutes.
     pub restarts: usize,
-    /// What all operators may hold, in bytes.
+    /// The memory limit of all operators, in bytes.
     pub memory_limit: Option<u64>,
-    /// State that nothing touches for so many microseconds of event time is forgotten; `None`: never.
+    /// The event time after which unused state is discarded, in microseconds; `None` for never.
     pub state_ttl_us: Option<i64>,
-    /// What was set, and changes nothing here.
+    /// Notes about settings that have no effect.
     pub notes: Vec<String>,
 }
 
-/// Processes that can be asked for on one host.
+/// The maximum number of processes on one host.
 pub const PROCESSES_MAX: usize = 64;
 
-/// Rows per chunk: large enough that the work per chunk (some 5 µs) is nothing per row, small
-/// enough that a chunk of 100-byte rows fits a core's second-level cache.
+/// The default number of rows per chunk: large enough that the work per chunk (some 5 µs) is negligible per
+/// row, and small enough that a chunk of 100-byte rows fits into the second-level cache of a core.
 pub const CHUNK_ROWS: usize = 8192;
 
-/// The most that can be asked for: 1 M rows of 1 KB are a gigabyte per chunk.
+/// The maximum of `chunk_rows`: 1 M rows of 1 KB are a gigabyte per chunk.
 pub const CHUNK_ROWS_MAX: usize = 1 << 20;
 
-/// Without a latency target rows are collected for at most 10 ms.
+/// The default of `linger`, without a latency target: 10 ms.
 pub const LINGER_NS: u64 = 10_000_000;
 
-/// The delay that `'wait' = 'auto'` permits unless told otherwise: 1 ms.
+/// The default of `wait_delay`: 1 ms.
 pub const WAIT_DELAY_NS: u64 = 1_000_000;
 
-/// The most that can be asked for: 10 s.
+/// The maximum of `wait_delay`: 10 s.
 pub const WAIT_DELAY_MAX_NS: u64 = 10_000_000_000;
 
-/// A query is saved every 10 s: Flink's examples do, and what is read again after a death takes seconds.
+/// The default of `checkpoint_interval`, as in Flink's examples: rereading 10 s of input takes seconds.
 pub const CHECKPOINT_INTERVAL_NS: u64 = 10_000_000_000;
 
-/// Ten restarts in ten minutes are enough for hosts and brokers that go away, and few enough for a fault
-/// that stays to be noticed.
+/// The default of `restarts`: enough for hosts and brokers that are unavailable for a while, and few enough
+/// that a permanent fault is noticed.
 pub const RESTARTS: usize = 10;
 
-/// The most that can be asked for.
+/// The maximum of `restarts`.
 pub const RESTARTS_MAX: usize = 1000;
 
-/// The least that can be asked for: a local disk takes about as long to say that it has something.
+/// The minimum of `checkpoint_interval`: a local disk takes about as long to confirm a write.
 pub const CHECKPOINT_INTERVAL_MIN_NS: u64 = 1_000_000;
 
-/// Instances that can be asked for: more than the cores of the largest machine we know.
+/// The maximum of `parallelism`: more than the cores of the largest machine we know.
 pub const PARALLELISM_MAX: usize = 1024;
 
 impl Default for Settings {
@@ -159,7 +160,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Sets one; `table_options` are names that belong into a table's WITH instead.
+    /// Sets a setting; `table_options` are names that belong to a table's WITH instead.
     pub fn set(&mut self, key: &str, value: &str, table_options: &[String]) -> Result<()> {
         if let Some(name) = key.strip_prefix(LATENCY_TARGET_OF) {
             let of_query = setting("latency_target").expect("the table has it");
@@ -178,7 +179,7 @@ impl Settings {
         let error = SqlError::new(format!("there is no setting '{key}'"));
         Err(if table_options.iter().any(|option| option == key) {
             error.hint(format!(
-                "'{key}' belongs to a table: CREATE TABLE … WITH ('{key}' = '{value}')"
+                "'{key}' is an option of tables: CREATE TABLE … WITH ('{key}' = '{value}')"
             ))
         } else if let Some(near) = nearest(key, &names) {
             error.hint(format!("did you mean '{near}'?"))
@@ -187,19 +188,19 @@ impl Settings {
         })
     }
 
-    /// Sets what a setting of another engine means.
+    /// Applies a setting of another engine.
     fn set_meant(&mut self, key: &str, meant: Meant, table_options: &[String]) -> Result<()> {
         match meant {
             Meant::Ours(ours, value) => {
                 let set = self.set(ours, &value, table_options);
                 set.map_err(|error| {
-                    SqlError::new(format!("'{key}' is '{ours}' here: {}", error.message))
+                    SqlError::new(format!("'{key}' sets '{ours}': {}", error.message))
                         .hint(error.hint)
                 })
             }
             Meant::AsItIs => Ok(()),
             Meant::Nothing(instead) => {
-                let note = format!("SET '{key}' changes nothing here: {instead}");
+                let note = format!("SET '{key}' has no effect: {instead}");
                 if !self.notes.contains(&note) {
                     self.notes.push(note);
                 }
@@ -208,8 +209,8 @@ impl Settings {
         }
     }
 
-    /// How workers wait. `wait_delay` belongs to `auto`, whichever of the two was set first, and is
-    /// nothing to the other modes.
+    /// How workers wait. `wait_delay` applies to `auto`, in whichever order the two are set, and not to other
+    /// modes.
     pub fn wait_mode(&self) -> WaitMode {
         match self.wait {
             WaitMode::Auto { .. } => WaitMode::Auto {
@@ -219,8 +220,8 @@ impl Settings {
         }
     }
 
-    /// The target of a sink: that of its own name, of its table's option, or else of the views that
-    /// it reads (the tightest) or of the query.
+    /// The latency target of a sink: that of its own name, else of its table's option, else the tightest of
+    /// the views that it reads, else that of the query.
     pub fn target_of_sink(
         &self,
         table: Option<(&str, Option<u64>)>,
@@ -248,26 +249,30 @@ impl Settings {
     pub fn check(&self) -> Result<()> {
         if self.two_phase == TwoPhase::On && self.emit_every_row {
             return Err(SqlError::new(
-                "'two_phase' = 'on' merges rows, and 'emit' = 'every_row' answers each",
+                "'two_phase' = 'on' merges rows, but 'emit' = 'every_row' needs a result for each",
             )
-            .hint("SET 'two_phase' = 'auto', or 'emit' = 'changes'"));
+            .hint("use SET 'two_phase' = 'auto', or 'emit' = 'changes'"));
         }
         if self.balancer != Balancer::Auto && self.keep_order {
             let name = self.balancer.name();
-            return Err(
-                SqlError::new(format!("'balancer' = '{name}' gives up the order of rows"))
-                    .hint("say so: SET 'order' = 'none'"),
-            );
+            return Err(SqlError::new(format!(
+                "'balancer' = '{name}' does not keep the order of rows"
+            ))
+            .hint("add SET 'order' = 'none'"));
         }
         Ok(())
     }
 }
 
-/// A target of one table or view.
+/// The prefix of the target of one table or view.
 const LATENCY_TARGET_OF: &str = "latency_target.";
 
-fn wrong(of: &Setting, value: &str) -> SqlError {
-    SqlError::new(format!("'{value}' is no value of '{}'", of.name)).hint(of.hint())
+fn wrong(setting: &Setting, value: &str) -> SqlError {
+    SqlError::new(format!(
+        "'{value}' is not a valid value of '{}'",
+        setting.name
+    ))
+    .hint(setting.hint())
 }
 
 #[cfg(test)]

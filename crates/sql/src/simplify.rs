@@ -1,17 +1,17 @@
-//! What is computed at plan time: constants, functions that stand for another expression, and comparisons
-//! that need no cast.
+//! Expressions that are rewritten when a query is planned: constants, functions that stand for another
+//! expression, and comparisons that need no cast.
 //!
-//! DataFusion has a rule for this, too (`SimplifyExpressions`), and it is not used: several of its rewrites
-//! change answers. `k NOT IN (1) OR k NOT IN (2)` becomes TRUE and `k IN (1) AND k IN (2)` FALSE also where
-//! `k` is NULL; `k ^ k` becomes 0, `s ~ '.*'` TRUE. Casts are taken off comparisons although they round
-//! (`CAST(d AS BIGINT) = 0` becomes `d = 0`), give NULL (`TRY_CAST`) or fail (`CAST(b AS INT) > 6`).
-//! `SUM(x + 1)` becomes `SUM(x) + COUNT(x)`, which overflows elsewhere. Constants are computed with wrapping
-//! arithmetic. It can only be had as a whole. (DataFusion 55.2; upstream: apache/datafusion issues 23095 and
-//! 24702 for casts, 24246 for NULL.)
+//! DataFusion has a rule for this (`SimplifyExpressions`), which is not used, because several of its rewrites
+//! change answers. `k NOT IN (1) OR k NOT IN (2)` becomes TRUE and `k IN (1) AND k IN (2)` FALSE also if `k`
+//! is NULL; `k ^ k` becomes 0, `s ~ '.*'` TRUE. Casts are removed from comparisons although they round
+//! (`CAST(d AS BIGINT) = 0` becomes `d = 0`), return NULL (`TRY_CAST`) or fail (`CAST(b AS INT) > 6`).
+//! `SUM(x + 1)` becomes `SUM(x) + COUNT(x)`, which overflows at other values. Constants are computed with
+//! wrapping arithmetic. These rewrites can't be turned off one by one. (DataFusion 55.2; upstream:
+//! apache/datafusion issues 23095 and 24702 for casts, 24246 for NULL.)
 //!
-//! So only what is listed in [`step`] is done here. Each rewrite keeps the value of every row, NULL included,
-//! and its error: an expression that fails rejects its row. `tests.rs` compares random expressions with and
-//! without it.
+//! So only the rewrites in [`step`] are applied. Each keeps the value of every row, NULL included, and its
+//! error: an expression that fails rejects its row. `tests.rs` compares random expressions with and without
+//! the rewrites.
 
 mod casts;
 mod conditions;
@@ -38,8 +38,8 @@ use crate::functions;
 
 pub use ordered::PushDown;
 
-/// Functions whose own simplification is left out: they can be computed as they are, and some of them forget
-/// NULL (`power(x, 0)` is 1).
+/// Functions whose own simplification is not used: they can be computed as they are, and some simplifications
+/// ignore NULL (`power(x, 0)` becomes 1).
 const COMPUTED: [&str; 7] = [
     "array_has",
     "concat",
@@ -50,10 +50,10 @@ const COMPUTED: [&str; 7] = [
     "starts_with",
 ];
 
-/// How often a function may be replaced by an expression that holds such functions itself.
+/// How many times a function may be replaced by an expression that contains such functions itself.
 const REPLACED_MAX: usize = 8;
 
-/// The rule.
+/// The optimizer rule.
 #[derive(Debug, Default)]
 pub struct Simplify;
 
@@ -72,7 +72,7 @@ impl OptimizerRule for Simplify {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         let schema = match &plan {
-            // A condition that was pushed down may name columns that the scan doesn't give.
+            // A condition that was pushed down may use columns that the scan doesn't return.
             LogicalPlan::TableScan(scan) => {
                 let schema = scan.source.schema();
                 DFSchema::try_from_qualified_schema(scan.table_name.clone(), &schema)?
@@ -87,15 +87,15 @@ impl OptimizerRule for Simplify {
             Ok(simple.update_data(|expression| name.restore(expression)))
         };
         plan.map_expressions(|expression| match expression {
-            // Its parts are the keys.
+            // The parts of a grouping set are the keys.
             Expr::GroupingSet(_) => expression.map_children(&mut one),
             _ => one(expression),
         })
     }
 }
 
-/// The expression as it can be computed: some functions only can once others are in their place (COALESCE
-/// becomes a CASE). The rule does that in queries, but columns of tables are computed without it.
+/// The expression in a form that can be computed: some functions must be replaced first (COALESCE becomes a
+/// CASE). The optimizer rule does that in queries, but not in computed columns of tables.
 pub fn computable(expression: &Expr, schema: &DFSchema) -> error::Result<Expr> {
     let is_rewritten = |part: &Expr| {
         let function = match part {
@@ -151,7 +151,7 @@ impl Simplifier {
         })
     }
 
-    /// Rewrites an expression whose parts are rewritten already.
+    /// Rewrites an expression whose parts are already rewritten.
     fn step(&self, part: Expr, replaced: usize) -> Result<Transformed<Expr>> {
         match part {
             Expr::ScalarFunction(function) => self.function(function, replaced),
@@ -182,7 +182,7 @@ impl Simplifier {
         }
     }
 
-    /// What was put in the place of an expression.
+    /// Rewrites the expression that has replaced another one.
     fn again(&self, expression: Expr, replaced: usize) -> Result<Transformed<Expr>> {
         if replaced == REPLACED_MAX {
             return Ok(Transformed::yes(expression));
@@ -191,7 +191,7 @@ impl Simplifier {
         Ok(Transformed::yes(simple.data))
     }
 
-    /// Some functions can only be computed once another expression is in their place: COALESCE is a CASE.
+    /// Replaces functions that can't be computed as they are: COALESCE becomes a CASE.
     fn function(&self, function: ScalarFunction, replaced: usize) -> Result<Transformed<Expr>> {
         let ScalarFunction { func, mut args } = function;
         if !COMPUTED.contains(&func.name()) {
@@ -209,7 +209,7 @@ impl Simplifier {
 
     fn comparison(&self, comparison: BinaryExpr) -> Result<Transformed<Expr>> {
         let BinaryExpr { left, op, right } = comparison;
-        // The constant stands on the right.
+        // A constant is moved to the right side.
         let swapped = match (left.as_ref(), op.swap()) {
             (Expr::Literal(..), Some(swapped)) => Some(swapped),
             _ => None,
@@ -232,12 +232,13 @@ impl Simplifier {
     }
 }
 
-/// Goes through an expression, its parts first.
+/// Visits an expression, its parts first.
 struct Walk<'a> {
     simplifier: &'a Simplifier,
     replaced: usize,
-    /// The types of the functions that it is in, and `None` for other expressions. The type of some functions
-    /// depends on whether an argument is a constant, and what is around them was given casts by that type.
+    /// The types of the enclosing functions, and `None` for other expressions. The type of some functions
+    /// depends on whether an argument is a constant, and type coercion has added casts around them for that
+    /// type.
     declared: Vec<Option<DataType>>,
 }
 
@@ -274,7 +275,7 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
 }
 
-/// Whether it compares its two sides.
+/// Whether an operator is a comparison.
 pub fn is_comparison(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     matches!(
@@ -283,7 +284,7 @@ pub fn is_comparison(op: Operator) -> bool {
     )
 }
 
-/// `x BETWEEN a AND b` as two comparisons, which is how it is computed anyway.
+/// `x BETWEEN a AND b` as two comparisons.
 fn bounds(between: Between) -> Expr {
     let Between {
         expr,
@@ -299,7 +300,7 @@ fn bounds(between: Between) -> Expr {
     binary(low, both, binary(*expr, at_high, *high))
 }
 
-/// Whether all that an expression is computed from are constants.
+/// Whether an expression consists only of constants.
 fn is_constant(part: &Expr) -> Result<bool> {
     match part {
         Expr::ScalarFunction(function) => {
@@ -335,14 +336,14 @@ fn is_constant(part: &Expr) -> Result<bool> {
     Ok(is_constant)
 }
 
-/// The value of a constant, computed as it would be for a row. What fails stays as it is, and rejects the
-/// rows that need it; only a CAST that fails is refused at once.
+/// The value of a constant expression, computed as for a row. One that fails stays as it is, and rejects the
+/// rows that need it; only a CAST that fails is rejected at once.
 fn compute(part: Expr) -> Result<Transformed<Expr>> {
     let empty = DFSchema::empty();
     let declared = part.get_type(&empty)?;
     match constant(&part) {
         Ok(value) if value.data_type() == declared => Ok(Transformed::yes(lit(value))),
-        // A type that can't be told in advance.
+        // The type would change.
         Ok(_) => Ok(Transformed::no(part)),
         Err(error) if matches!(part, Expr::Cast(_)) => Err(error),
         Err(_) => Ok(Transformed::no(part)),

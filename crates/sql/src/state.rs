@@ -1,13 +1,13 @@
-//! What identifies the state of an operator in a checkpoint: plain data in a format of its own.
+//! The identity of an operator's state in a checkpoint: plain data in a format of its own.
 //!
-//! A query resumes from a checkpoint where the identities of its states equal those that the checkpoint
-//! holds, so every word that is written here is a promise to what is stored. No name of a type of Rust, Arrow
-//! or DataFusion is written, and no prose: each word stands in a `rename` or in [`data_type`], and changes
-//! only with [`VERSION`]. `docs/internals/checkpoints.md` describes the format.
+//! A query resumes from a checkpoint if the identities of its states equal those in the checkpoint, so
+//! everything that is written here must stay readable. The format contains no names of types of Rust, Arrow
+//! or DataFusion and no prose: each word is in a `rename` or in [`data_type`], and changes only with
+//! [`VERSION`]. `docs/internals/checkpoints.md` describes the format.
 //!
-//! - `node::identity` derives it from what an operator is made from.
-//! - [`words`] tells a user what differs.
-//! - [`legacy`] is what was stored before there was this format.
+//! - `node::identity` derives the identity from the specification of an operator.
+//! - [`words`] explains the difference of two identities to the user.
+//! - [`legacy`] is the format before this one.
 
 pub mod data_type;
 mod functions;
@@ -26,53 +26,53 @@ pub use rows::{
     Column, Direction, JoinKind, Side, SortColumn, TimedSide, Unit, Window, WindowKind, WindowRows,
 };
 
-/// The version that is written. It changes when an earlier reader would misread what is written; a field that
-/// is added has a default that is not written, and needs no new version.
+/// The version that is written. It changes if earlier versions would misread the format; an added field whose
+/// default is not written needs no new version.
 pub const VERSION: u32 = 1;
 
-/// What the state of a node means. Two nodes with equal identities can read each other's state.
+/// The identity of a node's state. Two nodes with equal identities can read each other's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "operator")]
 pub enum StateIdentity {
-    /// The positions of a table that is read.
+    /// The positions in a table that is read.
     #[serde(rename = "source")]
     Source(Source),
     /// The commits of a table that is written.
     #[serde(rename = "sink")]
     Sink(Sink),
-    /// Groups and their aggregates.
+    /// An aggregation.
     #[serde(rename = "aggregate")]
     Aggregate(Aggregate),
-    /// Rows of sessions.
+    /// The rows of sessions.
     #[serde(rename = "session-rows")]
     SessionRows(WindowRows),
-    /// Rows of windows of so many rows.
+    /// The rows of count windows.
     #[serde(rename = "count-window")]
     CountWindow(WindowRows),
-    /// Rows of two inputs by window.
+    /// The rows of a window join.
     #[serde(rename = "window-join")]
     WindowJoin(WindowJoin),
-    /// Rows of two inputs by time.
+    /// The rows of an interval join.
     #[serde(rename = "interval-join")]
     IntervalJoin(IntervalJoin),
-    /// Rows of a stream, and versions of a table.
+    /// The rows and versions of a temporal join.
     #[serde(rename = "temporal-join")]
     TemporalJoin(TemporalJoin),
-    /// Rows of two inputs.
+    /// The rows of a stream join.
     #[serde(rename = "stream-join")]
     StreamJoin(StreamJoin),
-    /// Rows that functions of the rows before each row look back to.
+    /// The rows that OVER functions look back at.
     #[serde(rename = "over")]
     Over(Over),
     /// The first rows of each partition.
     #[serde(rename = "first-rows")]
     FirstRows(FirstRows),
-    /// The rows that are left when the input has ended.
+    /// The rows that remain when the input has ended.
     #[serde(rename = "final-rows")]
     FinalRows(FinalRows),
 }
 
-/// A table that is read. What a position means is its connector's.
+/// A table that is read. The connector defines the meaning of its positions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -86,31 +86,31 @@ pub struct Source {
 pub struct Sink {
     /// The connector's name.
     pub connector: String,
-    /// The path, address or topic that it writes to; empty where the connector has one place only.
+    /// The path, address or topic that is written; empty if the connector has only one place.
     pub place: String,
     /// The table of a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// The column that says where each row goes.
+    /// The column with the place of each row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
 }
 
-/// Groups and their aggregates.
+/// The groups of an aggregation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Aggregate {
-    /// What rows are grouped by, without the window.
+    /// The keys of the groups, without the window.
     pub keys: Vec<Column>,
     /// The aggregates.
     pub aggregates: Vec<Call>,
     /// The window that is part of each group's key.
     pub window: Option<Window>,
-    /// How the state is laid out.
+    /// The layout of the state.
     pub form: AggregateForm,
 }
 
-/// How groups are kept.
+/// The layout of an aggregation's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AggregateForm {
     /// Accumulators.
@@ -119,16 +119,16 @@ pub enum AggregateForm {
     /// Accumulators of windows that are emitted more than once.
     #[serde(rename = "refires")]
     Refires,
-    /// The same, with the row that was emitted last.
+    /// Accumulators of windows that are emitted more than once, with the row that was emitted last.
     #[serde(rename = "refires-with-before")]
     RefiresWithBefore,
-    /// Accumulators that can take rows back.
+    /// Accumulators that can retract rows.
     #[serde(rename = "takes-back")]
     TakesBack,
     /// Accumulators, with the row that was emitted last.
     #[serde(rename = "with-before")]
     WithBefore,
-    /// Accumulators of sessions that merge.
+    /// Accumulators of sessions, which merge.
     #[serde(rename = "merges-sessions")]
     MergesSessions,
 }
@@ -141,7 +141,7 @@ pub struct WindowJoin {
     pub left: Side,
     /// The right input.
     pub right: Side,
-    /// The windows of both.
+    /// The windows of both inputs.
     pub window: Window,
 }
 
@@ -153,11 +153,11 @@ pub struct IntervalJoin {
     pub left: TimedSide,
     /// The right input.
     pub right: TimedSide,
-    /// Which rows come out.
+    /// The rows that the join returns.
     pub kind: JoinKind,
-    /// The right row's time less the left row's is at least this, in microseconds.
+    /// The minimum of the right row's time minus the left row's, in microseconds.
     pub from_us: i64,
-    /// And at most this.
+    /// The maximum of that difference.
     pub to_us: i64,
 }
 
@@ -165,13 +165,13 @@ pub struct IntervalJoin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TemporalJoin {
-    /// Key columns of the stream.
+    /// The key columns of the stream.
     pub stream_keys: Vec<usize>,
-    /// Key columns of the table.
+    /// The key columns of the table.
     pub table_keys: Vec<usize>,
     /// The columns of the table.
     pub table: Vec<Column>,
-    /// The columns of a pair: the stream's, then the table's.
+    /// The columns of a pair: the stream's, followed by the table's.
     pub pair: Vec<Column>,
 }
 
@@ -183,17 +183,17 @@ pub struct StreamJoin {
     pub left: Side,
     /// The right input.
     pub right: Side,
-    /// Which rows come out: only outer, semi and anti joins count partners.
+    /// The rows that the join returns: only outer, semi and anti joins count partners.
     pub kind: JoinKind,
-    /// Rows that have found a partner are not kept.
+    /// Whether rows that have found a partner are discarded.
     pub settles: bool,
 }
 
-/// Functions of the rows before each row.
+/// OVER functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Over {
-    /// The rows.
+    /// The rows, by key and time.
     pub rows: TimedSide,
     /// The functions.
     pub functions: Vec<OverCall>,
@@ -203,27 +203,27 @@ pub struct Over {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FirstRows {
-    /// The columns of a row.
+    /// The columns of the rows.
     pub rows: Vec<Column>,
-    /// The columns of the partition, that of the window among them.
+    /// The columns of the partition, including that of the window.
     pub keys: Vec<usize>,
-    /// What rows are ordered by.
+    /// The columns by which the rows are ordered.
     pub order: Vec<SortColumn>,
-    /// How many rows of each partition are kept; `null` for all.
+    /// The number of rows that are kept of each partition; `null` for all.
     pub kept: Option<u64>,
     /// The window that is part of the partition.
     pub window: Option<Window>,
 }
 
-/// The rows that are left when the input has ended.
+/// The rows that remain when the input has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FinalRows {
-    /// The columns of a row.
+    /// The columns of the rows.
     pub rows: Vec<Column>,
-    /// What rows are ordered by.
+    /// The columns by which the rows are ordered.
     pub order: Vec<SortColumn>,
-    /// How many rows are kept; `null` for all.
+    /// The number of rows that are kept; `null` for all.
     pub kept: Option<u64>,
 }
 
@@ -235,7 +235,7 @@ struct Written<'a> {
 }
 
 impl StateIdentity {
-    /// What a checkpoint holds of it.
+    /// The JSON of the identity in a checkpoint.
     pub fn to_json(&self) -> Value {
         let written = Written {
             version: VERSION,
@@ -244,31 +244,32 @@ impl StateIdentity {
         serde_json::to_value(written).expect("maps with plain keys")
     }
 
-    /// What a checkpoint holds.
+    /// The identity in a checkpoint.
     ///
     /// # Errors
     ///
-    /// When a later version wrote it, or it has another form.
+    /// When a later version has written it, or the format is not valid.
     pub fn from_json(stored: &Value) -> Result<StateIdentity, String> {
         let mut fields = match stored {
             Value::Object(fields) => fields.clone(),
-            _ => return Err("what its state means can't be read: it is no object".to_string()),
+            _ => return Err("the identity of its state is not a JSON object".to_string()),
         };
         let version = fields.remove("version");
         match version.as_ref().and_then(Value::as_u64) {
             Some(1) => {}
             Some(later) => {
                 return Err(format!(
-                    "what its state means has version {later}, and this version reads up to {VERSION}"
+                    "the identity of its state has version {later}, and this program supports versions up \
+                    to {VERSION}"
                 ));
             }
-            None => return Err("what its state means can't be read: it has no version".to_string()),
+            None => return Err("the identity of its state has no version".to_string()),
         }
         serde_json::from_value(Value::Object(fields))
-            .map_err(|error| format!("what its state means can't be read: {error}"))
+            .map_err(|error| format!("the identity of its state can't be read: {error}"))
     }
 
-    /// Why state with the identity `stored` is not state with the identity `now`; `None` where it is.
+    /// The difference between two identities, for the user; `None` if they are equal.
     pub fn difference(stored: &Value, now: &Value) -> Option<String> {
         let both = StateIdentity::from_json(stored)
             .and_then(|before| Ok((before, StateIdentity::from_json(now)?)));

@@ -1,8 +1,8 @@
 //! From SQL text to statements.
 //!
-//! `sqlparser` reads expressions, types and queries. What it does not know (WATERMARK, untyped
-//! computed columns, ROW types, window table functions over `TABLE t`) is read or rewritten here, on
-//! its tokens, so that every error keeps its line and column.
+//! `sqlparser` reads expressions, types and queries. Syntax that it does not support (WATERMARK, computed
+//! columns without a type, ROW types, window table functions over `TABLE t`) is read here, or rewritten on
+//! the tokens, so that every error keeps its line and column.
 
 use std::sync::Arc;
 
@@ -39,25 +39,25 @@ pub enum Statement {
     CreateTable(Box<CreateTable>),
     /// `CREATE VIEW name AS query`.
     CreateView {
-        /// Its name.
+        /// The name of the view.
         name: Ident,
-        /// `IF NOT EXISTS`: no error when there is a view of that name.
+        /// `IF NOT EXISTS`: no error if there is already a view with this name.
         unless_known: bool,
-        /// Names of its columns, where given.
+        /// The names of the view's columns; empty if they are not given.
         columns: Vec<Ident>,
-        /// What it stands for.
+        /// The query of the view.
         query: Box<Query>,
     },
     /// `INSERT INTO table query`.
     Insert {
         /// The table.
         table: Ident,
-        /// The columns that are written, where given.
+        /// The columns that are written; empty if they are not given.
         columns: Vec<Ident>,
-        /// The rows.
+        /// The query whose rows are written.
         query: Box<Query>,
     },
-    /// A query that prints.
+    /// A query whose rows are printed.
     Select(Box<Query>),
     /// `SET 'key' = 'value'`.
     Set {
@@ -66,31 +66,31 @@ pub enum Statement {
         /// The value.
         value: String,
     },
-    /// `RESET 'key'`, or of all settings.
+    /// `RESET 'key'`, or `RESET` of all settings.
     Reset(Option<String>),
-    /// `DROP TABLE name`, `DROP VIEW name`: there is nothing to drop, unless a text declares it before.
+    /// `DROP TABLE name`, `DROP VIEW name`: an error, unless `IF EXISTS` is given and the name is unknown.
     Drop {
-        /// What it would drop.
+        /// The name of the table or view.
         name: Ident,
-        /// `IF EXISTS`: no error where there is none.
+        /// `IF EXISTS`: no error if there is no such table or view.
         if_known: bool,
     },
     /// `EXPLAIN statement`.
     Explain(Box<Statement>),
 }
 
-/// A statement and what it was read from.
+/// A statement, and what it was read from.
 #[derive(Debug, Clone)]
 pub struct Placed {
     /// The statement.
     pub statement: Statement,
-    /// Tables that it uses with other options.
+    /// The tables that the statement uses with other options.
     pub hinted: Vec<Hinted>,
-    /// Its tokens, for errors that know their place only by a name.
+    /// The statement's tokens, for errors that know their place only by a name.
     pub tokens: Arc<[TokenWithSpan]>,
 }
 
-/// Reads a text of statements separated by `;`.
+/// Parses statements separated by `;`.
 pub fn parse(text: &str) -> Result<Vec<Placed>> {
     let tokens = Tokenizer::new(&DIALECT, text)
         .tokenize_with_location()
@@ -166,11 +166,9 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         ["CREATE", ..] => Err(refused::create(&tokens)),
         ["INSERT", "INTO", ..] => insert(tokens),
         ["INSERT", "OVERWRITE", ..] => Err(SqlError::new("INSERT OVERWRITE is not supported")
-            .hint("INSERT INTO, and 'overwrite' = 'true' among the options of the table")),
-        ["INSERT", ..] => {
-            Err(SqlError::new("INSERT is followed by INTO and a table")
-                .hint("INSERT INTO t SELECT …"))
-        }
+            .hint("use INSERT INTO, and 'overwrite' = 'true' in the options of the table")),
+        ["INSERT", ..] => Err(SqlError::new("INSERT must be followed by INTO and a table")
+            .hint("use INSERT INTO t SELECT …")),
         ["RESET", ..] => reset(tokens),
         ["DROP", "TABLE" | "VIEW", ..] | ["DROP", "TEMPORARY", "TABLE" | "VIEW", ..] => {
             drop(tokens)
@@ -193,7 +191,7 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     }
 }
 
-/// What EXPLAIN explains: behind what other planners are asked to say beside.
+/// The statement after EXPLAIN, and after options that other systems support.
 fn explained(tokens: &[TokenWithSpan]) -> &[TokenWithSpan] {
     const DETAILS: [&str; 7] = [
         "EXPLAIN",
@@ -230,11 +228,9 @@ fn end(parser: &mut Parser) -> Result<()> {
     let next = parser.peek_token();
     match next.token {
         Token::EOF => Ok(()),
-        ref token => Err(
-            SqlError::new(format!("{} is not expected here", shown(token)))
-                .at_token(&next)
-                .hint("statements end with ';'"),
-        ),
+        ref token => Err(SqlError::new(format!("unexpected {}", shown(token)))
+            .at_token(&next)
+            .hint("statements end with ';'")),
     }
 }
 
@@ -248,10 +244,10 @@ fn expect(parser: &mut Parser, wanted: Token) -> Result<()> {
         return Ok(());
     }
     let found = shown(&next.token);
-    Err(SqlError::new(format!("'{wanted}' is expected here, not {found}")).at_token(&next))
+    Err(SqlError::new(format!("expected '{wanted}', found {found}")).at_token(&next))
 }
 
-/// A quoted text, or a bare word or number.
+/// A string in quotes, or a single word or number.
 fn text(parser: &mut Parser, what: &str) -> Result<String> {
     let next = parser.next_token();
     Ok(match next.token {
@@ -260,9 +256,9 @@ fn text(parser: &mut Parser, what: &str) -> Result<String> {
         Token::Number(number, _) => number,
         ref token => {
             return Err(
-                SqlError::new(format!("{what} is expected here, not {}", shown(token)))
+                SqlError::new(format!("expected {what}, found {}", shown(token)))
                     .at_token(&next)
-                    .hint("put it in single quotes"),
+                    .hint("write it in single quotes"),
             );
         }
     })
@@ -273,27 +269,27 @@ fn set(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     if parser.peek_token().token == Token::EOF {
         return Err(SqlError::new("SET needs a setting and its value")
-            .hint("SET 'key' = 'value'; \\set lists what is set in the shell"));
+            .hint("use SET 'key' = 'value'; in the shell, \\set lists all settings"));
     }
     let key = setting(&mut parser)?;
     let next = parser.next_token();
     let is_to = matches!(&next.token, Token::Word(word) if word.value.eq_ignore_ascii_case("TO"));
     if next.token != Token::Eq && !is_to {
-        return Err(SqlError::new("'=' is expected here")
+        return Err(SqlError::new("expected '='")
             .at_token(&next)
-            .hint("SET 'key' = 'value'"));
+            .hint("use SET 'key' = 'value'"));
     }
-    let value = text(&mut parser, "a setting's value")?;
+    let value = text(&mut parser, "the value of a setting")?;
     end(&mut parser)?;
     Ok(Statement::Set { key, value })
 }
 
-/// A setting's name: in quotes, or words with points between them.
+/// The name of a setting: in quotes, or words separated by dots.
 fn setting(parser: &mut Parser) -> Result<String> {
-    let mut key = text(parser, "a setting's name")?;
+    let mut key = text(parser, "the name of a setting")?;
     while matches!(parser.peek_token().token, Token::Period | Token::Minus) {
         key.push_str(&parser.next_token().token.to_string());
-        key.push_str(&text(parser, "a setting's name")?);
+        key.push_str(&text(parser, "the name of a setting")?);
     }
     Ok(key)
 }
@@ -326,29 +322,29 @@ fn insert(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let parsed_insert = parsed(parser.parse_insert(insert_token.clone()))?;
     end(&mut parser)?;
     let AstStatement::Insert(insert) = parsed_insert else {
-        return Err(SqlError::new("this form of INSERT is not known here"));
+        return Err(SqlError::new("this form of INSERT is not supported"));
     };
     crate::check::clauses::insert(&insert)?;
     let sqlparser::ast::TableObject::TableName(name) = &insert.table else {
-        return Err(SqlError::new("INSERT INTO needs a table's name").at(insert_token.span));
+        return Err(SqlError::new("INSERT INTO needs the name of a table").at(insert_token.span));
     };
     let [sqlparser::ast::ObjectNamePart::Identifier(table)] = name.0.as_slice() else {
-        return Err(
-            SqlError::new(format!("'{name}' is no table: names have one part here"))
-                .at(name.span()),
-        );
+        return Err(SqlError::new(format!(
+            "'{name}' is not a table: qualified names are not supported"
+        ))
+        .at(name.span()));
     };
     let query = insert.source.ok_or_else(|| {
         SqlError::new("INSERT INTO needs a query")
             .at(insert_token.span)
-            .hint("INSERT INTO t SELECT …")
+            .hint("use INSERT INTO t SELECT …")
     })?;
     let columns = insert
         .columns
         .iter()
         .map(|name| match name.0.as_slice() {
             [sqlparser::ast::ObjectNamePart::Identifier(column)] => Ok(column.clone()),
-            _ => Err(SqlError::new(format!("'{name}' is no column"))),
+            _ => Err(SqlError::new(format!("'{name}' is not a column"))),
         })
         .collect::<Result<Vec<Ident>>>()?;
     Ok(Statement::Insert {

@@ -1,4 +1,4 @@
-//! Tables and views, as the DDL declares them.
+//! Tables and views, as they are declared.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,36 +12,36 @@ use sqlparser::tokenizer::Span;
 /// A table.
 #[derive(Debug, Clone)]
 pub struct Table {
-    /// Its name.
+    /// The name of the table.
     pub name: String,
     /// The columns that are read from the source or written to the sink.
     pub physical: SchemaRef,
-    /// What the source calls those columns of `physical` that are `METADATA`.
+    /// The source's names of those columns of `physical` that are `METADATA`.
     pub metadata: BTreeMap<usize, String>,
     /// All columns, computed ones included, in the order of the declaration.
     pub schema: SchemaRef,
-    /// What each column of `schema` is.
+    /// The kind of each column of `schema`.
     pub columns: Vec<TableColumn>,
     /// The event-time column (an index into `schema`) and the watermark's delay in microseconds.
     pub event_time: Option<(usize, i64)>,
-    /// The columns of `physical` that tell rows apart, in the order of the declaration; empty where
-    /// there is no PRIMARY KEY.
+    /// The columns of the PRIMARY KEY, as indices into `physical`, in the order of the declaration; empty
+    /// without a key.
     pub primary_key: Vec<usize>,
-    /// The columns of `physical` that are NOT NULL: a row without a value there is rejected.
+    /// The columns of `physical` that are NOT NULL: a row with a NULL in one of them is rejected.
     pub not_null: BTreeSet<usize>,
-    /// `COMMENT` of the table.
+    /// The `COMMENT` of the table.
     pub comment: Option<String>,
-    /// `COMMENT` of columns, by their index into `schema`.
+    /// The `COMMENT`s of columns, by their index into `schema`.
     pub column_comments: BTreeMap<usize, String>,
-    /// `WITH`.
+    /// The options in `WITH`.
     pub options: BTreeMap<String, String>,
-    /// Where each option stands.
+    /// The place of each option.
     pub option_places: BTreeMap<String, Span>,
-    /// Where the table's name stands.
+    /// The place of the table's name.
     pub span: Span,
 }
 
-/// What a column of a table is.
+/// A column of a table.
 #[derive(Debug, Clone)]
 pub enum TableColumn {
     /// A column of `Table::physical`.
@@ -50,20 +50,19 @@ pub enum TableColumn {
     Computed(Expr),
 }
 
-/// The option of a table that names the column in which a changelog says what each row does.
+/// The table option with the name of the column that contains the kind of each change.
 pub const CHANGELOG: &str = "changelog";
 
-/// The option of a table that names the one for its late rows.
+/// The table option with the name of the table for late rows.
 pub const LATE_ROWS: &str = "late_rows";
 
 impl Table {
-    /// The column in which a sink says what each row does: the option `changelog`.
+    /// The column for the kind of each change: the option `changelog`.
     pub fn changelog(&self) -> Option<&str> {
         self.options.get(CHANGELOG).map(String::as_str)
     }
 
-    /// What the event time counts, where it is `TO_TIMESTAMP_LTZ(number, precision)`: the number as text, and
-    /// the precision.
+    /// The number and the precision of the event time, if it is `TO_TIMESTAMP_LTZ(number, precision)`.
     pub fn counted_time(&self) -> Option<(String, u32)> {
         let (index, _) = self.event_time?;
         let TableColumn::Computed(Expr::ScalarFunction(call)) = &self.columns[index] else {
@@ -84,7 +83,7 @@ impl Table {
     }
 }
 
-/// A table as the planner sees it.
+/// A table in DataFusion's planner.
 pub struct TableHandle(pub Arc<Table>);
 
 impl TableSource for TableHandle {
@@ -93,7 +92,7 @@ impl TableSource for TableHandle {
     }
 }
 
-/// A view as the planner sees it.
+/// A view in DataFusion's planner.
 pub struct ViewHandle(pub Arc<LogicalPlan>);
 
 impl TableSource for ViewHandle {

@@ -12,14 +12,14 @@ use crate::error::{Result, SqlError, nearest};
 /// The type of an INTERVAL.
 pub const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// A type as it stands in a DDL statement.
+/// A type in a declaration.
 #[derive(Debug, Clone)]
 pub enum SqlType {
-    /// Any type without fields, and where it stands.
+    /// Any type without fields, and its place.
     Simple(AstType, Span),
     /// `ROW<name type, …>`.
     Row(Vec<(String, SqlType)>),
-    /// What a query gives (`CREATE TABLE … AS`).
+    /// The type of a query's column (`CREATE TABLE … AS`).
     Given(DataType),
 }
 
@@ -130,7 +130,7 @@ fn unknown(sql_type: &AstType) -> SqlError {
     }
 }
 
-/// The unit that holds so many decimals of a second; 6 without a number, as in Flink.
+/// The TIMESTAMP with so many decimals of a second; 6 if none are given, as in Flink.
 fn timestamp(precision: Option<u64>) -> Result<DataType> {
     let unit = match precision {
         Some(0) => TimeUnit::Second,
@@ -138,9 +138,11 @@ fn timestamp(precision: Option<u64>) -> Result<DataType> {
         None | Some(4..=6) => TimeUnit::Microsecond,
         Some(7..=9) => TimeUnit::Nanosecond,
         Some(more) => {
-            return Err(SqlError::new(format!("a TIMESTAMP has no {more} decimals"))
-                .near("TIMESTAMP")
-                .hint("TIMESTAMP(0) to TIMESTAMP(9)"));
+            return Err(
+                SqlError::new(format!("TIMESTAMP does not support {more} decimals"))
+                    .near("TIMESTAMP")
+                    .hint("use TIMESTAMP(0) to TIMESTAMP(9)"),
+            );
         }
     };
     Ok(DataType::Timestamp(unit, None))
@@ -154,17 +156,17 @@ fn decimal(info: &ExactNumberInfo) -> Result<DataType> {
     };
     if !(1..=38).contains(&precision) || scale < 0 || scale as u64 > precision {
         return Err(
-            SqlError::new(format!("there is no DECIMAL({precision}, {scale})"))
+            SqlError::new(format!("DECIMAL({precision}, {scale}) is not supported"))
                 .near("DECIMAL")
-                .hint("DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p"),
+                .hint("use DECIMAL(p, s) with 1 <= p <= 38 and 0 <= s <= p"),
         );
     }
     Ok(DataType::Decimal128(precision as u8, scale as i8))
 }
 
-/// A type as the DDL writes it.
-pub fn sql_name(of: &DataType) -> String {
-    let name = match of {
+/// The name of a type in SQL.
+pub fn sql_name(data_type: &DataType) -> String {
+    let name = match data_type {
         DataType::Null => "NULL",
         DataType::Boolean => "BOOLEAN",
         DataType::Int8 => "TINYINT",
@@ -201,8 +203,8 @@ pub fn sql_name(of: &DataType) -> String {
     name.to_string()
 }
 
-/// A message of DataFusion or Arrow with their names of types replaced by those of SQL. Names that
-/// users have given stay: what is quoted, qualified or part of a longer word is not a type.
+/// A message of DataFusion or Arrow with SQL's names of types. Names that users have chosen stay: words in
+/// quotes, qualified names and parts of longer words are not types.
 pub fn with_sql_types(message: &str) -> String {
     let mut shown = String::with_capacity(message.len());
     let mut rest = message;
@@ -212,7 +214,7 @@ pub fn with_sql_types(message: &str) -> String {
             _ if is_inside => (first.len_utf8(), None),
             '\'' | '"' | '`' => (quoted(rest, first), None),
             'A'..='Z' => match leading_type(rest) {
-                Some((length, of)) => (length, Some(of)),
+                Some((length, sql_type)) => (length, Some(sql_type)),
                 None => (first.len_utf8(), None),
             },
             _ => (first.len_utf8(), None),
@@ -228,12 +230,12 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// How long what is in quotes at the beginning of a text is; 1 where nothing closes them.
+/// The length of the quoted text at the start; 1 if the quote is not closed.
 fn quoted(text: &str, quote: char) -> usize {
     text[1..].find(quote).map_or(1, |length| length + 2)
 }
 
-/// The type whose name a text begins with, as SQL writes it, and how long that name is.
+/// The name of the type at the start of a text, in SQL, and the length of the original name.
 fn leading_type(text: &str) -> Option<(usize, String)> {
     let name = text.find(|c| !is_word(c)).unwrap_or(text.len());
     let is_qualifier = text[name..].starts_with('.') && text[name + 1..].starts_with(is_word);
@@ -249,7 +251,7 @@ fn leading_type(text: &str) -> Option<(usize, String)> {
         true => parameters.map(|length| name + length + 1),
         false => None,
     };
-    // Arrays of a type are named after it.
+    // Names of arrays contain the type of their values.
     let of_array = text[..name].strip_suffix("Array");
     let names = [whole.map(|length| &text[..length]), Some(&text[..name])];
     let mut types = names.into_iter().flatten();
@@ -257,34 +259,34 @@ fn leading_type(text: &str) -> Option<(usize, String)> {
         .find_map(|named| Some((named.len(), named.parse::<DataType>().ok()?)))
         .or_else(|| Some((name, of_array?.parse::<DataType>().ok()?)));
     match (found, &text[..name]) {
-        (Some((length, of)), _) => Some((length, sql_name(&of))),
+        (Some((length, data_type)), _) => Some((length, sql_name(&data_type))),
         // A decimal of any precision.
         (None, "Decimal128") => Some((name, "DECIMAL".to_string())),
         (None, _) => None,
     }
 }
 
-/// The name of an expression with SQL's names of the types that something is cast to.
+/// The name of an expression with SQL's names of types in casts.
 pub fn with_sql_casts(name: &str) -> String {
     const AS: &str = " AS ";
     let mut shown = String::with_capacity(name.len());
     let mut rest = name;
     while let Some(at) = rest.find(AS) {
-        let (before, of) = rest.split_at(at + AS.len());
+        let (before, after) = rest.split_at(at + AS.len());
         shown.push_str(before);
-        let cast = leading_type(of).filter(|(length, _)| of[*length..].starts_with(')'));
+        let cast = leading_type(after).filter(|(length, _)| after[*length..].starts_with(')'));
         rest = match cast {
             Some((length, of_cast)) => {
                 shown.push_str(&of_cast);
-                &of[length..]
+                &after[length..]
             }
-            None => of,
+            None => after,
         };
     }
     shown + rest
 }
 
-/// Our types also in CAST.
+/// Our types for CAST in DataFusion's planner.
 #[derive(Debug)]
 pub struct Types;
 
@@ -296,11 +298,11 @@ impl TypePlanner for Types {
     }
 }
 
-/// Casts that lose nothing silently: a value that does not fit fails its row.
+/// Whether a cast never loses information silently: a value that does not fit fails its row.
 pub fn arrow_cast_ok(from: &DataType, to: &DataType) -> bool {
     use DataType::{Date32, Int64, LargeUtf8, List, Null, Struct, Timestamp, Utf8, Utf8View};
-    let number = |of: &DataType| of.is_numeric();
-    let text = |of: &DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);
+    let number = |data_type: &DataType| data_type.is_numeric();
+    let text = |data_type: &DataType| matches!(data_type, Utf8 | Utf8View | LargeUtf8);
     from == &Null
         || (number(from) && number(to))
         || text(to)
@@ -313,9 +315,9 @@ pub fn arrow_cast_ok(from: &DataType, to: &DataType) -> bool {
         || matches!((from, to), (Timestamp(_, _), Int64))
 }
 
-/// A type as tables have it: what else a query may give is cast to the nearest of these.
-pub fn of_tables(of: &DataType) -> DataType {
-    match of {
+/// The type of a column in a table: types that tables do not support are replaced by the nearest one.
+pub fn of_tables(data_type: &DataType) -> DataType {
+    match data_type {
         DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
         DataType::UInt8 => DataType::Int16,
         DataType::UInt16 => DataType::Int32,
@@ -343,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_of_the_planner_are_shown_as_sql_writes_them() {
+    fn types_of_the_planner_are_renamed_to_sql() {
         for (planner, sql) in [
             ("no Interval(MonthDayNano)", "no INTERVAL"),
             ("Duration(µs) + Int64", "INTERVAL + BIGINT"),
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_are_called_like_types_keep_their_names() {
+    fn columns_with_names_of_types_keep_their_names() {
         for text in [
             "there is no column 'Int64'",
             "column \"Utf8\" of t",

@@ -1,8 +1,8 @@
-//! Walks over the syntax tree, compiled once for all who walk.
+//! Visits the syntax tree, compiled once for all visitors.
 //!
-//! `Visit::visit` of the parser is generic over its visitor: each visitor compiles a walk over every type of
-//! the tree again, some 400 functions. Here one visitor each, for trees that are only read and for those that are
-//! changed, calls whoever looks through a `dyn` reference. `clippy.toml` forbids calls of the parser's.
+//! The parser's `Visit::visit` is generic over its visitor: each visitor compiles a walk over every type of
+//! the tree again, some 400 functions. Here one visitor for reading and one for changing call a `dyn`
+//! reference. `clippy.toml` forbids calling the parser's functions elsewhere.
 
 use std::ops::ControlFlow;
 
@@ -15,69 +15,69 @@ use crate::error::{Result, SqlError};
 /// What a walk does next: an error ends it.
 pub type Next = ControlFlow<SqlError>;
 
-/// Goes on with the walk.
+/// Continues the walk.
 pub const ON: Next = ControlFlow::Continue(());
 
-/// Who looks at the nodes of a tree; what it does not ask for it does not see.
+/// A visitor that reads a tree. It implements only the methods for the nodes that it needs.
 pub trait Look {
-    /// Before the parts of a query, subqueries too.
+    /// Called before the parts of a query, also of a subquery.
     fn enter_query(&mut self, _: &Query) -> Next {
         ON
     }
 
-    /// After the parts of a query.
+    /// Called after the parts of a query.
     fn leave_query(&mut self, _: &Query) -> Next {
         ON
     }
 
-    /// Before the parts of a SELECT.
+    /// Called before the parts of a SELECT.
     fn select(&mut self, _: &Select) -> Next {
         ON
     }
 
-    /// Before the parts of what stands in FROM.
+    /// Called before the parts of a table in FROM.
     fn table_factor(&mut self, _: &TableFactor) -> Next {
         ON
     }
 
-    /// Before the parts of an expression.
+    /// Called before the parts of an expression.
     fn expression(&mut self, _: &Expr) -> Next {
         ON
     }
 
-    /// A literal.
+    /// Called for a literal.
     fn value(&mut self, _: &ValueWithSpan) -> Next {
         ON
     }
 }
 
-/// Who changes the nodes of a tree, each before its parts are visited.
+/// A visitor that changes a tree. Each method is called before the parts of the node.
 pub trait Change {
-    /// A query, subqueries too.
+    /// Changes a query or a subquery.
     fn query(&mut self, _: &mut Query) -> Next {
         ON
     }
 
-    /// A SELECT.
+    /// Changes a SELECT.
     fn select(&mut self, _: &mut Select) -> Next {
         ON
     }
 
-    /// What stands in FROM.
+    /// Changes a table in FROM.
     fn table_factor(&mut self, _: &mut TableFactor) -> Next {
         ON
     }
 }
 
-/// Shows a tree to somebody, node by node.
+/// Visits a tree, node by node.
 pub fn look(tree: &impl Visit, who: &mut dyn Look) -> Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "the one place that calls it")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that calls it")]
     result(tree.visit(&mut Looking(who)))
 }
 
-/// Lets somebody change a tree, node by node.
+/// Changes a tree, node by node.
 pub fn change(tree: &mut impl VisitMut, who: &mut dyn Change) -> Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "the one place that calls it")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that calls it")]
     result(tree.visit(&mut Changing(who)))
 }
 

@@ -1,4 +1,4 @@
-//! What is no error, and most likely not what was meant.
+//! Warnings about queries that are valid, but most likely not as intended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use crate::node::{Emission, NodeSpec};
 use crate::settings::Settings;
 use crate::table::Table;
 
-/// Windows between which rows fall through.
+/// Windows with gaps between them, into which rows fall.
 pub fn gaps(nodes: &[NodeSpec]) -> Vec<String> {
     let windows = nodes.iter().filter_map(|spec| spec.facts().assigns);
     let mut found = windows
         .filter(|windows| windows.kind == WindowKind::Aligned && windows.slide > windows.size)
         .map(|windows| gap(&windows))
         .collect::<Vec<String>>();
-    // One text may make the same windows over several tables.
+    // Several tables may have the same windows.
     found.sort();
     found.dedup();
     found
@@ -28,24 +28,25 @@ pub fn gaps(nodes: &[NodeSpec]) -> Vec<String> {
 
 fn gap(windows: &Windows) -> String {
     format!(
-        "{}: the slide is longer than the size, so rows between two windows are in none; HOP has the slide \
-         first, then the size",
+        "{}: the slide is longer than the size, so rows between two windows are in no window; the first \
+        argument of HOP is the slide, the second is the size",
         explain::windows(windows)
     )
 }
 
-/// `state_ttl` beside results that are emitted at the end of the input: what is to come out may not be forgotten.
+/// A warning about `state_ttl` and results that are emitted at the end of the input, which must not be
+/// discarded.
 pub fn final_state(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
     settings.state_ttl_us?;
     let is_at_end = |spec: &NodeSpec| spec.facts().emission == Emission::AtEnd;
     nodes.iter().any(is_at_end).then(|| {
-        "'state_ttl' does not count for results that are emitted when the inputs have ended (ORDER BY, LIMIT, \
-         'emit' = 'final'): they are kept until then"
+        "'state_ttl' has no effect on results that are emitted when the inputs have ended (ORDER BY, LIMIT, \
+        'emit' = 'final'): they are kept until then"
             .to_string()
     })
 }
 
-/// `'emit' = 'every …'` where nothing is emitted by it.
+/// A warning about `'emit' = 'every …'` without any window that it applies to.
 pub fn idle_emit(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
     settings.emit_every_ns?;
     let emits = |spec: &NodeSpec| spec.facts().emission == Emission::OnTimer;
@@ -53,30 +54,30 @@ pub fn idle_emit(nodes: &[NodeSpec], settings: &Settings) -> Option<String> {
         return None;
     }
     Some(
-        "'emit' = 'every …' changes nothing here: by it windows are emitted before they close, and no window is \
-         aggregated; what has no window emits its changes as they come"
+        "'emit' = 'every …' has no effect: it applies to aggregates in windows, and there are none; other \
+        results are emitted when they change"
             .to_string(),
     )
 }
 
-/// Two things of a text that don't go together.
+/// Two parts of a program that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Clash {
-    /// What is wrong, with `{0}` and `{1}` where the two places belong.
+    /// The message, with `{0}` and `{1}` for the two places.
     pub text: String,
-    /// Where the two stand; `None` on the command line.
+    /// The two places; `None` for the command line.
     pub places: [Option<Place>; 2],
 }
 
-/// The target of a sink, and where it was asked for.
+/// The latency target of a sink, and its place.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// In nanoseconds.
+    /// The target in nanoseconds.
     pub target_ns: u64,
     place: Option<Place>,
 }
 
-/// Where the settings of a text were set; those of the command line are not in it.
+/// The places where settings are set; those of the command line are not included.
 pub type SetAt = BTreeMap<String, Span>;
 
 fn place(span: Option<&Span>) -> Option<Place> {
@@ -84,7 +85,7 @@ fn place(span: Option<&Span>) -> Option<Place> {
 }
 
 impl Target {
-    /// Where a sink has its target from: [`Settings::target_of_sink`] looks in the same order.
+    /// Where the target of a sink is set: [`Settings::target_of_sink`] looks in the same order.
     pub fn of(
         target_ns: u64,
         settings: &Settings,
@@ -110,8 +111,8 @@ fn ms(ns: u64) -> String {
     format!("{} ms", ns as f64 / 1e6)
 }
 
-/// Settings that let rows wait for longer than a latency target allows, or that a target makes idle.
-pub fn beside_targets(
+/// Settings that let rows wait longer than a latency target allows, or that have no effect with a target.
+pub fn conflicts_with_targets(
     nodes: &[NodeSpec],
     targets: &[Target],
     settings: &Settings,
@@ -125,34 +126,34 @@ pub fn beside_targets(
         let places = [own, target.place];
         found.push(Clash { text, places });
     };
-    // A tenth of a target is left for the way itself.
+    // A tenth of the target is left for the processing itself.
     let breaks = |ns: u64, target: &Target| ns as f64 > target.target_ns as f64 * 0.9;
     let setting = |name: &str| place(set_at.get(name));
     let too_long = |what: &str, ns: u64, target: &Target| {
         format!(
-            "{what} at {{0}} lets rows wait for up to {}: the latency target of {} at {{1}} can't be met",
+            "{what} at {{0}} lets rows wait for up to {}, so the latency target of {} at {{1}} can't be met",
             ms(ns),
             ms(target.target_ns)
         )
     };
     if settings.linger_set && breaks(settings.linger_ns, tightest) {
         let text = too_long("'linger'", settings.linger_ns, tightest)
-            + "\n  = leave 'linger' out: the target decides how long sources collect rows";
+            + "\n  = remove 'linger': the target decides how long sources collect rows";
         clash(setting("linger"), tightest, text);
     }
     if let WaitMode::Sleep(time) = settings.wait
         && breaks(time.as_nanos() as u64, tightest)
     {
         let text = too_long("'wait'", time.as_nanos() as u64, tightest)
-            + "\n  = leave 'wait' out: the target decides how workers wait";
+            + "\n  = remove 'wait': the target decides how workers wait";
         clash(setting("wait"), tightest, text);
     }
     let sinks = nodes.iter().filter(|node| node.is_sink());
     let has_delay = settings.wait_delay_set && matches!(settings.wait, WaitMode::Auto { .. });
     if has_delay && sinks.count() == targets.len() {
         let text = format!(
-            "'wait_delay' = '{}' at {{0}} is not used: the latency target of {} at {{1}} decides how long workers \
-             wait",
+            "'wait_delay' = '{}' at {{0}} has no effect: the latency target of {} at {{1}} decides how long \
+            workers wait",
             ms(settings.wait_delay_ns),
             ms(tightest.target_ns)
         );
@@ -170,8 +171,9 @@ pub fn beside_targets(
                 && breaks(ns, target)
             {
                 let text = format!(
-                    "table '{}': '{name}' at {{0}} lets rows wait in the producer for {}, longer than the latency \
-                     target of {} at {{1}}: that wait comes after what is measured",
+                    "table '{}': '{name}' at {{0}} lets rows wait in the producer for {}, longer than the \
+                    latency \
+                    target of {} at {{1}}: this wait is not part of the measured latency",
                     table.name,
                     ms(ns),
                     ms(target_ns)

@@ -1,5 +1,5 @@
-//! Window table functions, such as `TUMBLE(TABLE t, DESCRIPTOR(ts), size)`: their node in a plan. How they
-//! are written is in `window/function.rs`.
+//! Window table functions, such as `TUMBLE(TABLE t, DESCRIPTOR(ts), size)`: their node in a plan.
+//! `window/function.rs` parses their calls.
 
 mod function;
 
@@ -22,32 +22,32 @@ use crate::types::sql_name;
 
 pub use function::WindowFunctions;
 
-/// What count windows append, too.
+/// The column that count windows append in addition.
 pub const WINDOW_NUMBER: &str = "window_number";
 
-/// Assigns windows to the rows of its input.
+/// Adds windows to the rows of its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowNode {
-    /// Where the rows come from.
+    /// The plan of the input.
     pub input: LogicalPlan,
     /// The event-time column.
     pub time: Column,
-    /// The windows.
+    /// The kind and size of the windows.
     pub windows: Windows,
-    /// Columns by which sessions and count windows are told apart.
+    /// The columns that separate sessions and count windows.
     pub partition_by: Vec<Column>,
-    /// Where late rows go.
+    /// The table for late rows.
     pub late: Option<LateTable>,
-    /// The input's columns and what the function appends.
+    /// The columns of the input, followed by those of the function.
     schema: DFSchemaRef,
 }
 
 /// A table for late rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LateTable {
-    /// Its name.
+    /// The name of the table.
     pub name: String,
-    /// The input's column for each of its own.
+    /// The column of the input for each column of the table.
     pub columns: Vec<Column>,
 }
 
@@ -65,13 +65,13 @@ impl WindowNode {
         windows: Windows,
         partition_by: Vec<Column>,
     ) -> Result<WindowNode> {
-        // Times that have got a finer unit, in a union with such, have their windows in it, too.
+        // A union may have changed the event time to a finer unit: the windows get that unit, too.
         let of_time = input.schema().field_from_column(&time)?.data_type();
         let unit = timestamp_unit(of_time).filter(|unit| *unit > windows.unit);
         let windows = match unit {
             Some(unit) => windows.in_unit(unit).ok_or_else(|| {
                 let error = format!(
-                    "the windows are too long for times of {}",
+                    "the windows are too long for the range of {}",
                     sql_name(of_time)
                 );
                 DataFusionError::External(Box::new(SqlError::new(error)))
@@ -81,7 +81,7 @@ impl WindowNode {
         let fields = input.schema().iter();
         let fields = fields.map(|(qualifier, field)| (qualifier.cloned(), field.clone()));
         let own = appended(&windows).into_iter();
-        let own = own.map(|(name, of)| (None, Arc::new(Field::new(name, of, true))));
+        let own = own.map(|(name, data_type)| (None, Arc::new(Field::new(name, data_type, true))));
         let fields = fields.chain(own).collect();
         let schema = DFSchema::new_with_metadata(fields, Default::default())?;
         Ok(WindowNode {
@@ -94,7 +94,7 @@ impl WindowNode {
         })
     }
 
-    /// Its late rows go to a table.
+    /// The node with a table for its late rows.
     pub fn with_late_rows(self, late: LateTable) -> WindowNode {
         WindowNode {
             late: Some(late),
@@ -102,7 +102,7 @@ impl WindowNode {
         }
     }
 
-    /// Columns of the input that it reads itself: event time, partition, what late rows keep.
+    /// The columns of the input that the node itself reads: event time, partition, and those of late rows.
     fn own_columns(&self) -> impl Iterator<Item = &Column> {
         let late = self.late.iter().flat_map(|late| &late.columns);
         let own = std::iter::once(&self.time).chain(&self.partition_by);
@@ -146,7 +146,7 @@ impl UserDefinedLogicalNodeCore for WindowNode {
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
         let fields = self.schema.fields().iter();
         let names = fields.map(|field| field.name().clone());
-        // Without a row that a condition leaves out sessions and counts would be others.
+        // Conditions can't be pushed below sessions and count windows, which depend on all rows.
         let depends_on_rows = !self.windows.is_fixed();
         let is_kept = |name: &String| match depends_on_rows {
             true => !self.partition_by.iter().any(|column| column.name == *name),

@@ -1,37 +1,37 @@
-//! SQL tests as files: how `NAME.sql` is cut into cases, and `NAME.out` into what they give.
+//! SQL tests in files: splits `NAME.sql` into cases, and `NAME.out` into their expected outcomes.
 //!
-//! What the files hold is told in `crates/slackwater/tests/sql_files.rs`, which uses this file too.
+//! `crates/slackwater/tests/sql_files.rs`, which uses this module too, describes the files.
 
 use std::path::{Path, PathBuf};
 
-/// Set, the tests rewrite what they expect.
+/// If this variable is set, the tests rewrite the expected outcomes.
 pub const UPDATE: &str = "UPDATE_EXPECTED";
 
-/// How the outcome of a text that does not compile ends.
+/// The end of the outcome of a case that does not compile.
 pub const WRONG_TEXT: &str = "exit code 2\n";
 
-/// The folder of the files.
+/// The folder with the files.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../slackwater/tests/sql")
 }
 
-/// One query, or several that run together.
+/// A query, or several that run together.
 pub struct Case {
-    /// What stands after `---`.
+    /// The title after `---`.
     pub title: String,
-    /// The file with the other cases blanked.
+    /// The file with all other cases replaced by empty lines.
     pub text: String,
-    /// Of the rows with equal first columns only the last one counts.
+    /// The number of first columns that are a key: only the last row of each key is compared.
     pub last_per: Option<usize>,
-    /// Rows that are taken back are gone.
+    /// Whether retracted rows are removed before comparing.
     pub table: bool,
-    /// The order of rows counts.
+    /// Whether the order of rows is compared.
     pub in_order: bool,
-    /// What EXPLAIN prints is compared.
+    /// Whether the output of EXPLAIN is compared.
     pub explain: bool,
 }
 
-/// The cases of a file, each with the other ones blanked.
+/// The cases of a file, each with all others replaced by empty lines.
 pub fn cases(text: &str) -> Vec<Case> {
     let lines = text.lines().collect::<Vec<_>>();
     let titled = |line: &str| line.strip_prefix("--- ").map(str::to_string);
@@ -65,7 +65,7 @@ pub fn cases(text: &str) -> Vec<Case> {
     starts.windows(2).map(case).collect()
 }
 
-/// What the cases of a file are expected to give.
+/// The expected outcomes of a file's cases.
 pub struct Expected {
     path: PathBuf,
     outcomes: Vec<(String, String)>,
@@ -86,14 +86,14 @@ impl Expected {
         Expected { path, outcomes }
     }
 
-    /// What a case is expected to give.
+    /// The expected outcome of a case.
     pub fn outcome(&self, title: &str) -> Option<&str> {
         let mut outcomes = self.outcomes.iter();
         let found = outcomes.find(|(known, _)| known == title);
         found.map(|(_, outcome)| outcome.as_str())
     }
 
-    /// Compares what the `nth` case gives, or notes it where expected outcomes are rewritten.
+    /// Compares the outcome of case number `nth`, or stores it if expected outcomes are rewritten.
     pub fn compare(&mut self, nth: usize, title: &str, found: &str) -> Result<(), String> {
         if self.outcome(title) == Some(&format!("{}\n", found.trim_end())) {
             return Ok(());
@@ -111,7 +111,8 @@ impl Expected {
         Ok(())
     }
 
-    /// Ends the comparison of a file with these cases: forgets outcomes of others, and writes what was noted.
+    /// Finishes the comparison of a file with these cases: writes stored outcomes, and rejects those of
+    /// unknown cases.
     pub fn finish(mut self, cases: &[Case]) -> Result<(), String> {
         let is_case = |title: &String| cases.iter().any(|case| case.title == *title);
         if std::env::var_os(UPDATE).is_some() {

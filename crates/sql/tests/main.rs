@@ -1,9 +1,6 @@
-//! Texts that don't compile: all such cases of `crates/slackwater/tests/sql`, compiled here without a process.
+//! SQL that does not compile: all such cases of `crates/slackwater/tests/sql`, compiled in this process.
 
-#[expect(
-    dead_code,
-    reason = "how an outcome is compared matters to those who run a case"
-)]
+#[expect(dead_code, reason = "only tests that run cases use all fields")]
 mod cases;
 
 #[path = "../../slackwater/src/catalog/tables.rs"]
@@ -16,31 +13,31 @@ use cases::{Expected, WRONG_TEXT, cases, folder};
 use slackwater_sql::compile;
 use tables::BuiltIn;
 
-/// Tests that share the files out, so that they run beside each other.
+/// The number of tests that share the files, so that they run in parallel.
 const SHARES: usize = 4;
 
 #[test]
-fn texts_that_do_not_compile_say_why_1() {
+fn errors_of_wrong_sql_1() {
     check(0);
 }
 
 #[test]
-fn texts_that_do_not_compile_say_why_2() {
+fn errors_of_wrong_sql_2() {
     check(1);
 }
 
 #[test]
-fn texts_that_do_not_compile_say_why_3() {
+fn errors_of_wrong_sql_3() {
     check(2);
 }
 
 #[test]
-fn texts_that_do_not_compile_say_why_4() {
+fn errors_of_wrong_sql_4() {
     check(3);
 }
 
 fn check(share: usize) {
-    // The texts name their inputs as `data/…`.
+    // The SQL refers to its inputs as `data/…`.
     static MOVED: Once = Once::new();
     MOVED.call_once(|| std::env::set_current_dir(folder()).unwrap());
     let here = std::env::current_dir().unwrap().display().to_string();
@@ -56,7 +53,7 @@ fn check(share: usize) {
         let cases = cases(&fs::read_to_string(&file).unwrap());
         let mut expected = Expected::of(name);
         for (nth, case) in cases.iter().enumerate() {
-            // What compiles is run by the tests of the program.
+            // Cases that compile are run by the tests of the program.
             let Err(error) = compile(&case.text, &[], &BuiltIn) else {
                 continue;
             };
@@ -68,5 +65,5 @@ fn check(share: usize) {
         failures.extend(expected.finish(&cases).err());
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(wrong > 50, "{wrong} texts that do not compile");
+    assert!(wrong > 50, "{wrong} cases that do not compile");
 }

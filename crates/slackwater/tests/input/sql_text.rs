@@ -148,5 +148,5 @@ fn a_text_that_would_overflow_the_stack_is_refused() {
     .ok();
     run(&vec!["SELECT a FROM t"; 250].join(" UNION ALL ")).ok();
     let deep = format!("SELECT {}a{} FROM t", "(".repeat(5_000), ")".repeat(5_000));
-    run(&deep).fails(2, &["query.sql:2:", "nested deeper than 64 brackets"]);
+    run(&deep).fails(2, &["query.sql:2:", "more than 64 levels of parentheses"]);
 }

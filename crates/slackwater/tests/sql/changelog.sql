@@ -1,4 +1,4 @@
--- Changelogs: aggregates and conditions over rows that are replaced or taken back, and what sinks do with them.
+-- Changelogs: aggregates and conditions over rows that are updated or retracted, and what sinks do with them.
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
@@ -54,7 +54,7 @@ SELECT bidder, n FROM per_bidder UNION ALL SELECT name, 0 FROM people;
 -- table
 SELECT n FROM per_bidder UNION SELECT 2 FROM people;
 
---- a projection without the key shows what goes
+--- a projection without the key shows deleted rows
 -- table
 SELECT n, total FROM per_bidder;
 
@@ -73,7 +73,7 @@ WITH ('connector' = 'file', 'path' = 'out/changes.csv', 'changelog' = 'op', 'csv
 SET 'emit' = 'every_row';
 INSERT INTO changes SELECT n, COUNT(*) FROM (SELECT auction, COUNT(*) AS n FROM bids WHERE auction = 2 GROUP BY auction) GROUP BY n;
 
---- rows that only come are +I
+--- rows that are only added are +I
 CREATE TABLE changes (bidder STRING) WITH ('connector' = 'file', 'path' = 'out/changes.json', 'format' = 'json', 'changelog' = 'kind');
 INSERT INTO changes SELECT bidder FROM bids WHERE price > 10;
 
@@ -117,31 +117,31 @@ CREATE TABLE out_table (bidder STRING, n BIGINT, bidders BIGINT, PRIMARY KEY (bi
 EXPLAIN INSERT INTO out_table SELECT a.bidder, a.n, b.bidders FROM per_bidder AS a
 JOIN (SELECT n, COUNT(*) AS bidders FROM per_bidder GROUP BY n) AS b ON a.n = b.n;
 
---- a plain file beside a reader that wants to hear what rows were
+--- a plain file next to a reader that needs previous rows
 CREATE TABLE names (bidder STRING, n BIGINT) WITH ('connector' = 'file', 'path' = 'out/names.csv');
 CREATE TABLE numbers (n BIGINT, c BIGINT) WITH ('connector' = 'blackhole');
 SET 'emit' = 'every_row';
 INSERT INTO names SELECT bidder, n FROM per_bidder;
 INSERT INTO numbers SELECT n, COUNT(*) FROM per_bidder GROUP BY n;
 
---- the terminal beside such a reader
+--- the terminal next to such a reader
 CREATE TABLE numbers (n BIGINT, c BIGINT) WITH ('connector' = 'blackhole');
 SET 'emit' = 'every_row';
 SELECT bidder, n FROM per_bidder;
 INSERT INTO numbers SELECT n, COUNT(*) FROM per_bidder GROUP BY n;
 
---- a total over groups that are all gone
+--- a total over groups that are all deleted
 -- last per 0
 SELECT COUNT(*) AS n, SUM(n) AS s, MAX(bidder) AS b FROM (SELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder HAVING COUNT(*) < 1);
 
---- groups that come and go, in a total
+--- groups that are added and deleted, in a total
 -- last per 0
 SELECT COUNT(*) AS n, SUM(n) AS s FROM (SELECT auction % 1 AS k, COUNT(*) AS n FROM bids GROUP BY auction % 1 HAVING COUNT(*) < 2);
 
---- a total over rows that none is left of, in a file of changes
+--- a total over rows that are all deleted, in a file of changes
 CREATE TABLE totals (n BIGINT) WITH ('connector' = 'file', 'path' = 'out/totals.csv', 'changelog' = 'op');
 INSERT INTO totals SELECT COUNT(*) FROM (SELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder HAVING COUNT(*) < 1);
 
---- a total that groups have none of
+--- a total over groups without a value
 -- table
 SELECT k, COUNT(*) AS n FROM (SELECT auction % 1 AS k, bidder, COUNT(*) AS n FROM bids GROUP BY auction % 1, bidder HAVING COUNT(*) < 1) GROUP BY k;

@@ -26,10 +26,10 @@ SELECT window_number, bidder FROM COUNT_WINDOW(TABLE bids, DESCRIPTOR(ts), 2, 3)
 --- with gaps
 SELECT window_number, bidder FROM COUNT_WINDOW(TABLE bids, DESCRIPTOR(ts), 3, 1);
 
---- a condition behind the window
+--- a condition after the window
 SELECT window_number, bidder FROM COUNT_WINDOW(TABLE bids, DESCRIPTOR(ts), 3) WHERE bidder = 'bob';
 
---- rows behind the watermark are late
+--- rows after the watermark are late
 SELECT window_number, window_start, COUNT(*) AS n FROM COUNT_WINDOW(TABLE strict, DESCRIPTOR(ts), 3)
 GROUP BY window_start, window_end, window_number;
 

@@ -39,7 +39,7 @@ SET 'allowed_lateness' = '1 min';
 SET 'emit' = 'every 1 ms';
 SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, window_end;
 
---- rows with their windows take late rows, too
+--- late rows without GROUP BY
 SET 'allowed_lateness' = '10 s';
 SELECT window_start, bidder FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '3' SECOND);
 
@@ -61,11 +61,11 @@ GROUP BY window_start, window_end, auction;
 SET 'emit' = 'every now and then';
 SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 
---- an interval of nothing
+--- an interval of zero
 SET 'emit' = 'every 0 s';
 SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 
---- a lateness that is none
+--- a lateness that is not valid
 SET 'allowed_lateness' = 'a bit';
 SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 

@@ -19,7 +19,7 @@ SELECT id FROM (SELECT * FROM v WHERE s ~ '^[0-9]+$' AND b <> 0) WHERE CAST(s AS
 SELECT i NOT IN (1) OR i NOT IN (2) AS a, i IN (1) AND i IN (2) AS b, i ^ i AS c, NULLIF(s, 'abc') ~ '.*' AS d, i = i AS e, i <> i AS f, power(i, 0) AS g,
   i > NULL AND id = 3 AS h, i BETWEEN NULL AND 2 AS i, NOT (i = 1) AS j, i % 1 AS k, i * 0 AS l, i NOT IN (2, NULL) AS m, i | i AS n, i & 0 AS o FROM v WHERE id = 3;
 
---- a condition that is NULL keeps no row beside others
+--- a condition that is NULL, combined with others
 SELECT id FROM v WHERE id > NULL AND id > 1;
 
 --- a division by zero is not lost in a product or a comparison
@@ -61,7 +61,7 @@ SELECT CAST(t AS STRING) AS t, CAST(f AS STRING) AS f, 'at ' || c AS c, CONCAT(t
 --- an OR of conditions with a common key is a join by that key
 SELECT a.id, b.id AS other FROM v a JOIN v b ON (a.id = b.id AND a.b > 1) OR (a.id = b.id AND b.x < 1);
 
---- what follows IS DISTINCT FROM is no part of it
+--- operators after IS DISTINCT FROM
 CREATE TABLE d (id INT, b BOOLEAN, v INT) WITH ('connector' = 'file', 'path' = 'data/distinct_from.csv');
 SELECT id, b IS DISTINCT FROM TRUE AND v > 5 AS one, v > 5 OR b IS NOT DISTINCT FROM NULL AND v < 5 AS two,
   NOT v IS DISTINCT FROM 9 OR FALSE AS three, CASE WHEN v IS DISTINCT FROM 1 + 0 AND b THEN 'x' END AS four

@@ -22,7 +22,7 @@ SELECT 1 < 2 AS a, 2 <= 2 AS b, 1 > 2 AS c, 1 >= 2 AS d, 1 = 1 AS e, 1 <> 1 AS f
 SELECT NULL AND FALSE AS a, NULL AND TRUE AS b, NULL OR TRUE AS c, NOT NULL AS d, NULL = NULL AS e, NULL IS NULL AS f, 1 IS NOT NULL AS g,
   (1 = 2) IS FALSE AS h, (NULL = 1) IS UNKNOWN AS i, 1 IS DISTINCT FROM NULL AS j, NULL IS NOT DISTINCT FROM NULL AS k FROM bid;
 
---- NULL in arithmetic, texts and conditions
+--- NULL in arithmetic, strings and conditions
 SELECT price + 1 AS a, bidder || '!' AS b, price > 1 AS c, COALESCE(price, -1) AS d, NULLIF(auction, 1) AS e, bidder IN ('x', NULL) AS f FROM one WHERE price IS NULL OR bidder IS NULL;
 
 --- a condition that is NULL keeps no row
@@ -35,21 +35,21 @@ UNION ALL SELECT 'null', ms FROM one WHERE NULL UNION ALL SELECT 'one', ms FROM 
 --- CASE
 SELECT ms, CASE WHEN price > 20 THEN 'high' WHEN price > 5 THEN 'middle' ELSE 'low' END AS level, CASE auction WHEN 1 THEN 'one' WHEN 2 THEN 'two' END AS word FROM one;
 
---- CASE looks at nothing behind the branch that it takes
+--- CASE evaluates nothing after the branch that applies
 SELECT ms, CASE WHEN auction = 3 THEN 0 ELSE 10 / (auction - 3) END AS safe FROM one;
 
 --- LIKE, ILIKE and regular expressions
 SELECT bidder, bidder LIKE 'a%' AS a, bidder LIKE '_ob' AS b, bidder NOT LIKE '%o%' AS c, bidder ILIKE 'ALICE' AS d, bidder ~ '^[ab]' AS e, bidder !~ 'e$' AS f, 'a%b' LIKE 'a\%b' AS g FROM one WHERE ms < 3000;
 
---- texts
+--- strings
 SELECT upper(bidder) AS u, lower('ABC') AS l, initcap('two words') AS i, char_length('grüße') AS n, octet_length('grüße') AS o, substr('slack', 2, 3) AS s,
   substring('slack' FROM 2 FOR 2) AS s2, position('a' IN 'slack') AS p, replace('aXa', 'X', '-') AS r, reverse('abc') AS v, repeat('ab', 2) AS rep FROM bid;
 
---- more texts
+--- more strings
 SELECT trim('  a ') || '.' AS t, ltrim('xxa', 'x') AS l, rtrim('axx', 'x') AS r, btrim('xax', 'x') AS b, TRIM(LEADING 'x' FROM 'xax') AS tl, lpad('7', 3, '0') AS lp, rpad('7', 3, '.') AS rp,
   left('slack', 2) AS le, right('slack', 2) AS ri, split_part('a,b,c', ',', 2) AS sp, strpos('slack', 'ck') AS po, starts_with('slack', 'sl') AS sw, concat('a', 1, NULL, 'b') AS c, concat_ws('-', 'a', NULL, 'b') AS cw FROM bid;
 
---- yet more texts
+--- even more strings
 SELECT ascii('a') AS a, chr(97) AS c, to_hex(255) AS h, encode('ab', 'hex') AS e, regexp_replace('2024-01', '[0-9]+', 'N') AS rr, regexp_like('abc', 'b') AS rl,
   translate('abc', 'ab', 'xy') AS t, overlay('slack' PLACING 'LA' FROM 2 FOR 2) AS o, levenshtein('kitten', 'sitting') AS d FROM bid;
 
@@ -70,11 +70,11 @@ SELECT at + INTERVAL '1' DAY AS a, at - INTERVAL '90' MINUTE AS b, at + INTERVAL
 --- INTERVAL in all units
 SELECT ts + INTERVAL '1' SECOND AS s, ts + INTERVAL '1.5' SECOND AS s15, ts + INTERVAL '2' HOUR AS h, ts + INTERVAL '1' WEEK AS w, ts + INTERVAL '1' YEAR AS y, ts + INTERVAL '250' MILLISECOND AS ms FROM bid;
 
---- times from numbers and texts
+--- times from numbers and strings
 SELECT TO_TIMESTAMP_LTZ(1, 0) AS s, TO_TIMESTAMP_LTZ(1, 3) AS ms, TO_TIMESTAMP_LTZ(1, 6) AS us, TO_TIMESTAMP_LTZ(1, 9) AS ns, TO_TIMESTAMP('2024-01-02T03:04:05') AS t, TO_TIMESTAMP_MILLIS(1500) AS tm,
   TO_TIMESTAMP('03/04/2024 05:06', '%d/%m/%Y %H:%M') AS f, TO_DATE('2024-01-02') AS d, CAST('2024-01-02 03:04:05.678' AS TIMESTAMP(3)) AS c, from_unixtime(86400) AS u FROM bid;
 
---- times as texts and numbers
+--- times as strings and numbers
 SELECT to_char(at, '%Y/%m/%d %H:%M:%S') AS t, CAST(at AS BIGINT) AS ns, CAST(CAST(at AS TIMESTAMP(0)) AS BIGINT) AS s, CAST(at AS STRING) AS st, CAST(at AS DATE) AS d, CAST(day AS STRING) AS ds, to_unixtime(at) AS u FROM x;
 
 --- dates
@@ -93,7 +93,7 @@ SELECT amount, amount + 0.01 AS a, amount * amount AS b, CAST(amount AS DECIMAL(
 --- BOOLEAN
 SELECT flag, NOT flag AS n, flag AND tiny = 1 AS a, flag IS TRUE AS t, CAST(flag AS STRING) AS s, CASE WHEN flag THEN 'yes' ELSE 'no' END AS c FROM types;
 
---- texts with quotes, lines and other characters
+--- strings with quotes, lines and other characters
 SELECT 'it''s' AS a, "bidder" AS b, 'grüße 世界' AS c, '' = '' AS d, 'a' || CAST(NULL AS STRING) AS e, E'tab\there' AS f FROM bid;
 
 --- nested fields
@@ -113,11 +113,11 @@ SELECT ms, ms, ms + 1, ms + 1 FROM bid;
 --- names of columns without AS
 SELECT ms, upper(bidder), COALESCE(price, 0), 1 + 1, CASE WHEN TRUE THEN 1 END, COUNT(*) FROM bid GROUP BY ms, bidder, price;
 
---- an expression that fails condemns its row
+--- an expression that fails rejects its row
 SELECT ms, 100 / (ms - 3000) AS a FROM one;
 
---- an overflow condemns its row
+--- an overflow rejects its row
 SELECT ms, ms * 9000000000000000 AS a FROM one WHERE ms < 4000;
 
---- a text that is no number condemns its row
+--- a string that is not a number rejects its row
 SELECT ms, CAST(CASE WHEN auction = 3 THEN 'three' ELSE '7' END AS INT) AS a FROM one;

@@ -1,4 +1,4 @@
--- Results that come out once, when their inputs have ended.
+-- Results that are emitted once, when their inputs have ended.
 CREATE TABLE t (id INT, k STRING, x INT, d DOUBLE, ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
   WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)
 WITH ('connector' = 'file', 'path' = 'data/final.csv');
@@ -26,7 +26,7 @@ SELECT k, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY k ORDER BY n DESC, k LIMIT 
 -- in order
 SELECT id FROM t ORDER BY id DESC OFFSET 2 ROWS FETCH FIRST 3 ROWS ONLY;
 
---- LIMIT without ORDER BY takes the same rows in every run
+--- LIMIT without ORDER BY returns the same rows in every run
 -- in order
 SELECT k, id FROM t LIMIT 3;
 
@@ -53,15 +53,15 @@ SELECT k, COUNT(*) AS n, MIN(x) AS least, COUNT(DISTINCT x) AS different FROM t 
 SET 'emit' = 'final';
 SELECT n, COUNT(*) AS keys FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) GROUP BY n;
 
---- emit final: without keys there is a row, also of nothing
+--- emit final: without keys there is one row, also over no rows
 SET 'emit' = 'final';
 SELECT COUNT(*) AS n, SUM(x) AS s FROM none;
 
---- emit final: of groups that are all gone
+--- emit final: over groups that are all deleted
 SET 'emit' = 'final';
 SELECT COUNT(*) AS n FROM (SELECT k FROM t GROUP BY k HAVING COUNT(*) > 100);
 
---- emit final: no group of nothing
+--- emit final: no group over no rows
 SET 'emit' = 'final';
 SELECT k, COUNT(*) AS n FROM none GROUP BY k;
 
@@ -71,7 +71,7 @@ CREATE VIEW often AS SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING COUNT(*) >
 CREATE VIEW first AS SELECT k, id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC, id) = 1;
 SELECT o.k, n, f.id FROM often o FULL JOIN first f ON o.k = f.k;
 
---- emit final: rows taken back by a join are aggregated
+--- emit final: an aggregate over rows that a join retracts
 SET 'emit' = 'final';
 SELECT COUNT(*) AS n, COUNT(b.id) AS partners FROM t a LEFT JOIN t b ON a.id = b.x;
 
@@ -91,7 +91,7 @@ INSERT INTO plain SELECT k, COUNT(*) FROM t GROUP BY k;
 INSERT INTO plain SELECT k, COUNT(*) FROM t GROUP BY k ORDER BY k;
 SELECT k, id FROM t ORDER BY id DESC LIMIT 1;
 
---- what it is made of
+--- the plan
 -- explain
 EXPLAIN SELECT k, COUNT(*) AS n FROM t GROUP BY k ORDER BY n DESC LIMIT 2;
 
@@ -118,7 +118,7 @@ SELECT COUNT(*) FROM units;
 --- FETCH WITH TIES
 SELECT id FROM t ORDER BY x FETCH FIRST 3 ROWS WITH TIES;
 
---- LIMIT that is no number
+--- LIMIT that is not a number
 SELECT id FROM t LIMIT x;
 
 --- a negative OFFSET

@@ -15,7 +15,7 @@ SET pipeline.max-parallelism = 128;
 SET table.exec.mini-batch.enabled = true;
 SELECT bidder, price FROM bids WHERE price > 20;
 
---- RESET takes back what SET has set
+--- RESET undoes SET
 SET 'allowed_lateness' = '1 h';
 SET 'table.exec.state.ttl' = '1 d';
 RESET 'allowed_lateness';
@@ -43,7 +43,7 @@ DROP TABLE IF EXISTS high;
 CREATE TABLE high (bidder STRING) WITH ('connector' = 'file', 'path' = 'out/high.csv');
 EXECUTE INSERT INTO high SELECT bidder FROM bids WHERE price > 20;
 
---- EXPLAIN with what others show beside
+--- EXPLAIN with the options of other systems
 -- explain
 EXPLAIN PLAN FOR SELECT bidder FROM bids;
 EXPLAIN ESTIMATED_COST, CHANGELOG_MODE SELECT bidder FROM bids;
@@ -81,7 +81,7 @@ AS SELECT window_start, COUNT(*) AS n, APPROX_DISTINCT(bidder) AS bidders FROM T
 CREATE TABLE IF NOT EXISTS bids WITH ('connector' = 'blackhole') AS SELECT 1 AS x FROM bids;
 SELECT bidder FROM bids WHERE price > 20;
 
---- CREATE TABLE … LIKE takes columns, event time and options over
+--- CREATE TABLE … LIKE copies columns, event time and options
 CREATE TABLE more (twice AS price * 2, half AS auction >> 1) LIKE bids;
 SELECT window_start, SUM(twice) AS total, SUM(half) AS halves FROM TUMBLE(TABLE more, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 

@@ -13,16 +13,16 @@ SET 'table.local-time-zone' = 'Europe/Berlin';
 --- a timeout of sources
 SET 'table.exec.source.idle-timeout' = '10 s';
 
---- a duration that is none
+--- a duration that is not valid
 SET 'table.exec.state.ttl' = 'soon';
 
---- a parallelism that is none
+--- a parallelism that is not valid
 SET 'parallelism.default' = 'many';
 
 --- where checkpoints are kept
 SET 'state.checkpoints.dir' = 'file:///tmp/checkpoints';
 
---- RESET of nothing that is known
+--- RESET of an unknown setting
 RESET 'colour';
 
 --- a catalog

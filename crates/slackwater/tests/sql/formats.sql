@@ -1,4 +1,4 @@
--- Formats beside csv and json: regular expressions, files of columns, packed files.
+-- Formats other than csv and json: regular expressions, columnar files, compressed files.
 
 --- groups of a regular expression are columns
 CREATE TABLE bids (who STRING, price DOUBLE, at TIMESTAMP(0))
@@ -19,7 +19,7 @@ WITH ('connector' = 'file', 'path' = 'data/bids.log', 'format' = 'regex',
 SELECT window_start, COUNT(*) AS bids FROM TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '10' SECOND)
 GROUP BY window_start, window_end;
 
---- an expression that is none
+--- an expression that is not valid
 CREATE TABLE bids (who STRING)
 WITH ('connector' = 'file', 'path' = 'data/bids.log', 'format' = 'regex', 'regex.pattern' = '(?<who>\w+) (bid');
 SELECT who FROM bids;
@@ -66,7 +66,7 @@ CREATE TABLE orders (id TINYINT, color STRING)
 WITH ('connector' = 'file', 'path' = 'data/orders.arrow', 'format' = 'arrow');
 SELECT id, color FROM orders;
 
---- a column that the file has not
+--- a column that is not in the file
 CREATE TABLE orders (id BIGINT, colour STRING)
 WITH ('connector' = 'file', 'path' = 'data/orders.arrow', 'format' = 'arrow');
 SELECT id, colour FROM orders;
@@ -81,7 +81,7 @@ CREATE TABLE orders (customer ROW<address ROW<zip INT>>)
 WITH ('connector' = 'file', 'path' = 'data/orders.arrow', 'format' = 'arrow');
 SELECT customer.address.zip AS zip FROM orders;
 
---- a file that is no Arrow
+--- a file that is not in the Arrow format
 CREATE TABLE orders (id BIGINT)
 WITH ('connector' = 'file', 'path' = 'data/bids.csv', 'format' = 'arrow');
 SELECT id FROM orders;
@@ -100,7 +100,7 @@ INSERT INTO o SELECT id FROM orders;
 CREATE TABLE packed (n INT, word STRING) WITH ('connector' = 'file', 'path' = 'data/packed.csv.zst');
 SELECT n, word FROM packed;
 
---- mqtt: a filter that is none
+--- mqtt: a filter that is not valid
 CREATE TABLE readings (n INT) WITH ('connector' = 'mqtt', 'address' = 'localhost', 'topic' = 'a/#/b');
 SELECT n FROM readings;
 

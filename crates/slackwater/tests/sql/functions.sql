@@ -32,18 +32,18 @@ SELECT TIMESTAMPDIFF(DAY, TIMESTAMP '2024-02-28 12:00:00', TIMESTAMP '2024-03-01
 --- times rounded down
 SELECT FLOOR(at TO HOUR) AS h, FLOOR(at TO MONTH) AS m, FLOOR(2.7) AS n FROM x;
 
---- times from texts and counts
+--- times from strings and counts
 SELECT TO_TIMESTAMP('24.12.2023 17:05', 'dd.MM.yyyy HH:mm') AS a, TO_TIMESTAMP('20231224170501123', 'yyyyMMddHHmmssSSS') AS b, TO_DATE('12/24/23', 'MM/dd/yy') AS c, TO_TIMESTAMP('03/04/2024 05:06', '%d/%m/%Y %H:%M') AS d,
   UNIX_TIMESTAMP('1970-01-02 00:00:01') AS e, UNIX_TIMESTAMP('02 Jan 1970', 'dd MMM yyyy') AS f, FROM_UNIXTIME(86401) AS g, FROM_UNIXTIME(0, 'yyyyMMdd') AS h FROM bid;
 
---- a text that follows no pattern condemns its row
+--- a string that does not match its pattern rejects its row
 SELECT ms, TO_TIMESTAMP(bidder, 'yyyy') AS t FROM one WHERE ms < 3000;
 
---- texts
+--- strings
 SELECT SPLIT_INDEX('a/b//d', '/', 0) AS a, SPLIT_INDEX('a/b//d', '/', 2) AS b, SPLIT_INDEX('a/b//d', '/', 4) AS c, SPLIT_INDEX('a/b', '/', -1) AS d, SPLIT_INDEX('a/b', 47, 1) AS e,
   LOCATE('b', 'abcb') AS f, LOCATE('b', 'abcb', 3) AS g, LOCATE('x', 'abc') AS h, INSTR('abcb', 'b') AS i, CHAR_LENGTH('grüße') AS j, CHARACTER_LENGTH('ab') AS k, SPLIT_INDEX(NULL, '/', 0) AS l FROM bid;
 
---- more texts
+--- more strings
 SELECT IS_ALPHA('abc') AS a, IS_ALPHA('a1') AS b, IS_DIGIT('12') AS c, IS_DIGIT('') AS d, IS_DECIMAL('1.5') AS e, IS_DECIMAL('x') AS f, BIN(5) AS g, TO_BASE64('hello') AS h, FROM_BASE64('aGVsbG8=') AS i, MD5('a') AS j FROM bid;
 
 --- regular expressions
@@ -53,7 +53,7 @@ SELECT REGEXP_EXTRACT('a=1&channel_id=22', '(&|^)channel_id=([^&]*)', 2) AS a, R
 --- a regular expression from a column
 SELECT bidder, REGEXP_EXTRACT('alice and bob', bidder || '.?') AS found FROM one WHERE ms < 3000;
 
---- IF looks at nothing behind the branch that it takes
+--- IF evaluates only the branch that applies
 SELECT ms, IF(auction = 3, 0, 10 / (auction - 3)) AS safe, kind FROM one;
 
 --- IF with values of two types, and NULL
@@ -77,7 +77,7 @@ SELECT JSON_VALUE('{"a": 7}', '$.a' RETURNING INT) AS a, JSON_VALUE('{"a": "7.5"
 SELECT JSON_VALUE('{}', '$.a' DEFAULT 'none' ON EMPTY) AS a, JSON_VALUE('{', '$.a' NULL ON EMPTY DEFAULT 'bad' ON ERROR) AS b, JSON_VALUE('{"a": "x"}', '$.a' RETURNING INT DEFAULT 1 + 1 ON ERROR) AS c,
   JSON_VALUE('{}', 'strict $.a' DEFAULT 'empty' ON EMPTY DEFAULT 'error' ON ERROR) AS d, JSON_VALUE('{"a": 1}', '$.a' DEFAULT 'none' ON EMPTY) AS e, JSON_VALUE('{}', '$.a' RETURNING BIGINT DEFAULT ms ON EMPTY) AS f FROM bid;
 
---- JSON_VALUE with ERROR condemns its row
+--- JSON_VALUE with ERROR rejects its row
 SELECT ms, JSON_VALUE('{"alice": 1}', '$.' || bidder ERROR ON EMPTY) AS v FROM one WHERE ms < 3000;
 
 --- JSON_EXISTS and JSON_QUERY

@@ -20,7 +20,7 @@ GROUP BY window_start, window_end, ROLLUP (auction, bidder);
 SELECT window_start, auction, bidder, GROUPING(auction) AS ga, GROUPING(auction, bidder) AS gab, SUM(price) AS total
 FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '20' SECOND) GROUP BY window_start, window_end, CUBE (auction, bidder);
 
---- a NULL that is a key, and one that is none
+--- a NULL key, and a NULL of a grouping set
 -- table
 SELECT bidder, GROUPING(bidder) AS is_total, COUNT(*) AS n FROM bids GROUP BY ROLLUP (bidder);
 
@@ -70,7 +70,7 @@ SELECT auction FROM bids GROUP BY ROLLUP (auction);
 --- too many sets
 SELECT COUNT(*) FROM bids GROUP BY CUBE (auction, bidder, price, ms, ms + 1, ms + 2, ms + 3);
 
---- GROUPING of what is no key
+--- GROUPING of a column that is not a key
 SELECT auction, GROUPING(bidder) FROM bids GROUP BY ROLLUP (auction);
 
 --- the keys alone: the empty set has its row
@@ -81,7 +81,7 @@ SELECT bidder FROM (SELECT bidder, AVG(price) AS a FROM bids GROUP BY GROUPING S
 -- table
 SELECT auction FROM (SELECT auction, COUNT(*) AS n FROM bids GROUP BY ROLLUP (auction));
 
---- what the sets share is made once, also a CASE over constants
+--- the sets share nodes, also with a CASE over constants
 -- explain
 EXPLAIN SELECT c, name, COUNT(*) AS n FROM (SELECT ms, CASE bidder WHEN 'a' THEN '1' WHEN 'b' THEN '2' WHEN 'c' THEN '3' WHEN 'd' THEN '4'
   WHEN 'e' THEN '5' WHEN 'f' THEN '6' END AS c FROM bids) AS o JOIN people AS p ON o.c = p.city GROUP BY GROUPING SETS ((c), (c, name));

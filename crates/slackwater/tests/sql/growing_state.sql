@@ -1,4 +1,4 @@
--- What grows as long as an input that does not end goes on: warnings, with the clause.
+-- State that grows as long as its input does not end: warnings that name the clause.
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)

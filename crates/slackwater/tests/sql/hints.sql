@@ -29,7 +29,7 @@ SELECT /*+ BROADCAST(v) */ id FROM v;
 --- how to look up
 SELECT id FROM v /*+ LOOKUP('table' = 'v', 'async' = 'true') */;
 
---- one that nobody has
+--- an unknown hint
 SELECT id FROM v /*+ FAST */;
 
 --- an option that is not known

@@ -32,7 +32,7 @@ ON b.bidder = p.name AND b.ts > p.ts - INTERVAL '0' SECOND AND b.ts < p.ts + INT
 SELECT b.ms, b.bidder, p.ms, p.city FROM bids AS b JOIN people AS p
 ON b.bidder = p.name AND b.ts >= p.ts + INTERVAL '500' MILLISECOND AND b.ts <= p.ts + INTERVAL '10.5' SECOND;
 
---- the interval lies behind, and several bounds: the narrowest counts
+--- an interval on one side, and several bounds: the narrowest applies
 SELECT b.ms, p.ms FROM bids AS b JOIN people AS p ON b.bidder = p.name
 AND p.ts BETWEEN b.ts - INTERVAL '1' HOUR AND b.ts - INTERVAL '1' SECOND AND p.ts >= b.ts - INTERVAL '10' SECOND;
 
@@ -89,7 +89,7 @@ WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT a.ms, b.ms FROM twice AS a JOIN bids AS b ON a.ms = b.ms
 AND a.ts BETWEEN b.ts - INTERVAL '1' DAY AND b.ts + INTERVAL '1' DAY;
 
---- windows behind it, by either time
+--- windows after it, by either time
 CREATE VIEW pairs AS SELECT b.ts AS bid_at, p.ts AS seen_at, b.price FROM bids AS b JOIN people AS p
 ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '10' SECOND;
 CREATE TABLE by_bid (at TIMESTAMP(3), n BIGINT) WITH ('connector' = 'file', 'path' = 'out/by_bid.csv');
@@ -99,7 +99,7 @@ FROM TUMBLE(TABLE pairs, DESCRIPTOR(bid_at), INTERVAL '2' SECOND) GROUP BY windo
 INSERT INTO by_seen SELECT window_start, COUNT(*)
 FROM TUMBLE(TABLE pairs, DESCRIPTOR(seen_at), INTERVAL '2' SECOND) GROUP BY window_start, window_end;
 
---- windows behind an outer one, by the side that is kept
+--- windows after an outer one, by the side that is kept
 SELECT window_start, COUNT(*) AS n, COUNT(name) AS names FROM TUMBLE((SELECT b.ts, p.name FROM bids AS b LEFT JOIN people AS p
   ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '10' SECOND),
   DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;

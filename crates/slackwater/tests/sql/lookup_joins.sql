@@ -46,7 +46,7 @@ SELECT * FROM bids AS b JOIN endless FOR SYSTEM_TIME AS OF PROCTIME() AS e ON b.
 --- at event time, in a table without
 SELECT * FROM bids AS b JOIN people FOR SYSTEM_TIME AS OF b.ts AS p ON b.bidder = p.name;
 
---- at a column that is no time
+--- at a column that is not a time
 SELECT * FROM bids AS b JOIN people FOR SYSTEM_TIME AS OF b.ms AS p ON b.bidder = p.name;
 
 --- without a column of the stream
@@ -84,7 +84,7 @@ SELECT window_start, city, COUNT(*) AS n FROM TUMBLE((SELECT o.ts, p.city FROM o
   JOIN people FOR SYSTEM_TIME AS OF o.proc_time AS p ON o.bidder = p.name), DESCRIPTOR(ts), INTERVAL '10' SECOND)
 GROUP BY window_start, window_end, city;
 
---- behind windows
+--- after windows
 SELECT w.window_start, w.bidder, p.city FROM TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' SECOND) AS w
 JOIN people FOR SYSTEM_TIME AS OF w.proc_time AS p ON w.bidder = p.name;
 
@@ -119,5 +119,5 @@ SELECT b.ms, p.city FROM bids AS b JOIN people FOR SYSTEM_TIME AS OF PROCTIME() 
 SELECT o.ms, p.city FROM orders AS o JOIN people FOR SYSTEM_TIME AS OF o.proc_time AS p ON o.bidder = p.name
 WHERE o.bidder <> 'bob' AND p.name <> 'alice' AND o.price > 1;
 
---- the function that stands for it, as a condition
+--- the internal function, as a condition
 SELECT * FROM orders WHERE system_time_as_of(proc_time, bidder, false);

@@ -84,16 +84,16 @@ SELECT bidder -> 'x' FROM bids;
 --- a string where a number belongs
 SELECT power(bidder, 2) FROM bids;
 
---- a string where a whole number belongs
+--- a string instead of an integer
 SELECT repeat(bidder, 'x') FROM bids;
 
---- a regular expression that does not end
+--- a regular expression with an open parenthesis
 SELECT bidder ~ '(' FROM bids;
 
 --- names without values
 SELECT named_struct('a') FROM bids;
 
---- a name that is no string
+--- a name that is not a string
 SELECT named_struct(auction, 1) FROM bids;
 
 --- a field of an expression
@@ -102,7 +102,7 @@ SELECT struct(1, 2).x FROM bids;
 --- elements of two types
 SELECT ARRAY[1, ts] FROM bids;
 
---- a type of Arrow that is none
+--- an Arrow type that is not valid
 SELECT arrow_cast(price, 'x') FROM bids;
 
 --- ROW_NUMBER without OVER
@@ -123,7 +123,7 @@ SELECT B'01' FROM bids;
 --- a national string
 SELECT N'x' FROM bids;
 
---- a boolean that is none
+--- a boolean that is not valid
 SELECT CAST('x' AS BOOLEAN) FROM bids;
 
 --- a DECIMAL that is too small
@@ -135,7 +135,7 @@ SELECT SUM(price) OVER w FROM bids;
 --- too many arguments of an aggregate
 SELECT SUM(price, auction) FROM bids;
 
---- an aggregate of nothing
+--- an aggregate without an argument
 SELECT SUM() FROM bids;
 
 --- a percentile beyond all

@@ -11,7 +11,7 @@ WITH ('connector' = 'file', 'path' = 'data/people.csv');
 CREATE VIEW b AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 CREATE VIEW p AS SELECT * FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 
---- a union beside a statement that needs event times
+--- a union next to a statement that needs event times
 CREATE TABLE names (k STRING, ms BIGINT) WITH ('connector' = 'file', 'path' = 'out/names.csv');
 CREATE TABLE first (k STRING, ms BIGINT) WITH ('connector' = 'file', 'path' = 'out/first.csv');
 INSERT INTO names SELECT bidder, ms FROM bids UNION ALL SELECT name, ms FROM people;

@@ -18,7 +18,7 @@ GROUP BY "Boolean";
 EXPLAIN SELECT "Boolean", FIRST_VALUE("Binary") FROM (SELECT * FROM t WHERE "Binary" > 5 UNION ALL SELECT * FROM t)
 GROUP BY "Boolean";
 
---- messages say types where types are meant
+--- messages contain the names of SQL types
 SELECT "Binary" + "Boolean" * INTERVAL '1' DAY FROM t;
 
 --- and columns where columns are

@@ -1,4 +1,4 @@
--- Numbers at the limits of their types: what does not fit condemns its row, and nothing wraps.
+-- Numbers at the limits of their types: a value that does not fit rejects its row, and nothing wraps.
 
 CREATE TABLE wide (c DECIMAL(38, 0), m DECIMAL(38, 2)) WITH ('connector' = 'file', 'path' = 'data/wide.csv');
 
@@ -64,7 +64,7 @@ SELECT n, d = 0 AS e, d < 0 AS l, f >= 0 AS g, d IN (0) AS i, d IN (1, 2, 3, 4, 
 -- last per 0
 SELECT MIN(-d) AS lo, MAX(-d) AS hi, MIN(-f) AS flo, MAX(-f) AS fhi, MIN(-d) FILTER (WHERE n < 3) AS zero, MAX(DISTINCT -d) AS dhi, median(-d) AS m FROM zeros;
 
---- the least and the greatest of rows that are taken back
+--- MIN and MAX of rows that are retracted
 -- last per 0
 SELECT MIN(v) AS lo, MAX(v) AS hi FROM (SELECT n % 2 AS k, SUM(-d) AS v FROM zeros GROUP BY n % 2);
 

@@ -71,7 +71,7 @@ SELECT ms, n FROM (SELECT ms, COUNT(*) OVER (PARTITION BY auction ORDER BY ts) A
 --- QUALIFY
 SELECT ms, price FROM bids QUALIFY price > AVG(price) OVER (ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW);
 
---- windows behind it
+--- windows after it
 SELECT window_start, MAX(n) AS n, COUNT(*) AS c FROM TUMBLE(
   (SELECT ts, COUNT(*) OVER (PARTITION BY auction ORDER BY ts) AS n FROM bids), DESCRIPTOR(ts), INTERVAL '10' SECOND)
 GROUP BY window_start, window_end;
@@ -112,7 +112,7 @@ SELECT SUM(price) OVER (PARTITION BY auction ORDER BY ts, price) FROM bids;
 --- descending
 SELECT SUM(price) OVER (ORDER BY ts DESC) FROM bids;
 
---- rows to come
+--- later rows
 SELECT SUM(price) OVER (ORDER BY ts ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM bids;
 
 --- LEAD
@@ -146,7 +146,7 @@ SELECT COUNT(*) OVER (ORDER BY ms) FROM plain;
 --- a function that needs OVER
 SELECT ROW_NUMBER() FROM bids;
 
---- a window that nobody has named
+--- a window that is not defined
 SELECT SUM(price) OVER w FROM bids;
 
 --- rows of one time are in the order of their files, whoever computes them
@@ -161,7 +161,7 @@ UNION ALL SELECT 'not read', COUNT(*) FROM (SELECT ms, SUM(ms) OVER (ORDER BY ts
 UNION ALL SELECT 'one of two', COUNT(*) FROM (SELECT ms, SUM(ms) OVER (ORDER BY ts) AS s,
   COUNT(*) OVER (PARTITION BY auction ORDER BY ts) AS n FROM strict) WHERE n > 0;
 
---- a value that nobody reads is not computed
+--- a value that is never read is not computed
 -- explain
 EXPLAIN SELECT ms FROM (SELECT ms, SUM(ms) OVER (ORDER BY ts) AS s, COUNT(*) OVER (PARTITION BY auction ORDER BY ts) AS n FROM strict);
 

@@ -9,7 +9,7 @@ WITH ('connector' = 'file', 'path' = 'data/places/?.csv');
 SELECT FIRST_VALUE(g) AS f, LAST_VALUE(g) AS l, FIRST_VALUE(-x) AS x FROM SESSION(TABLE two, DESCRIPTOR(ts), INTERVAL '2' SECOND) GROUP BY window_start, window_end;
 SELECT FIRST_VALUE(g) AS f, LAST_VALUE(g) AS l, FIRST_VALUE(-x) AS x FROM SESSION(TABLE two, DESCRIPTOR(ts), INTERVAL '2' SECOND) WHERE x > 0 GROUP BY window_start, window_end;
 
---- by a key beside the session
+--- by a key in addition to the session
 SELECT k, FIRST_VALUE(g) AS f, LAST_VALUE(g) AS l FROM
   (SELECT window_start, window_end, g, x % 2 AS k FROM SESSION(TABLE two, DESCRIPTOR(ts), INTERVAL '2' SECOND)) GROUP BY window_start, window_end, k;
 

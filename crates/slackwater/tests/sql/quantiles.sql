@@ -29,7 +29,7 @@ SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY x) AS p, median(x) AS m, medi
   approx_distinct(CAST(x AS BIGINT)) AS ad, bit_xor(CAST(x AS BIGINT)) AS bx, round(var_pop(x), 3) AS vp, regr_count(x, s) AS rc
 FROM TUMBLE(TABLE merging, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start;
 
---- over rows that are taken back
+--- over rows that are retracted
 -- last per 0
 SELECT median(n) AS m, percentile_cont(0.75) WITHIN GROUP (ORDER BY n) AS p FROM (SELECT d, COUNT(*) * 1.5 AS n FROM zeros GROUP BY d);
 

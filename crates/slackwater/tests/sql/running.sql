@@ -68,5 +68,5 @@ INSERT INTO result SELECT k, COUNT(*), SUM(v) FROM parts GROUP BY k;
 --- a total of no rows
 SELECT COUNT(*) AS n, COUNT(price) AS c, SUM(price) AS s, MIN(bidder) AS b, AVG(price) AS a, FIRST_VALUE(price) AS f FROM bids WHERE price > 1000;
 
---- a group of no rows is none
+--- a group without rows is not emitted
 SELECT auction, COUNT(*) AS n FROM bids WHERE price > 1000 GROUP BY auction;

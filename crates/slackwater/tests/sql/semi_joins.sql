@@ -21,7 +21,7 @@ WITH ('connector' = 'file', 'path' = 'data/empty.csv');
 CREATE VIEW b AS SELECT * FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 CREATE VIEW p AS SELECT * FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND);
 
---- IN: rows come out once, however many partners they have
+--- IN: rows are emitted once, however many partners they have
 SELECT ms, bidder FROM bids WHERE bidder IN (SELECT name FROM people);
 
 --- IN with conditions on both sides
@@ -36,7 +36,7 @@ SELECT b.ms, b.bidder FROM bids AS b WHERE EXISTS (SELECT * FROM people AS p WHE
 --- EXISTS without a key
 SELECT b.ms, b.bidder FROM bids AS b WHERE EXISTS (SELECT 1 FROM people AS p WHERE p.ms > b.ms AND p.city = 'Oslo');
 
---- EXISTS that says nothing of the row
+--- EXISTS that does not depend on the row
 SELECT ms FROM bids WHERE price < 5 AND EXISTS (SELECT 1 FROM people WHERE city = 'Turin');
 
 --- EXISTS that is never true
@@ -60,7 +60,7 @@ SELECT ms, bidder, price FROM bids AS b WHERE NOT EXISTS (SELECT 1 FROM people A
 -- table
 SELECT b.ms, b.bidder FROM bids AS b WHERE NOT EXISTS (SELECT 1 FROM people AS p WHERE p.ms > b.ms AND p.city = 'Oslo');
 
---- NOT EXISTS of nothing
+--- NOT EXISTS over no rows
 -- table
 SELECT ms FROM bids WHERE auction = 2 AND NOT EXISTS (SELECT 1 FROM nobody_ever);
 
@@ -85,10 +85,10 @@ SELECT ms, bidder FROM bids WHERE bidder <> 'dave' AND NOT bidder IN (SELECT nam
 SELECT auction, n FROM (SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction)
 WHERE n NOT IN (SELECT COUNT(*) FROM people WHERE name IS NOT NULL GROUP BY name);
 
---- NOT IN where a NULL may come
+--- NOT IN where a NULL may arrive
 SELECT ms, bidder FROM bids WHERE bidder NOT IN (SELECT name FROM people);
 
---- NOT IN where a NULL may come on the left
+--- NOT IN where a NULL may arrive on the left
 SELECT ms, bidder FROM bids WHERE bidder NOT IN (SELECT name FROM people WHERE name IS NOT NULL);
 
 --- NOT IN of a stream itself
@@ -179,7 +179,7 @@ ON p.name = b.bidder AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTE
 --- with a table that ends: rows go on at once
 SELECT ms, bidder FROM bids WHERE bidder IN (SELECT name FROM names WHERE city = 'Oslo');
 
---- not in a table that ends: no row is taken back
+--- NOT IN with a table that ends: no row is retracted
 SELECT ms, bidder FROM bids AS b WHERE NOT EXISTS (SELECT 1 FROM names AS n WHERE n.name = b.bidder);
 
 --- with a table and a condition
@@ -200,7 +200,7 @@ SELECT ms, bidder FROM bids WHERE bidder NOT IN (SELECT name FROM nobody);
 --- NOT IN of a table for each row
 SELECT ms, bidder FROM bids AS b WHERE bidder NOT IN (SELECT name FROM names AS n WHERE n.ms > b.ms);
 
---- behind a table event time goes on
+--- event time continues after a join with a table
 SELECT window_start, COUNT(*) AS n FROM
   TUMBLE((SELECT ts, bidder FROM bids WHERE bidder IN (SELECT name FROM names)), DESCRIPTOR(ts), INTERVAL '10' SECOND)
 GROUP BY window_start, window_end;
@@ -238,15 +238,15 @@ SELECT ms, auction, price FROM bids AS b WHERE price = (SELECT MAX(price) FROM b
 -- table
 SELECT ms, (SELECT MAX(ms) FROM people) AS latest FROM bids WHERE price > 10;
 
---- a value in SELECT for each row: COUNT of nothing is 0
+--- a scalar subquery for each row: COUNT over no rows is 0
 -- table
 SELECT name, (SELECT COUNT(*) FROM bids AS b WHERE b.bidder = p.name AND b.price > 8) AS bids FROM people AS p;
 
---- a COUNT of nothing is 0
+--- COUNT over no rows is 0
 -- table
 SELECT ms FROM bids WHERE auction > (SELECT COUNT(*) FROM nobody_ever);
 
---- a MAX of nothing is NULL
+--- MAX over no rows is NULL
 -- table
 SELECT ms FROM bids WHERE auction > (SELECT MAX(ms) FROM nobody_ever);
 
@@ -274,7 +274,7 @@ EXPLAIN SELECT b.ms FROM b WHERE b.bidder IN (SELECT name FROM p WHERE p.window_
 -- explain
 EXPLAIN SELECT ms, price FROM bids WHERE price > (SELECT AVG(price) FROM bids);
 
---- IN beside OR
+--- IN combined with OR
 SELECT ms FROM bids WHERE price > 20 OR bidder IN (SELECT name FROM people);
 
 --- EXISTS in SELECT
@@ -310,7 +310,7 @@ SELECT ms FROM bids WHERE bidder IN (SELECT name, city FROM people);
 --- an unknown column
 SELECT ms FROM bids WHERE bidder IN (SELECT nam FROM people);
 
---- a SEMI JOIN that doesn't say of which side
+--- a SEMI JOIN without a side
 SELECT ms FROM bids SEMI JOIN people ON bidder = name;
 
 --- a semi join without a condition
@@ -324,18 +324,18 @@ SELECT b.ms, p.name FROM bids AS b LEFT SEMI JOIN people AS p ON b.bidder = p.na
 CREATE VIEW given AS SELECT COALESCE(name, 'nobody') AS name, ts FROM people;
 SELECT ms, bidder FROM bids WHERE bidder IS NOT NULL AND bidder NOT IN (SELECT name FROM given WHERE name IS NOT NULL);
 
---- NOT IN of streams: never NULL without saying so
+--- NOT IN of streams: never NULL without a condition
 -- table
 SELECT ms, bidder FROM bids WHERE bidder IS NOT NULL AND bidder NOT IN (SELECT COALESCE(name, 'nobody') FROM people);
 
---- NOT IN of streams: a BETWEEN beside it
+--- NOT IN of streams: combined with BETWEEN
 SELECT ms, bidder FROM bids AS b WHERE bidder IS NOT NULL
 AND bidder NOT IN (SELECT name FROM people AS p WHERE name IS NOT NULL AND b.ts BETWEEN p.ts AND p.ts + INTERVAL '2' SECOND);
 
---- NOT IN of streams: a BETWEEN beside it that is an equation
+--- NOT IN of streams: combined with BETWEEN of equal bounds
 SELECT ms, bidder FROM bids AS b WHERE bidder IS NOT NULL
 AND bidder NOT IN (SELECT name FROM people AS p WHERE name IS NOT NULL AND b.ts - INTERVAL '0.5' SECOND BETWEEN p.ts AND p.ts);
 
---- NOT IN of streams: both may be NULL, says a view
+--- NOT IN of streams: both may be NULL, in a view
 CREATE VIEW perhaps AS SELECT NULLIF(name, 'bob') AS name FROM people WHERE name IS NOT NULL;
 SELECT ms FROM bids WHERE bidder IS NOT NULL AND bidder NOT IN (SELECT name FROM perhaps);

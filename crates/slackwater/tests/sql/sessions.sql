@@ -43,7 +43,7 @@ FROM SESSION(TABLE bids PARTITION BY bidder, DESCRIPTOR(ts), INTERVAL '6' SECOND
 --- SELECT * has the window's columns last
 SELECT * FROM SESSION(TABLE bids PARTITION BY auction, DESCRIPTOR(ts), INTERVAL '9' SECOND) WHERE auction = 2;
 
---- a condition behind the window does not change sessions
+--- a condition after the window does not change sessions
 SELECT window_start, window_end, bidder, price
 FROM SESSION(TABLE bids PARTITION BY auction, DESCRIPTOR(ts), INTERVAL '9' SECOND) WHERE bidder = 'carol';
 
@@ -88,7 +88,7 @@ GROUP BY window_start, window_end, bidder;
 SELECT window_start, window_end, auction, COUNT(*) AS n
 FROM SESSION(TABLE strict PARTITION BY auction, DESCRIPTOR(ts), INTERVAL '2' SECOND) GROUP BY window_start, window_end, auction;
 
---- a row behind the watermark joins the sessions that are open
+--- a row after the watermark joins the sessions that are open
 SELECT window_start, window_end, COUNT(*) AS n
 FROM SESSION(TABLE strict, DESCRIPTOR(ts), INTERVAL '3' SECOND) GROUP BY window_start, window_end;
 

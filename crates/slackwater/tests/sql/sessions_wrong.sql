@@ -20,13 +20,13 @@ SELECT COUNT(*) FROM SESSION(TABLE bids PARTITION BY biddr, DESCRIPTOR(ts), INTE
 --- PARTITION BY an expression
 SELECT COUNT(*) FROM SESSION(TABLE bids PARTITION BY auction + 1, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
---- PARTITION BY behind DESCRIPTOR
+--- PARTITION BY after DESCRIPTOR
 SELECT COUNT(*) FROM SESSION(TABLE bids, DESCRIPTOR(ts) PARTITION BY auction, INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
 --- PARTITION BY in TUMBLE
 SELECT COUNT(*) FROM TUMBLE(TABLE bids PARTITION BY auction, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
---- window_start alone, where it does not say which session
+--- window_start alone, which does not identify a session
 SELECT window_start, COUNT(*) FROM SESSION(TABLE bids PARTITION BY auction, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 
 --- sessions of updates

@@ -23,7 +23,7 @@ CREATE TABLE low (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path
 EXPLAIN INSERT INTO high SELECT bidder, price FROM bids WHERE price >= 10;
 EXPLAIN INSERT INTO low SELECT bidder, price FROM bids WHERE price < 10;
 
---- a bare SELECT beside an INSERT
+--- a SELECT next to an INSERT
 CREATE TABLE high (bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'out/high.csv');
 INSERT INTO high SELECT bidder, price FROM bids WHERE price >= 10;
 SELECT auction, price FROM bids WHERE price < 5;
@@ -88,7 +88,7 @@ CREATE VIEW p AS SELECT * FROM HOP(TABLE people, DESCRIPTOR(ts), INTERVAL '5' SE
 EXPLAIN SELECT b.bidder, p.city FROM b JOIN p ON b.window_start = p.window_start AND b.window_end = p.window_end AND b.bidder = p.name AND b.price > 10
 UNION ALL SELECT city, name FROM people;
 
---- EXPLAIN beside a query that runs
+--- EXPLAIN next to a query that runs
 -- explain
 EXPLAIN SELECT COUNT(*) AS n FROM people;
 SELECT bidder FROM bids WHERE price = 30;
@@ -111,7 +111,7 @@ SELECT window_start, 'bids' AS what, COUNT(*) AS n FROM TUMBLE(TABLE bids, DESCR
 UNION ALL
 SELECT window_start, 'people', COUNT(*) FROM TUMBLE(TABLE people, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start;
 
---- UNION without ALL says each row once
+--- UNION without ALL returns each row once
 -- last per 1
 SELECT bidder FROM bids UNION SELECT name FROM people;
 
@@ -130,6 +130,6 @@ SELECT * EXCLUDE (ms, ts) FROM bids WHERE auction = 3;
 --- a star with one column replaced
 SELECT * REPLACE (ms + 1 AS ms) FROM bids WHERE auction = 3;
 
---- GROUP BY ALL takes what is not aggregated
+--- GROUP BY ALL groups by all columns that are not aggregated
 -- last per 1
 SELECT auction, COUNT(*) AS n FROM bids GROUP BY ALL;

@@ -58,12 +58,12 @@ SELECT b.ms, c.city FROM bids AS b CROSS JOIN cities AS c WHERE b.auction = 3;
 --- by an expression on both sides
 SELECT b.ms, p.name FROM bids AS b JOIN people AS p ON UPPER(b.bidder) = UPPER(p.name) AND b.ms / 1000 = (p.ms + 500) / 1000;
 
---- windows behind the join, with late rows
+--- windows after the join, with late rows
 SELECT window_start, city, COUNT(*) AS n, SUM(price) AS total FROM TUMBLE(TABLE (
   SELECT b.ts, b.price, p.city FROM bids AS b JOIN people AS p ON b.bidder = p.name), DESCRIPTOR(ts), INTERVAL '2' SECOND)
 GROUP BY window_start, window_end, city;
 
---- a running aggregate behind the join
+--- a running aggregate after the join
 -- last per 1
 SELECT c.country, COUNT(*) AS n FROM bids AS b JOIN people AS p ON b.bidder = p.name JOIN cities AS c ON c.city = p.city
 GROUP BY c.country;
@@ -92,7 +92,7 @@ EXPLAIN SELECT b.price, e.k FROM bids AS b JOIN endless AS e ON b.auction = e.k;
 --- two streams of event time
 SELECT b.price, r.rate FROM bids AS b JOIN rates AS r ON b.auction = r.auction;
 
---- a running aggregate beside a stream
+--- a running aggregate joined with a stream
 -- table
 SELECT * FROM bids AS b JOIN (SELECT name, COUNT(*) AS n FROM people GROUP BY name) AS p ON b.bidder = p.name;
 
@@ -107,7 +107,7 @@ LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction;
 SELECT b.ms, b.auction, r.rate FROM bids AS b
 LEFT JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction AND r.rate > 1;
 
---- a condition behind the join does not bring older versions back
+--- a condition after the join does not join older versions
 SELECT b.ms, r.rate FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.auction WHERE r.rate < 1.2;
 
 --- nor does one of the join
@@ -179,7 +179,7 @@ SELECT * FROM bids AS b JOIN v FOR SYSTEM_TIME AS OF b.ts AS r ON b.auction = r.
 --- versions at the table's own time
 SELECT * FROM bids AS b JOIN rates FOR SYSTEM_TIME AS OF r.ts AS r ON b.auction = r.auction;
 
---- versions behind the alias
+--- versions after the alias
 SELECT * FROM bids AS b JOIN rates AS r FOR SYSTEM_TIME AS OF b.ts ON b.auction = r.auction;
 
 --- versions of a query

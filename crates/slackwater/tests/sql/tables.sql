@@ -101,7 +101,7 @@ CREATE TABLE "My Lines" ("the line" STRING, "THE LINE" AS upper("the line"), "it
 WITH ('connector' = 'file', 'path' = 'data/lines.txt', 'format' = 'raw');
 SELECT "the line", "THE LINE", "it's" + 1 AS "a ""quoted"" name", "select" FROM "My Lines";
 
---- keywords in any case, comments, and a semicolon in a text
+--- keywords in any case, comments, and a semicolon in a string
 /* a comment; with a semicolon
    over two lines */
 create table lines (line string) -- to the end of the line; really
@@ -120,7 +120,7 @@ SET 'emit' = 'changes';
 -- last per 0
 SELECT COUNT(*) AS n FROM visits;
 
---- a sink that takes everything
+--- a sink that accepts everything
 CREATE TABLE lines (line STRING) WITH ('connector' = 'file', 'path' = 'data/lines.txt', 'format' = 'raw');
 CREATE TABLE nowhere (line STRING) WITH ('connector' = 'blackhole');
 INSERT INTO nowhere SELECT line FROM lines;
@@ -140,7 +140,7 @@ SELECT size, text FROM lines;
 CREATE TABLE bids (at TIMESTAMP(3) WITH LOCAL TIME ZONE, auction INT) WITH ('connector' = 'file', 'path' = 'data/times.jsonl', 'format' = 'json');
 SELECT CAST(at AS TIMESTAMP(0) WITH LOCAL TIME ZONE) AS at, auction FROM bids;
 
---- a name that says another format
+--- a file name with the extension of another format
 CREATE TABLE t (bidder STRING) WITH ('connector' = 'file', 'path' = 'out/t.jsonl');
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 INSERT INTO t SELECT bidder FROM bids WHERE auction = 3;

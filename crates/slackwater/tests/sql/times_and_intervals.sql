@@ -1,4 +1,4 @@
--- Times before 1970, behind 2262 and finer than their column; lengths of time.
+-- Times before 1970, after 2262 and finer than their column; durations.
 
 CREATE TABLE t (id INT, a TIMESTAMP(3), b TIMESTAMP(6), day DATE) WITH ('connector' = 'file', 'path' = 'data/edge_times.csv');
 

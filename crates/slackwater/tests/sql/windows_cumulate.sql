@@ -48,11 +48,11 @@ GROUP BY window_start, window_end;
 EXPLAIN SELECT window_start, window_end, COUNT(*) AS n
 FROM CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '15' SECOND) GROUP BY window_start, window_end;
 
---- window_start alone does not say which window
+--- window_start alone does not identify a window
 SELECT window_start, COUNT(*) AS n
 FROM CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '15' SECOND) GROUP BY window_start;
 
---- a size that is no multiple of the step
+--- a size that is not a multiple of the step
 SELECT window_end, COUNT(*) AS n
 FROM CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '4' SECOND, INTERVAL '15' SECOND) GROUP BY window_end;
 

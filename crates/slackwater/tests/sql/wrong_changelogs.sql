@@ -9,11 +9,11 @@ CREATE TABLE endless (event_type INT) WITH ('connector' = 'datagen', 'generator'
 CREATE VIEW per_type AS SELECT event_type, COUNT(*) AS n FROM endless GROUP BY event_type;
 CREATE VIEW per_bidder AS SELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder;
 
---- a file that can't take rows back
+--- a file that can't retract rows
 CREATE TABLE out_file (n BIGINT, bidders BIGINT) WITH ('connector' = 'file', 'path' = 'out/a.csv');
 INSERT INTO out_file SELECT n, COUNT(*) FROM per_type GROUP BY n;
 
---- a file with rows whose key is gone
+--- a file with rows whose key is not selected
 CREATE TABLE out_file (n BIGINT) WITH ('connector' = 'file', 'path' = 'out/a.csv');
 INSERT INTO out_file SELECT n FROM per_type;
 
@@ -46,7 +46,7 @@ SELECT bidder FROM (SELECT *, RANK() OVER (PARTITION BY auction ORDER BY price) 
 --- ROW_NUMBER without an order
 SELECT bidder FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction) AS r FROM bids) WHERE r <= 2;
 
---- the first none
+--- the first zero rows
 SELECT bidder FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction ORDER BY price) AS r FROM bids) WHERE r < 1;
 
 --- too many first

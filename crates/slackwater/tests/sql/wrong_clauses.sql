@@ -33,7 +33,7 @@ INSERT OVERWRITE copies SELECT bidder, price FROM bids;
 --- OVER at a function of one row
 SELECT UPPER(bidder) OVER (ORDER BY ts) FROM bids;
 
---- OVER at a function that nobody knows
+--- OVER after an unknown function
 SELECT ROWNUMBER() OVER (ORDER BY ts) FROM bids;
 
 --- IGNORE NULLS at a function of one row
@@ -42,10 +42,10 @@ SELECT UPPER(bidder) IGNORE NULLS FROM bids;
 --- an order at a function of one row
 SELECT UPPER(bidder ORDER BY ts) FROM bids;
 
---- a function of windows where there is none yet
+--- a window function in a clause that is evaluated before it
 SELECT bidder FROM bids WHERE ROW_NUMBER() OVER (PARTITION BY bidder ORDER BY ts) = 1;
 
---- the same behind GROUP BY
+--- the same after GROUP BY
 SELECT bidder, COUNT(*) FROM bids GROUP BY bidder HAVING RANK() OVER (ORDER BY bidder) = 1;
 
 --- a condition around it

@@ -35,22 +35,22 @@ SELECT auction, AVG(ts) FROM bids GROUP BY auction;
 --- a number and a time
 SELECT ts + 1 FROM bids;
 
---- a text and a number
+--- a string and a number
 SELECT bidder * 2 FROM bids;
 
 --- comparing a time with a number
 SELECT price FROM bids WHERE ts > 1000;
 
---- comparing a time with a text that is none
+--- comparing a time with a string that is not a time
 SELECT price FROM bids WHERE ts > 'yesterday';
 
---- comparing a number with a text that is none
+--- comparing a number with a string that is not a number
 SELECT price FROM bids WHERE price > 'ten';
 
 --- AND of what is not true or false
 SELECT price FROM bids WHERE auction AND price > 1;
 
---- NOT of a text
+--- NOT of a string
 SELECT NOT bidder FROM bids;
 
 --- branches of CASE of different types
@@ -68,22 +68,22 @@ SELECT CAST(price AS NUMBR) FROM bids;
 --- CAST that can't be
 SELECT CAST(ts AS BOOLEAN) FROM bids;
 
---- CAST of a literal that is no number
+--- CAST of a literal that is not a number
 SELECT CAST('abc' AS INT) FROM bids;
 
---- a TIMESTAMP literal that is none
+--- a TIMESTAMP literal that is not valid
 SELECT price FROM bids WHERE ts > TIMESTAMP 'nonsense';
 
 --- a TIMESTAMP of too many decimals
 SELECT CAST(ts AS TIMESTAMP(12)) FROM bids;
 
---- a DATE literal that is none
+--- a DATE literal that is not valid
 SELECT price FROM bids WHERE ts > DATE '2024-13-01';
 
 --- an INTERVAL of an unknown unit
 SELECT ts + INTERVAL '1' FORTNIGHT FROM bids;
 
---- an INTERVAL that is no number
+--- an INTERVAL that is not a number
 SELECT ts + INTERVAL 'soon' FROM bids;
 
 --- EXTRACT of an unknown part
@@ -98,10 +98,10 @@ SELECT TO_TIMESTAMP_LTZ(ms) FROM bids;
 --- TO_TIMESTAMP_LTZ with a precision that does not exist
 SELECT TO_TIMESTAMP_LTZ(ms, 4) FROM bids;
 
---- TO_TIMESTAMP_LTZ of a text
+--- TO_TIMESTAMP_LTZ of a string
 SELECT TO_TIMESTAMP_LTZ(bidder, 3) FROM bids;
 
---- a field of a column that is no ROW
+--- a field of a column that is not a ROW
 SELECT bids.price.cents FROM bids;
 
 --- a field that does not exist
@@ -115,13 +115,13 @@ SELECT tags['new'] FROM orders;
 --- a star inside a function
 SELECT SUM(*) FROM bids;
 
---- DISTINCT in a function that is no aggregate
+--- DISTINCT in a function that is not an aggregate
 SELECT upper(DISTINCT bidder) FROM bids;
 
---- FILTER on a function that is no aggregate
+--- FILTER on a function that is not an aggregate
 SELECT upper(bidder) FILTER (WHERE price > 1) FROM bids;
 
---- FILTER of what is no condition
+--- FILTER of an expression that is not a condition
 SELECT auction, SUM(price) FILTER (WHERE price) FROM bids GROUP BY auction;
 
 --- a parameter

@@ -1,32 +1,32 @@
--- Functions with what they don't take, and what is said of it.
+-- Functions with arguments that they do not accept, and their messages.
 
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE, ts AS TO_TIMESTAMP_LTZ(ms, 3)) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 
---- a text where a number belongs
+--- a string instead of a number
 SELECT SPLIT_INDEX(bidder, ',', 'x') FROM bids;
 
 --- too few arguments
 SELECT LOCATE('x') FROM bids;
 
---- a part of what is no time
+--- a field of an expression that is not a time
 SELECT HOUR(price) FROM bids;
 
---- a letter that is no part of a time
+--- a letter that is not supported in a pattern
 SELECT DATE_FORMAT(ts, 'yyyy-TT') FROM bids;
 
---- a quote in a pattern that does not end
+--- a pattern with a quote that is not closed
 SELECT DATE_FORMAT(ts, 'yyyy ''x') FROM bids;
 
 --- a number where a time belongs
 SELECT DATE_FORMAT(ms, 'yyyy') FROM bids;
 
---- a regular expression that is none
+--- a regular expression that is not valid
 SELECT REGEXP_EXTRACT(bidder, '(a', 1) FROM bids;
 
 --- a regular expression that only Java knows
 SELECT REGEXP_EXTRACT(bidder, '(?=a)', 0) FROM bids;
 
---- a path that is none
+--- a path that is not valid
 SELECT JSON_VALUE(bidder, 'a.b') FROM bids;
 
 --- a path to several values
@@ -67,10 +67,10 @@ SELECT twice FROM ids;
 CREATE VIEW timed AS SELECT *, PROCTIME() AS p FROM bids;
 SELECT COUNT(*) FROM TUMBLE(TABLE timed, DESCRIPTOR(p), INTERVAL '1' SECOND) GROUP BY window_start, window_end;
 
---- an hour added to a DATE condemns its row
+--- an hour added to a DATE rejects its row
 SELECT TIMESTAMPADD(HOUR, auction, DATE '2024-02-29') FROM bids WHERE ms < 3000;
 
---- functions are no statements
+--- functions are not statements
 CREATE FUNCTION count_char AS 'com.example.CountChar';
 SELECT ms FROM bids;
 
@@ -86,7 +86,7 @@ SELECT price FROM WINDOWED(TABLE bids, DESCRIPTOR(ts));
 --- LIKE with another ESCAPE
 SELECT price FROM bids WHERE bidder LIKE 'a!%' ESCAPE '!';
 
---- a text with U&
+--- a string with U&
 SELECT price FROM bids WHERE bidder = U&'\0041';
 
 --- a CAST of a constant that does not fit

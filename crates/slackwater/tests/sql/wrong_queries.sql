@@ -47,7 +47,7 @@ SELECT people.name FROM bids;
 --- names are told apart by case
 SELECT Price FROM bids;
 
---- a text in double quotes is a name
+--- a string in double quotes is a name
 SELECT price FROM bids WHERE bidder = "alice";
 
 --- a column that is in both tables
@@ -107,7 +107,7 @@ SELECT b.price, l.x FROM bids AS b, LATERAL (SELECT b.price + 1 AS x) AS l;
 --- UNNEST
 SELECT * FROM UNNEST([1, 2, 3]);
 
---- a condition that is no condition
+--- a condition that is not a BOOLEAN
 SELECT price FROM bids WHERE price + 1;
 
 --- aggregates that depend on the order of rows

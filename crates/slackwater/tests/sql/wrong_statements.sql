@@ -31,7 +31,7 @@ SELECT FROM bids;
 --- no FROM
 SELECT price WHERE price > 1;
 
---- an unclosed text
+--- a string that is not closed
 SELECT price FROM bids WHERE bidder = 'alice;
 
 --- an unclosed name
@@ -116,7 +116,7 @@ INSERT INTO public.result SELECT bidder, price FROM bids;
 --- CREATE VIEW without AS
 CREATE VIEW v SELECT price FROM bids;
 
---- CREATE VIEW of a name that is taken
+--- CREATE VIEW with a name that is taken
 CREATE VIEW bids AS SELECT name FROM people;
 
 --- CREATE VIEW with too few names
@@ -143,10 +143,10 @@ SET 'colour' = 'blue';
 --- an option of a table as a setting
 SET 'on_error' = 'fail';
 
---- a value that a setting does not take
+--- a value that is not valid for a setting
 SET 'emit' = 'sometimes';
 
---- a number that a setting does not take
+--- a number that is not valid for a setting
 SET 'parallelism' = '0';
 
 --- a duration without a unit
@@ -155,7 +155,7 @@ SET 'linger' = '10';
 --- SET without a value
 SET 'parallelism';
 
---- SET with nothing behind the sign
+--- SET without a value after the sign
 SET 'parallelism' = ;
 
 --- round robin without giving up order
@@ -180,13 +180,13 @@ CREATE OR REPLACE VIEW v AS SELECT price FROM bids;
 --- CREATE VIEW IF NOT EXISTS without a query
 CREATE VIEW IF NOT EXISTS v;
 
---- DEFAULT behind a column
+--- DEFAULT after a column
 CREATE TABLE t (a INT DEFAULT 3, b INT) WITH ('connector' = 'blackhole');
 
 --- COMMENT of a number
 CREATE TABLE t (a INT COMMENT 5) WITH ('connector' = 'blackhole');
 
---- COMMENT behind the columns without a string
+--- COMMENT after the columns without a string
 CREATE TABLE t (a INT) COMMENT WITH ('connector' = 'blackhole');
 
 --- PARTITIONED BY

@@ -40,7 +40,7 @@ CREATE TABLE t () WITH ('connector' = 'blackhole');
 --- no list of columns
 CREATE TABLE t WITH ('connector' = 'blackhole');
 
---- a list of columns that does not end
+--- a column list that is not closed
 CREATE TABLE t (a INT, b INT WITH ('connector' = 'blackhole');
 
 --- a comma too many
@@ -141,7 +141,7 @@ CREATE TABLE t (ms BIGINT, ts AS TO_TIMESTAMP_LTZ(mz, 3)) WITH ('connector' = 'b
 --- a computed column of itself
 CREATE TABLE t (a INT, b AS b + 1) WITH ('connector' = 'blackhole');
 
---- a computed column of one behind it
+--- a computed column that uses a later one
 CREATE TABLE t (a INT, b AS c + 1, c AS a + 1) WITH ('connector' = 'blackhole');
 
 --- a computed column with an aggregate

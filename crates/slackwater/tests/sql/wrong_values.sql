@@ -1,4 +1,4 @@
--- Values that go wrong while a query runs: the row is condemned, or with 'on_error' = 'fail' the query.
+-- Values that fail while a query runs: the row is rejected, or with 'on_error' = 'fail' the query ends.
 
 CREATE TABLE records (id INT, n BIGINT, at TIMESTAMP(0)) WITH ('connector' = 'file', 'path' = 'data/broken.csv');
 CREATE TABLE strict (id INT, n BIGINT, at TIMESTAMP(0)) WITH ('connector' = 'file', 'path' = 'data/broken.csv', 'on_error' = 'fail');
@@ -47,11 +47,11 @@ SELECT ms * 9000000000000000 AS a FROM good WHERE ms > 30000;
 --- a number that does not fit a smaller type
 SELECT id, CAST(n * 2 + 10 AS TINYINT) AS n FROM records;
 
---- a text that is no number
+--- a string that is not a number
 CREATE TABLE texts (id INT, n STRING, at STRING) WITH ('connector' = 'file', 'path' = 'data/broken.csv');
 SELECT id, CAST(n AS BIGINT) AS n FROM texts WHERE id <> 3;
 
---- a text that is no number ends the query
+--- a string that is not a number ends the query
 CREATE TABLE texts (ms BIGINT, auction INT, bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'data/bids.csv', 'on_error' = 'fail');
 SELECT CAST(bidder AS BIGINT) AS n FROM texts WHERE auction = 2 AND ms > 30000;
 

@@ -18,7 +18,7 @@ SELECT window_start, COUNT(*) FROM TUMBLE(TABLE timeless, DESCRIPTOR(ts), INTERV
 CREATE VIEW other AS SELECT ts + INTERVAL '1' HOUR AS later, ts FROM bids;
 SELECT window_start, COUNT(*) FROM TUMBLE(TABLE other, DESCRIPTOR(later), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
---- a column that is no time
+--- a column that is not a time
 SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(ms), INTERVAL '10' SECOND) GROUP BY window_start, window_end;
 
 --- a column that does not exist
@@ -48,7 +48,7 @@ SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), ms) GROUP 
 --- a negative length
 SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '-10' SECOND) GROUP BY window_start, window_end;
 
---- a length of nothing
+--- a length of zero
 SELECT window_start, COUNT(*) FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '0' SECOND) GROUP BY window_start, window_end;
 
 --- a length of a month

@@ -276,7 +276,7 @@ pub fn what_is_wrong_is_said(database: &dyn Database) {
         (
             known.clone(),
             format!("JOIN known {now} AS k ON o.customer > k.id"),
-            "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides",
+            "FOR SYSTEM_TIME AS OF needs an equality between a key of the table",
         ),
         (
             known.clone(),
@@ -286,12 +286,12 @@ pub fn what_is_wrong_is_said(database: &dyn Database) {
         (
             known.clone(),
             "JOIN known FOR SYSTEM_TIME AS OF o.ts AS k ON o.customer = k.id".to_string(),
-            "'known' has no event time, so no version of it is valid at a time",
+            "table 'known' has no event time, so it has no versions",
         ),
         (
             known.clone(),
             "JOIN known FOR SYSTEM_TIME AS OF o.ms AS k ON o.customer = k.id".to_string(),
-            "'o.ms' is neither event time nor PROCTIME()",
+            "'o.ms' is neither an event time nor PROCTIME()",
         ),
         (
             table(
@@ -301,7 +301,7 @@ pub fn what_is_wrong_is_said(database: &dyn Database) {
                 "",
             ),
             format!("JOIN known {now} AS k ON o.customer = k.id"),
-            "column 'big' of 'known' is computed, and is not looked up",
+            "column 'big' of 'known' is computed, so it can't be looked up",
         ),
     ] {
         let error = of(&declared, &join);

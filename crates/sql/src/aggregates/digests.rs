@@ -1,8 +1,9 @@
-//! Approximate percentiles, by DataFusion's t-digests.
+//! Approximate percentiles, with DataFusion's t-digests.
 //!
-//! Its accumulators are not used, because they compress a digest once more when it is added to an empty one: what
-//! went on from a checkpoint would give another value than it has given. Here an empty group takes a digest over
-//! as it is. The states are those of DataFusion, so what earlier versions have stored is read.
+//! DataFusion's accumulators are not used, because they compress a digest again when it is merged into an
+//! empty one: a query that is restored from a checkpoint would then give another value. Here an empty group
+//! takes the digest over unchanged. The states have DataFusion's format, so that older checkpoints stay
+//! readable.
 
 use std::sync::Arc;
 
@@ -17,23 +18,23 @@ use datafusion_functions_aggregate_common::tdigest::{Centroid, TDigest};
 use slackwater_engine::accumulator::{Accumulator, OrderKey, Values};
 use slackwater_engine::{Error, Result};
 
-/// What [`Digests`] compute.
+/// The parameters of [`Digests`].
 #[derive(Debug, Clone)]
 pub struct Percentile {
-    /// Between 0 and 1.
+    /// The percentile, between 0 and 1.
     at: f64,
-    /// The second argument is the weight of the first one.
+    /// Whether the second argument is the weight of the first.
     is_weighted: bool,
-    /// Centroids of a digest.
+    /// The maximum number of centroids of a digest.
     size: usize,
     result: DataType,
 }
 
-/// Centroids of a digest where nothing is said, in DataFusion.
+/// The maximum number of centroids that DataFusion uses by default.
 const SIZE: usize = 100;
 
 impl Percentile {
-    /// What a call of one of DataFusion's functions computes, if it is of an approximate percentile.
+    /// The parameters of a call of DataFusion's approximate percentiles; `None` for other functions.
     pub fn of(call: &AggregateExpr, result: &DataType) -> Option<Percentile> {
         let literal = |index: usize| match call.params.args.get(index) {
             Some(Expr::Literal(value, _)) => Some(value),
@@ -73,9 +74,9 @@ impl Percentile {
     }
 }
 
-/// Digests of many groups.
+/// One digest for each group.
 pub struct Digests {
-    of: Percentile,
+    percentile: Percentile,
     groups: Vec<TDigest>,
 }
 
@@ -89,18 +90,18 @@ fn doubles(column: &ArrayRef) -> Result<Float64Array> {
 }
 
 impl Digests {
-    /// Without groups.
-    pub fn new(of: Percentile) -> Digests {
+    /// Digests without any group.
+    pub fn new(percentile: Percentile) -> Digests {
         Digests {
-            of,
+            percentile,
             groups: Vec::new(),
         }
     }
 
     fn add(&mut self, group: u32, mut values: Vec<(f64, f64)>) {
         let digest = &mut self.groups[group as usize];
-        if self.of.is_weighted {
-            let size = self.of.size;
+        if self.percentile.is_weighted {
+            let size = self.percentile.size;
             let single =
                 |(value, weight)| TDigest::new_with_centroid(size, Centroid::new(value, weight));
             let singles = values.into_iter().map(single).collect::<Vec<TDigest>>();
@@ -112,14 +113,14 @@ impl Digests {
         *digest = digest.merge_sorted_f64(&values.collect::<Vec<f64>>());
     }
 
-    /// The digest of a state.
+    /// The digest that is stored in a row of a state.
     fn digest(states: &[ArrayRef], row: usize) -> Result<TDigest> {
         let state = states
             .iter()
             .map(|column| ScalarValue::try_from_array(column, row))
             .collect::<datafusion_common::Result<Vec<_>>>()
             .map_err(failed)?;
-        let wrong = || failed("a part of its state is missing");
+        let wrong = || failed("a part of the state is missing");
         let number = |index: usize| match &state[index] {
             ScalarValue::Float64(Some(value)) => Ok(*value),
             _ => Err(wrong()),
@@ -134,7 +135,7 @@ impl Digests {
         };
         let is_ordered = !(min.is_finite() && max.is_finite()) || max.total_cmp(&min).is_ge();
         match (&state[0], is_sound && is_ordered) {
-            // What it takes for granted was looked at just above.
+            // `from_scalar_state` would panic on other states.
             (ScalarValue::UInt64(Some(_)), true) => Ok(TDigest::from_scalar_state(&state)),
             _ => Err(wrong()),
         }
@@ -143,13 +144,13 @@ impl Digests {
 
 impl Accumulator for Digests {
     fn resize(&mut self, groups: usize) {
-        let size = self.of.size;
+        let size = self.percentile.size;
         self.groups.resize_with(groups, || TDigest::new(size));
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         let values = doubles(&arguments[0])?;
-        let weights = match self.of.is_weighted {
+        let weights = match self.percentile.is_weighted {
             true => Some(doubles(&arguments[1])?),
             false => None,
         };
@@ -158,7 +159,7 @@ impl Accumulator for Digests {
             let weights = weights.as_ref();
             values.is_valid(row) && weights.is_none_or(|weights| weights.is_valid(row))
         });
-        // Stable: the rows of a group keep their order.
+        // A stable sort: the rows of a group keep their order.
         rows.sort_by_key(|&row| groups[row]);
         for of_group in rows.chunk_by(|&one, &other| groups[one] == groups[other]) {
             let weight = |row: usize| weights.as_ref().map_or(1.0, |weights| weights.value(row));
@@ -171,14 +172,17 @@ impl Accumulator for Digests {
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
         let values = groups.iter().map(|&group| {
             let digest = &self.groups[group as usize];
-            (digest.count() > 0.0).then(|| digest.estimate_quantile(self.of.at))
+            (digest.count() > 0.0).then(|| digest.estimate_quantile(self.percentile.at))
         });
         let values: ArrayRef = Arc::new(values.collect::<Float64Array>());
-        Ok(Values::all(arrow_cast::cast(&values, &self.of.result)?))
+        Ok(Values::all(arrow_cast::cast(
+            &values,
+            &self.percentile.result,
+        )?))
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
-        let empty = TDigest::new(self.of.size);
+        let empty = TDigest::new(self.percentile.size);
         let digests = groups.iter().map(|&group| &self.groups[group as usize]);
         let is_empty = groups.is_empty();
         let digests = digests.chain(is_empty.then_some(&empty));

@@ -1,10 +1,10 @@
-//! Variances, covariances, correlations and regressions: one pass over the rows with the means and the sums of
-//! products of the distances from them (Welford, 1962), as DataFusion computes them.
+//! Variances, covariances, correlations and regressions, in one pass over the rows: the means, and the sums
+//! of products of the distances from them (Welford, 1962), as DataFusion computes them.
 //!
-//! Its accumulators are not used, because a state that is added to an empty one of them differs in its last bits:
-//! `mean · n / n` is not `mean`. A running aggregate that went on from a checkpoint would then take back values
-//! that it had never given. Here an empty group takes a state over as it is. The states are those of DataFusion,
-//! so what earlier versions have stored is read.
+//! DataFusion's accumulators are not used, because merging a state into an empty one changes its last bits:
+//! `mean · n / n` is not `mean`. A running aggregate that is restored from a checkpoint would then retract
+//! values that it has never emitted. Here an empty group takes the state over unchanged. The states have
+//! DataFusion's format, so that older checkpoints stay readable.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, UInt64Array};
 use slackwater_engine::Result;
 use slackwater_engine::accumulator::{Accumulator, OrderKey, Values};
 
-/// A function of [`Moments`].
+/// A function that is computed from moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     Variance { of_sample: bool, is_root: bool },
@@ -23,7 +23,7 @@ pub enum Moment {
     Regression(Regression),
 }
 
-/// What is asked of a line through points.
+/// A property of the regression line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Regression {
     Slope,
@@ -38,7 +38,7 @@ pub enum Regression {
 }
 
 impl Moment {
-    /// The function of DataFusion's that has this name.
+    /// The function with DataFusion's name `name`.
     pub fn named(name: &str) -> Option<Moment> {
         let variance = |of_sample, is_root| Moment::Variance { of_sample, is_root };
         let covariance = |of_sample| Moment::Covariance { of_sample };
@@ -63,7 +63,7 @@ impl Moment {
         })
     }
 
-    /// The columns of a state behind the number of rows.
+    /// The columns of a state after the number of rows.
     fn stored(self) -> &'static [Part] {
         match self {
             Moment::Variance { .. } => &[Part::MeanX, Part::M2X],
@@ -85,67 +85,67 @@ impl Moment {
         }
     }
 
-    fn value(self, of: &Group) -> Option<f64> {
-        let n = of.count as f64;
+    fn value(self, group: &Group) -> Option<f64> {
+        let n = group.count as f64;
         match self {
             Moment::Variance { of_sample, is_root } => {
-                let variance = match (of.count, of_sample) {
+                let variance = match (group.count, of_sample) {
                     (0, _) | (1, true) => None,
                     (1, false) => Some(0.0),
-                    (_, of_sample) => Some(of.m2_x / (n - f64::from(of_sample))),
+                    (_, of_sample) => Some(group.m2_x / (n - f64::from(of_sample))),
                 };
                 variance.map(|variance| if is_root { variance.sqrt() } else { variance })
             }
             Moment::Covariance { of_sample } => {
                 let rows = n - f64::from(of_sample);
-                (rows > 0.0).then(|| of.products / rows)
+                (rows > 0.0).then(|| group.products / rows)
             }
             Moment::Correlation => {
-                if of.mean_x.is_nan() && of.mean_y.is_nan() {
+                if group.mean_x.is_nan() && group.mean_y.is_nan() {
                     return Some(f64::NAN);
                 }
-                if of.mean_x.is_nan() || of.mean_y.is_nan() || of.count < 2 {
+                if group.mean_x.is_nan() || group.mean_y.is_nan() || group.count < 2 {
                     return None;
                 }
-                let deviations = [of.m2_x, of.m2_y].map(|m2| (m2 / n).sqrt());
+                let deviations = [group.m2_x, group.m2_y].map(|m2| (m2 / n).sqrt());
                 let is_known = deviations.iter().all(|&deviation| deviation != 0.0);
-                is_known.then(|| of.products / n / deviations[0] / deviations[1])
+                is_known.then(|| group.products / n / deviations[0] / deviations[1])
             }
             Moment::Regression(regression) => {
-                let (covariance, variance) = (of.products / n, of.m2_x / n);
-                let is_line = of.count > 1 && variance != 0.0;
+                let (covariance, variance) = (group.products / n, group.m2_x / n);
+                let is_line = group.count > 1 && variance != 0.0;
                 match regression {
                     Regression::Slope => is_line.then(|| covariance / variance),
                     Regression::Intercept => {
-                        is_line.then(|| of.mean_y - covariance / variance * of.mean_x)
+                        is_line.then(|| group.mean_y - covariance / variance * group.mean_x)
                     }
                     Regression::R2 => {
-                        let of_y = of.m2_y / n;
+                        let of_y = group.m2_y / n;
                         let is_known = is_line && of_y != 0.0;
                         is_known.then(|| covariance * covariance / (variance * of_y))
                     }
                     Regression::Count => Some(n),
-                    Regression::AvgX => (of.count > 0).then_some(of.mean_x),
-                    Regression::AvgY => (of.count > 0).then_some(of.mean_y),
-                    Regression::Sxx => (of.count > 0).then_some(of.m2_x),
-                    Regression::Syy => (of.count > 0).then_some(of.m2_y),
-                    Regression::Sxy => (of.count > 0).then_some(of.products),
+                    Regression::AvgX => (group.count > 0).then_some(group.mean_x),
+                    Regression::AvgY => (group.count > 0).then_some(group.mean_y),
+                    Regression::Sxx => (group.count > 0).then_some(group.m2_x),
+                    Regression::Syy => (group.count > 0).then_some(group.m2_y),
+                    Regression::Sxy => (group.count > 0).then_some(group.products),
                 }
             }
         }
     }
 }
 
-/// One group.
+/// The moments of one group.
 #[derive(Debug, Clone, Copy, Default)]
 struct Group {
     count: u64,
     mean_x: f64,
     mean_y: f64,
-    /// Sums of the squared distances from the mean.
+    /// The sum of the squared distances from the mean.
     m2_x: f64,
     m2_y: f64,
-    /// Sum of the products of both distances.
+    /// The sum of the products of both distances.
     products: f64,
 }
 
@@ -199,17 +199,17 @@ impl Group {
     }
 }
 
-/// A function of the moments of many groups.
+/// The moments of many groups, and the function to compute from them.
 pub struct Moments {
-    of: Moment,
+    moment: Moment,
     groups: Vec<Group>,
 }
 
 impl Moments {
-    /// Without groups.
-    pub fn new(of: Moment) -> Moments {
+    /// A function without any group.
+    pub fn new(moment: Moment) -> Moments {
         Moments {
-            of,
+            moment,
             groups: Vec::new(),
         }
     }
@@ -222,8 +222,8 @@ impl Accumulator for Moments {
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         let column = |index: usize| arguments[index].as_primitive::<Float64Type>();
-        // A regression is called with y first.
-        let (x, y) = match self.of {
+        // The first argument of a regression is y.
+        let (x, y) = match self.moment {
             Moment::Variance { .. } => (column(0), column(0)),
             Moment::Covariance { .. } | Moment::Correlation => (column(0), column(1)),
             Moment::Regression(_) => (column(1), column(0)),
@@ -237,13 +237,14 @@ impl Accumulator for Moments {
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
-        let of = groups.iter().map(|&group| &self.groups[group as usize]);
-        Ok(Values::all(match self.of {
-            Moment::Regression(Regression::Count) => {
-                Arc::new(UInt64Array::from_iter_values(of.map(|group| group.count)))
-            }
+        let groups = groups.iter().map(|&group| &self.groups[group as usize]);
+        Ok(Values::all(match self.moment {
+            Moment::Regression(Regression::Count) => Arc::new(UInt64Array::from_iter_values(
+                groups.map(|group| group.count),
+            )),
             moment => Arc::new(
-                of.map(|group| moment.value(group))
+                groups
+                    .map(|group| moment.value(group))
                     .collect::<Float64Array>(),
             ),
         }))
@@ -254,7 +255,7 @@ impl Accumulator for Moments {
         let mut chosen = chosen.collect::<Vec<Group>>();
         let counts = chosen.iter().map(|group| group.count);
         let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt64Array::from_iter_values(counts))];
-        for &part in self.of.stored() {
+        for &part in self.moment.stored() {
             let values = chosen.iter_mut().map(|group| *group.part(part));
             columns.push(Arc::new(Float64Array::from_iter_values(values)));
         }
@@ -268,7 +269,7 @@ impl Accumulator for Moments {
                 count: counts.value(row),
                 ..Group::default()
             };
-            for (&part, column) in self.of.stored().iter().zip(&states[1..]) {
+            for (&part, column) in self.moment.stored().iter().zip(&states[1..]) {
                 *other.part(part) = column.as_primitive::<Float64Type>().value(row);
             }
             self.groups[group as usize].merge(&other);

@@ -1,5 +1,4 @@
-//! What a checkpoint does to an aggregate: nothing. Every function of DataFusion's that is offered, and every
-//! one of the engine's.
+//! A checkpoint changes no value of any aggregate, neither DataFusion's nor the engine's own.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,7 @@ use slackwater_engine::accumulator::{Accumulator, Retract};
 
 use super::*;
 
-/// Rows of three groups: groups, and the values of the columns x, y, n and b.
+/// Rows of three groups: the group of each row, and the columns x, y, n and b.
 fn rows(seed: u64, count: usize) -> (Vec<u32>, RecordBatch) {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
     let mut next = move || {
@@ -37,14 +36,14 @@ fn rows(seed: u64, count: usize) -> (Vec<u32>, RecordBatch) {
             ("n", DataType::Int64),
             ("b", DataType::Boolean),
         ]
-        .map(|(name, of)| Field::new(name, of, true))
+        .map(|(name, data_type)| Field::new(name, data_type, true))
         .to_vec(),
     ));
     let columns: Vec<ArrayRef> = vec![Arc::new(x), Arc::new(y), Arc::new(n), Arc::new(b)];
     (groups, RecordBatch::try_new(schema, columns).unwrap())
 }
 
-/// The functions with the columns that they are called with.
+/// Calls of all supported functions, over these columns.
 const CALLS: &[&str] = &[
     "COUNT(x)",
     "COUNT(DISTINCT x)",
@@ -95,7 +94,7 @@ const CALLS: &[&str] = &[
     "bool_or(b)",
 ];
 
-/// Functions that are refused, and those that are none.
+/// Functions that are rejected, and names that are not functions of their own.
 const OTHERS: &[&str] = &[
     "any_value",
     "array_agg",
@@ -104,10 +103,10 @@ const OTHERS: &[&str] = &[
     "grouping",
 ];
 
-/// The engine's own, with order keys.
+/// The engine's own functions that need order keys.
 const ORDERED: &[&str] = &["FIRST_VALUE(x)", "LAST_VALUE(x)"];
 
-/// A call as it is planned, and the columns that it is called with, evaluated over `batch`.
+/// A planned call, and its argument columns, evaluated over `batch`.
 fn planned(call: &str, batch: &RecordBatch) -> (AggregateFunction, Vec<ArrayRef>) {
     let text = format!("SELECT {call} AS value FROM t GROUP BY x, y, n, b");
     let mut session = crate::session::Session::new();
@@ -149,13 +148,13 @@ fn planned(call: &str, batch: &RecordBatch) -> (AggregateFunction, Vec<ArrayRef>
     found.unwrap_or_else(|| panic!("{call}: no aggregation"))
 }
 
-/// What is done to an accumulator between its rows.
+/// What happens to an accumulator between two chunks.
 #[derive(Clone, Copy, PartialEq)]
 enum Disturb {
     Nothing,
-    /// Its state is taken, and it goes on.
+    /// Its state is read, and the same accumulator continues.
     Snapshot,
-    /// Another one goes on from its state.
+    /// Its state is restored into a new accumulator.
     Restore,
 }
 
@@ -213,7 +212,7 @@ fn values(
             }
         }
         let values = form.accumulator().evaluate(&GROUPS).unwrap();
-        // To the last bit.
+        // Compared to the last bit.
         shown.push(format!("{:?} {:?}", values.column, values.failed));
     }
     shown
@@ -221,7 +220,7 @@ fn values(
 
 #[test]
 #[allow(clippy::type_complexity)]
-fn taking_a_state_and_going_on_from_it_changes_no_value_of_any_aggregate() {
+fn saving_and_restoring_an_aggregate_changes_no_value() {
     let (groups, batch) = rows(17, 600);
     for call in CALLS.iter().chain(ORDERED) {
         let (function, columns) = planned(call, &batch);
@@ -244,7 +243,7 @@ fn taking_a_state_and_going_on_from_it_changes_no_value_of_any_aggregate() {
                     .position(|(one, other)| one != other);
                 if let Some(chunk) = differs {
                     panic!(
-                        "{call}, takes rows back: {retracts}, is restored: {}: {} instead of {}",
+                        "{call}, retracts rows: {retracts}, is restored: {}: {} instead of {}",
                         disturb == Disturb::Restore,
                         found[chunk],
                         expected[chunk]
@@ -256,7 +255,7 @@ fn taking_a_state_and_going_on_from_it_changes_no_value_of_any_aggregate() {
 }
 
 #[test]
-fn every_aggregate_of_datafusion_is_among_those_that_are_tried() {
+fn every_datafusion_aggregate_is_tested() {
     let word = |call: &&str| {
         let name = call.split('(').next().unwrap_or_default();
         name.to_lowercase()
@@ -270,14 +269,14 @@ fn every_aggregate_of_datafusion_is_among_those_that_are_tried() {
         let is_known = names.any(|name| known.contains(name));
         assert!(
             is_known,
-            "{} is in none of the lists above",
+            "{} is missing from the lists above",
             function.name()
         );
     }
 }
 
 #[test]
-fn moments_are_those_of_datafusion() {
+fn moments_agree_with_datafusion() {
     let (groups, batch) = rows(5, 400);
     let calls = CALLS.iter().filter(|call| {
         let name = call.split('(').next().unwrap_or_default();
@@ -293,7 +292,8 @@ fn moments_are_those_of_datafusion() {
         let (function, columns) = planned(call, &batch);
         let types = columns.iter().map(|column| column.data_type().clone());
         let fields = types.enumerate();
-        let fields = fields.map(|(index, of)| Field::new(format!("a{index}"), of, true));
+        let fields =
+            fields.map(|(index, data_type)| Field::new(format!("a{index}"), data_type, true));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let name = call.split('(').next().unwrap_or_default();
         let all = datafusion_functions_aggregate::all_default_aggregate_functions();
@@ -313,7 +313,7 @@ fn moments_are_those_of_datafusion() {
         ours.update(&groups, &columns, &[]).unwrap();
         let ours = ours.evaluate(&GROUPS).unwrap().column;
         for group in GROUPS {
-            let of_group = groups.iter().map(|&of| Some(of == group));
+            let of_group = groups.iter().map(|&other| Some(other == group));
             let of_group = of_group.collect::<arrow_array::BooleanArray>();
             let rows = columns
                 .iter()

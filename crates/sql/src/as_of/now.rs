@@ -1,6 +1,6 @@
-//! `FOR SYSTEM_TIME AS OF PROCTIME()`: what a table has at the moment at which a row is worked on.
+//! `FOR SYSTEM_TIME AS OF PROCTIME()`: the rows that a table has at the moment when a row is processed.
 //!
-//! The condition that stands for it names a column of each side, so that the planner leaves it at the join.
+//! The condition that represents it names a column of each side, so that the planner leaves it at the join.
 
 use datafusion_common::{ScalarValue, tree_node::TreeNode, tree_node::TreeNodeRecursion};
 use datafusion_expr::utils::{conjunction, split_conjunction};
@@ -12,10 +12,10 @@ use crate::names::SYSTEM_TIME_AS_OF;
 use crate::table::{Table, TableColumn, TableHandle};
 use crate::walk::{self, Look, Next, ON};
 
-/// The function that is the moment at which a row is worked on.
+/// The function that returns the time at which a row is processed.
 const PROCTIME: &str = "proctime";
 
-/// Whether it is `PROCTIME()`.
+/// Whether an expression is `PROCTIME()`.
 pub(super) fn is_call(time: &AstExpr) -> bool {
     let AstExpr::Function(call) = time else {
         return false;
@@ -32,7 +32,7 @@ pub(super) fn is_call(time: &AstExpr) -> bool {
     has_none && name.is_some_and(|name| name.value.eq_ignore_ascii_case(PROCTIME))
 }
 
-/// The condition of a join `on` with what `table`, which the query calls `qualifier`, has now.
+/// The condition of a join `on` with the current rows of `table`, which the query calls `qualifier`.
 pub(super) fn condition(
     time: AstExpr,
     on: &AstExpr,
@@ -56,8 +56,9 @@ pub(super) fn condition(
         (false, _) => time,
         (true, Some(column)) => column,
         (true, None) => {
-            let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
-            let hint = "… AS c ON s.customer = c.id";
+            let error =
+                "FOR SYSTEM_TIME AS OF needs an equality between a key of the table and the stream";
+            let hint = "for example ON s.customer = c.id";
             return Err(SqlError::new(error).at(time.span()).hint(hint));
         }
     };
@@ -65,7 +66,7 @@ pub(super) fn condition(
     Ok(super::condition(vec![time, of_table, is_said]))
 }
 
-/// Finds a column of each side in a join's condition.
+/// Finds a column of each side in the condition of a join.
 struct Columns<'a> {
     qualifier: &'a Ident,
     table: &'a Table,
@@ -92,8 +93,8 @@ impl Look for Columns<'_> {
     }
 }
 
-/// The column that is to be `PROCTIME()`, where the join names one; and the rest of the condition. `None`
-/// where the join is another one.
+/// The column that must be `PROCTIME()`, if the join names one, and the rest of the condition. `None` for any
+/// other join.
 pub fn split(filter: Option<&Expr>) -> Option<(Option<Expr>, Option<Expr>)> {
     let parts = split_conjunction(filter?);
     let time = parts.iter().find_map(|part| match part {
@@ -112,7 +113,7 @@ pub fn split(filter: Option<&Expr>) -> Option<(Option<Expr>, Option<Expr>)> {
     Some((time, conjunction(rest)))
 }
 
-/// Whether an expression over a plan is `PROCTIME()`, whatever views and subqueries lie between.
+/// Whether an expression over a plan is `PROCTIME()`, also through views and subqueries.
 pub fn is_now(expression: &Expr, plan: &LogicalPlan) -> bool {
     match expression {
         Expr::Alias(alias) => is_now(&alias.expr, plan),
@@ -147,7 +148,7 @@ fn is_column_now(index: usize, plan: &LogicalPlan) -> bool {
             None => is_column_now(index, &join.left),
             Some(index) => is_column_now(index, &join.right),
         },
-        // Windows and versions: the columns of their input come first.
+        // The first columns of windows and versions are those of their input.
         LogicalPlan::Extension(extension) => {
             (extension.node.inputs().first()).is_some_and(|input| {
                 index < input.schema().fields().len() && is_column_now(index, input)
@@ -157,7 +158,7 @@ fn is_column_now(index: usize, plan: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether an expression is that function, in casts at most.
+/// Whether an expression is `PROCTIME()`, possibly in casts.
 fn is_only_now(expression: &Expr) -> bool {
     let mut is_now = true;
     let visited = expression.apply(|part| {

@@ -1,5 +1,5 @@
-//! Clauses that the parser reads and the planner passes over: what was asked for would not happen, without
-//! a word.
+//! Clauses that the parser accepts and the planner ignores: without an error, they would silently have no
+//! effect.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use crate::error::{Result, SqlError, nearest};
 use crate::walk::{self, Look, Next, ON};
 
 fn unknown(word: &str) -> SqlError {
-    SqlError::new(format!("{word} is not known here")).near(word)
+    SqlError::new(format!("{word} is not supported")).near(word)
 }
 
 fn first(clauses: &[(&str, bool)]) -> Option<SqlError> {
@@ -43,7 +43,8 @@ pub fn insert(insert: &Insert) -> Result<()> {
     ];
     if insert.on.is_some() {
         return Err(unknown("ON").hint(
-            "a sink with PRIMARY KEY (…) NOT ENFORCED replaces the row that has the key; others take every row",
+            "a sink with PRIMARY KEY (…) NOT ENFORCED replaces the row with the same key; other sinks add \
+            every row",
         ));
     }
     first(&clauses).map_or(Ok(()), Err)
@@ -90,14 +91,15 @@ pub fn order(query: &Query) -> Option<SqlError> {
         let error = SqlError::new("LIMIT … BY is not supported").near("LIMIT");
         return Some(
             error.hint(
-                "ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n keeps the first n of each",
+                "use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= n, which keeps the first n rows of \
+                each partition",
             ),
         );
     }
     if let Some(fetch) = &query.fetch
         && (fetch.with_ties || fetch.percent)
     {
-        let error = SqlError::new("FETCH takes a number of rows").near("FETCH");
+        let error = SqlError::new("FETCH needs a number of rows").near("FETCH");
         return Some(error.hint("FETCH FIRST 10 ROWS ONLY"));
     }
     let clauses = [
@@ -120,7 +122,7 @@ pub fn query(query: &Query) -> Option<SqlError> {
     ])
 }
 
-/// Clauses of SELECT, and functions of windows where there is no window yet.
+/// Clauses of SELECT, and window functions in clauses that are evaluated before them.
 pub fn select(select: &Select) -> Option<SqlError> {
     let clauses = [
         ("EXCLUDE", select.exclude.is_some()),
@@ -140,7 +142,7 @@ pub fn select(select: &Select) -> Option<SqlError> {
         .find_map(|condition| walk::look(*condition, &mut Windowed { depth: 0 }).err())
 }
 
-/// Finds functions with OVER outside of subqueries.
+/// Finds function calls with OVER outside of subqueries.
 struct Windowed {
     depth: usize,
 }
@@ -161,11 +163,12 @@ impl Look for Windowed {
             Expr::Function(function) if function.over.is_some() && self.depth == 0 => {
                 ControlFlow::Break(
                     SqlError::new(format!(
-                        "'{}' with OVER is computed behind WHERE, GROUP BY and HAVING",
+                        "'{}' with OVER is computed after WHERE, GROUP BY and HAVING",
                         function.name
                     ))
                     .at(function.name.span())
-                    .hint("QUALIFY … <= n, or a condition around the query: FROM (SELECT … OVER (…) AS n …) WHERE n = 1"),
+                    .hint("use QUALIFY … <= n, or filter an outer query: FROM (SELECT … OVER (…) AS n …) \
+                    WHERE n = 1"),
                 )
             }
             _ => ON,
@@ -173,7 +176,7 @@ impl Look for Windowed {
     }
 }
 
-/// Functions of OVER that are no aggregates.
+/// Functions that need OVER and are not aggregates.
 const OF_WINDOWS: &[&str] = &[
     "row_number",
     "rank",
@@ -188,7 +191,7 @@ const OF_WINDOWS: &[&str] = &[
     "cume_dist",
 ];
 
-/// Clauses of a function that is no aggregate.
+/// Clauses of a function that is not an aggregate.
 pub fn scalar(function: &Function) -> Option<SqlError> {
     let name = function.name.to_string();
     let place = function.name.span();
@@ -202,7 +205,7 @@ pub fn scalar(function: &Function) -> Option<SqlError> {
         let names = OF_WINDOWS.iter().map(|name| name.to_uppercase());
         let names = names.collect::<Vec<_>>();
         let error = SqlError::new(format!(
-            "OVER belongs to aggregates and to functions of windows, and '{name}' is neither"
+            "OVER needs an aggregate or a window function, and '{name}' is neither"
         ));
         return Some(match nearest(&name, &names) {
             Some(near) => error.at(place).hint(format!("did you mean {near}?")),
@@ -228,7 +231,7 @@ pub fn scalar(function: &Function) -> Option<SqlError> {
     let there = clauses.iter().find(|(_, is_there)| *is_there);
     there.map(|(what, _)| {
         SqlError::new(format!(
-            "{what} belongs to aggregates, and '{name}' is none"
+            "{what} is only supported for aggregates, and '{name}' is not an aggregate"
         ))
         .at(place)
     })

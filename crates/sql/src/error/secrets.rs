@@ -1,7 +1,7 @@
-//! Lines of a text as messages show them: without passwords.
+//! Hides passwords in the lines of SQL that messages show.
 
-/// The line with a star for each character of a password: of the value of an option whose name ends so, and in
-/// an address (`//user:password@host`). What stands behind keeps its column.
+/// The line with passwords replaced by one `*` per character: the values of options whose name ends in
+/// `password`, and the password in an address (`//user:password@host`). The columns of the rest don't change.
 pub fn masked(line: &str) -> String {
     let mut shown = line.chars().collect::<Vec<char>>();
     let small = line.to_ascii_lowercase();
@@ -9,8 +9,8 @@ pub fn masked(line: &str) -> String {
     for start in 0..small.len() {
         let rest = &small[start..];
         let secret = match rest {
-            ['p', 'a', 's', 's', 'w', 'o', 'r', 'd', '\'', behind @ ..] => value(behind, 9),
-            [':', '/', '/', behind @ ..] => of_user(behind, 3),
+            ['p', 'a', 's', 's', 'w', 'o', 'r', 'd', '\'', after @ ..] => value(after, 9),
+            [':', '/', '/', after @ ..] => of_user(after, 3),
             _ => None,
         };
         if let Some((from, to)) = secret {
@@ -20,11 +20,11 @@ pub fn masked(line: &str) -> String {
     shown.into_iter().collect()
 }
 
-/// Where the text behind `=` begins and ends; without the end of the line it goes on in the next.
-fn value(behind: &[char], before: usize) -> Option<(usize, usize)> {
+/// Where the value after `=` starts and ends; without an end it continues on the next line.
+fn value(after: &[char], before: usize) -> Option<(usize, usize)> {
     let is_blank = |c: &&char| c.is_whitespace() || **c == '=';
-    let blanks = behind.iter().take_while(is_blank).count();
-    let text = behind[blanks..].strip_prefix(&['\''])?;
+    let blanks = after.iter().take_while(is_blank).count();
+    let text = after[blanks..].strip_prefix(&['\''])?;
     let from = before + blanks + 1;
     let mut end = 0;
     while end < text.len() {
@@ -37,12 +37,12 @@ fn value(behind: &[char], before: usize) -> Option<(usize, usize)> {
     Some((from, from + end))
 }
 
-/// Where the password of an address begins and ends.
-fn of_user(behind: &[char], before: usize) -> Option<(usize, usize)> {
+/// Where the password of an address starts and ends.
+fn of_user(after: &[char], before: usize) -> Option<(usize, usize)> {
     let is_part = |c: &&char| !c.is_whitespace() && !matches!(c, '\'' | '/' | '?');
-    let length = behind.iter().take_while(is_part).count();
-    let at = behind[..length].iter().rposition(|c| *c == '@')?;
-    let colon = behind[..at].iter().position(|c| *c == ':')?;
+    let length = after.iter().take_while(is_part).count();
+    let at = after[..length].iter().rposition(|c| *c == '@')?;
+    let colon = after[..at].iter().position(|c| *c == ':')?;
     Some((before + colon + 1, before + at))
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::masked;
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn passwords_are_hidden() {
         for (line, shown) in [
             (
                 "WITH ('Password' = 'it''s é', 'a' = 'b')",

@@ -1,5 +1,4 @@
-//! Expressions as a reader of SQL would write them: without column numbers, with SQL's names of types and
-//! literals that could be typed.
+//! Expressions as SQL: without column numbers, with SQL's names of types and with SQL literals.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,12 +16,12 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use super::readable;
 use crate::types::sql_name;
 
-/// An expression of DataFusion's.
+/// A physical expression of DataFusion.
 type Physical = Arc<dyn PhysicalExpr>;
 
 /// An expression as SQL.
 pub fn expression(expression: &Physical) -> String {
-    // Chains of operators are long: what is called for each of them needs little stack.
+    // Chains of operators may be long: this recursion needs little stack.
     match as_binary(expression) {
         Some(binary) => binary_operation(binary),
         None => single(expression),
@@ -34,7 +33,7 @@ fn as_binary(expression: &Physical) -> Option<&BinaryExpr> {
     any.downcast_ref::<BinaryExpr>()
 }
 
-/// An expression that is no operation of two.
+/// An expression other than a binary operation.
 fn single(expression: &Physical) -> String {
     let any = expression.as_ref() as &dyn Any;
     let list = |all: &[Physical]| {
@@ -47,11 +46,11 @@ fn single(expression: &Physical) -> String {
     } else if let Some(literal) = any.downcast_ref::<Literal>() {
         self::literal(literal.value())
     } else if let Some(cast) = any.downcast_ref::<CastExpr>() {
-        let of = sql_name(cast.cast_type());
-        format!("CAST({} AS {of})", self::expression(cast.expr()))
+        let data_type = sql_name(cast.cast_type());
+        format!("CAST({} AS {data_type})", self::expression(cast.expr()))
     } else if let Some(cast) = any.downcast_ref::<TryCastExpr>() {
-        let of = sql_name(cast.cast_type());
-        format!("TRY_CAST({} AS {of})", self::expression(cast.expr()))
+        let data_type = sql_name(cast.cast_type());
+        format!("TRY_CAST({} AS {data_type})", self::expression(cast.expr()))
     } else if let Some(is_null) = any.downcast_ref::<IsNullExpr>() {
         format!("{} IS NULL", operand(is_null.arg()))
     } else if let Some(is_not_null) = any.downcast_ref::<IsNotNullExpr>() {
@@ -79,7 +78,7 @@ fn single(expression: &Physical) -> String {
     }
 }
 
-/// An expression beside an operator: with brackets around another operator.
+/// An operand: in parentheses if it is itself an operation.
 fn operand(expression: &Physical) -> String {
     let any = expression.as_ref() as &dyn Any;
     match any.is::<BinaryExpr>() || any.is::<NotExpr>() {
@@ -89,7 +88,7 @@ fn operand(expression: &Physical) -> String {
 }
 
 fn binary_operation(binary: &BinaryExpr) -> String {
-    // From the outermost to the first operation of the chain a + b + c, which leans to the left.
+    // From the outermost to the first operation of the left-associative chain a + b + c.
     let mut chain = vec![binary];
     while let Some(inner) = chain.last().and_then(|last| as_binary(last.left())) {
         chain.push(inner);
@@ -119,7 +118,7 @@ fn sign(operator: &Operator) -> String {
 fn right_side(operation: &BinaryExpr) -> String {
     let shown = expression(operation.right());
     let outer = operation.op();
-    // a - (b - c) is not a - b - c; AND and OR may stand in any order.
+    // a - (b - c) is not a - b - c; AND and OR are associative.
     let is_loose = matches!(outer, Operator::And | Operator::Or);
     let needs = as_binary(operation.right()).is_some_and(|inner| {
         let (own, around) = (inner.op().precedence(), outer.precedence());
@@ -133,8 +132,8 @@ fn right_side(operation: &BinaryExpr) -> String {
 
 fn case(case: &CaseExpr) -> String {
     let mut shown = "CASE".to_string();
-    if let Some(of) = case.expr() {
-        shown.push_str(&format!(" {}", expression(of)));
+    if let Some(value) = case.expr() {
+        shown.push_str(&format!(" {}", expression(value)));
     }
     for (when, then) in case.when_then_expr() {
         shown.push_str(&format!(
@@ -150,13 +149,13 @@ fn case(case: &CaseExpr) -> String {
 }
 
 fn call(name: &str, arguments: &[Physical]) -> String {
-    let text_of = |of: &Physical| {
-        let literal = (of.as_ref() as &dyn Any).downcast_ref::<Literal>()?;
+    let text_of = |value: &Physical| {
+        let literal = (value.as_ref() as &dyn Any).downcast_ref::<Literal>()?;
         literal.value().try_as_str().flatten().map(str::to_string)
     };
     let shown = arguments.iter().map(expression).collect::<Vec<String>>();
     match (name, shown.as_slice()) {
-        // Fields of a ROW, and elements of an ARRAY.
+        // A field of a ROW, or an element of an ARRAY.
         ("get_field", [row, ..]) => {
             let fields = arguments[1..].iter().map(text_of);
             match fields.collect::<Option<Vec<String>>>() {
@@ -169,7 +168,7 @@ fn call(name: &str, arguments: &[Physical]) -> String {
     }
 }
 
-/// What has no form of its own: an expression that only adds a check to another is shown as that.
+/// An expression without SQL syntax of its own. One that only adds a check to another is shown as that one.
 fn other(expression: &Physical) -> String {
     let text = expression.to_string();
     match expression.children().as_slice() {
@@ -178,7 +177,7 @@ fn other(expression: &Physical) -> String {
     }
 }
 
-/// A constant, as it could be typed.
+/// A constant as a SQL literal.
 pub fn literal(value: &ScalarValue) -> String {
     if value.is_null() {
         return "NULL".to_string();
@@ -218,7 +217,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A value as outputs write it.
+/// A value as the outputs write it.
 fn in_text(value: &ScalarValue) -> String {
     let options = FormatOptions::new().with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"));
     let shown = || {

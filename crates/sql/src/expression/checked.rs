@@ -1,5 +1,4 @@
-//! What is done with the values of an expression before they are used: where DataFusion or Arrow compute
-//! something else than SQL says.
+//! Adjusts values before they are used, where DataFusion or Arrow do not compute what SQL says.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -22,27 +21,27 @@ use datafusion_physical_expr::PhysicalExpr;
 use super::Physical;
 use crate::types::INTERVAL;
 
-/// The most digits of a DECIMAL.
+/// The maximum number of digits of a DECIMAL.
 const DIGITS: u8 = arrow_schema::DECIMAL128_MAX_PRECISION;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// What is done with the values.
+/// How the values are adjusted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Step {
-    /// Exact numbers that need more than 38 digits fail: 128 bits hold some numbers of 39 digits, and Arrow's
-    /// kernels don't mind.
+    /// Exact numbers with more than 38 digits fail: 128 bits hold some numbers with 39 digits, and Arrow's
+    /// kernels don't check it.
     WithinDigits,
-    /// Values of another type than was declared are cast to it: DECIMALs of some functions have other digits.
+    /// Values are cast to the declared type: some functions return DECIMALs with another scale.
     OfType(DataType),
-    /// Times are rounded down to the unit. Arrow's casts round to 1970.
+    /// Times are rounded down to the unit. Arrow's casts round towards 1970.
     Floor(TimeUnit),
-    /// Lengths of time have less than a day in nanoseconds, and the rest in days. Arrow compares months, then
-    /// days, then nanoseconds, so that 24 hours were less than a day.
+    /// Intervals are normalized: less than a day in nanoseconds, the rest in days. Arrow compares months,
+    /// then days, then nanoseconds, so that 24 hours would be less than a day.
     Interval,
 }
 
-/// Exact arithmetic whose result has no more digits than its type.
+/// Exact arithmetic that fails if the result has more digits than its type.
 pub fn within_digits(expression: Physical, schema: &Schema) -> Result<Physical> {
     match expression.data_type(schema)? {
         DataType::Decimal128(DIGITS, _) => Ok(after(expression, Step::WithinDigits)),
@@ -50,16 +49,16 @@ pub fn within_digits(expression: Physical, schema: &Schema) -> Result<Physical> 
     }
 }
 
-/// An expression whose values are of the type that it declares.
+/// An expression whose values have the type that it declares.
 pub fn of_declared_type(expression: Physical, schema: &Schema) -> Result<Physical> {
     let declared = expression.data_type(schema)?;
     Ok(after(expression, Step::OfType(declared)))
 }
 
-/// A cast of a time to a coarser one; `None` for other casts.
+/// The cast of a time to a coarser unit, rounding down; `None` for other casts.
 pub fn floor(from: &Physical, to: &DataType, schema: &Schema) -> Result<Option<Physical>> {
-    let of = from.data_type(schema)?;
-    Ok(match (of, to) {
+    let data_type = from.data_type(schema)?;
+    Ok(match (data_type, to) {
         (DataType::Timestamp(unit, None), DataType::Timestamp(to, None))
             if per_second(&unit) > per_second(to) =>
         {
@@ -69,12 +68,12 @@ pub fn floor(from: &Physical, to: &DataType, schema: &Schema) -> Result<Option<P
     })
 }
 
-/// A length of time, a difference of times included, in the form in which it can be compared.
+/// An interval, or a difference of times, in the form in which it can be compared.
 pub fn interval(expression: Physical) -> Physical {
     after(expression, Step::Interval)
 }
 
-/// The same for a constant.
+/// The form in which a constant interval can be compared.
 pub fn interval_value(value: &ScalarValue) -> Option<ScalarValue> {
     match value {
         ScalarValue::IntervalMonthDayNano(Some(interval)) => {
@@ -98,8 +97,8 @@ fn per_second(unit: &TimeUnit) -> i64 {
     }
 }
 
-/// The same length with less than a day in nanoseconds. Both parts have one sign, so that of two lengths with
-/// the same months the longer one has the greater days, or the same days and the greater nanoseconds.
+/// The same interval with less than a day in nanoseconds. Both parts have the same sign, so that of two
+/// intervals with equal months the longer one has more days, or equal days and more nanoseconds.
 fn whole_days(
     interval: IntervalMonthDayNano,
 ) -> std::result::Result<IntervalMonthDayNano, ArrowError> {
@@ -109,13 +108,13 @@ fn whole_days(
         nanoseconds,
     } = interval;
     let all = i128::from(days) * i128::from(DAY_NS) + i128::from(nanoseconds);
-    let too_long = || ArrowError::ComputeError("an INTERVAL of more than 2^31 days".to_string());
+    let too_long = || ArrowError::ComputeError("an INTERVAL is longer than 2^31 days".to_string());
     let days = i32::try_from(all / i128::from(DAY_NS)).map_err(|_| too_long())?;
     let nanoseconds = (all % i128::from(DAY_NS)) as i64;
     Ok(IntervalMonthDayNano::new(months, days, nanoseconds))
 }
 
-/// A difference of times as a length.
+/// A difference of times as an interval.
 fn from_duration<D: ArrowPrimitiveType<Native = i64>>(
     durations: &dyn Array,
     unit: &TimeUnit,
@@ -124,7 +123,7 @@ fn from_duration<D: ArrowPrimitiveType<Native = i64>>(
     let tick_ns = 1_000_000_000 / per_second(unit);
     let of_one = |ticks: i64| {
         let days = i32::try_from(ticks / per_day).map_err(|_| {
-            ArrowError::ComputeError("a difference of more than 2^31 days".to_string())
+            ArrowError::ComputeError("a difference of times is longer than 2^31 days".to_string())
         })?;
         let nanoseconds = (ticks % per_day) * tick_ns;
         Ok::<_, ArrowError>(IntervalMonthDayNano::new(0, days, nanoseconds))
@@ -168,7 +167,7 @@ impl Step {
                     TimeUnit::Microsecond => from_duration::<DurationMicrosecondType>(values, unit),
                     TimeUnit::Nanosecond => from_duration::<DurationNanosecondType>(values, unit),
                 },
-                of if *of == INTERVAL => {
+                data_type if *data_type == INTERVAL => {
                     let intervals = values.as_primitive::<IntervalMonthDayNanoType>();
                     let whole: PrimitiveArray<IntervalMonthDayNanoType> =
                         intervals.try_unary(whole_days)?;

@@ -1,6 +1,6 @@
-//! Floating-point numbers as they are compared: -0 is 0, and NaN is equal to itself, whatever its sign and payload,
-//! and greater than all else. Arrow's kernels compare bits: -0 would be less than 0, and the NaN that `0.0 / 0.0`
-//! gives on x86, whose sign bit is set, less than every number.
+//! Floating-point numbers as they are compared: -0 equals 0; NaN equals itself, whatever its sign and
+//! payload, and is greater than every other number. Arrow's kernels compare bits: -0 would be less than 0,
+//! and the NaN of `0.0 / 0.0`, whose sign bit is set on x86, less than every number.
 
 use std::any::Any;
 use std::fmt;
@@ -20,7 +20,7 @@ use super::Physical;
 /// Functions that compare their arguments.
 const COMPARING: [&str; 3] = ["nullif", "greatest", "least"];
 
-/// The expression with what it compares made comparable; `None` where there is nothing to be done.
+/// The expression with comparable operands; `None` if there is nothing to change.
 pub fn compared(expression: &Physical, schema: &Schema) -> Result<Option<Physical>> {
     let any = expression.as_ref() as &dyn Any;
     let children = expression.children();
@@ -52,7 +52,7 @@ pub fn compared(expression: &Physical, schema: &Schema) -> Result<Option<Physica
     if !is_other {
         return Ok(None);
     }
-    // The constants of a list are looked up in a table that is made with it.
+    // The constants of an IN list are in a hash table that is built with the expression.
     if let Some(list) = any.downcast_ref::<InListExpr>() {
         let value = made.remove(0);
         return in_list(value, made, &list.negated(), schema).map(Some);
@@ -68,11 +68,11 @@ fn is_comparison(operator: Operator) -> bool {
     )
 }
 
-/// A floating-point number in the form in which it is compared; `None` where it has that already.
+/// A floating-point number in the form in which it is compared; `None` if it already has that form.
 fn comparable(expression: &Physical, schema: &Schema) -> Result<Option<Physical>> {
-    let of = expression.data_type(schema)?;
+    let data_type = expression.data_type(schema)?;
     let any = expression.as_ref() as &dyn Any;
-    if !matches!(of, DataType::Float32 | DataType::Float64) || any.is::<Comparable>() {
+    if !matches!(data_type, DataType::Float32 | DataType::Float64) || any.is::<Comparable>() {
         return Ok(None);
     }
     let Some(constant) = any.downcast_ref::<Literal>() else {
@@ -93,7 +93,7 @@ fn canonical_value(value: ScalarValue) -> Result<ScalarValue> {
     ScalarValue::try_from_array(&canonical(column), 0)
 }
 
-/// A floating-point number with -0 as 0 and one NaN.
+/// A floating-point number with -0 replaced by 0 and all NaN replaced by one.
 #[derive(Debug, Clone, Eq)]
 struct Comparable {
     expression: Physical,

@@ -1,5 +1,5 @@
-//! What an expression is, in words that are the same in every process: nodes that say the same are known by it,
-//! and worker processes compare their plans.
+//! The identity of an expression: a text that is the same in every process. Equal nodes are found by it, and
+//! worker processes compare their plans by it.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use datafusion_physical_expr::expressions::{CaseExpr, Column};
 
 use super::Physical;
 
-/// What `CASE x WHEN` over constants prints: the map in it has a random order.
+/// What `CASE x WHEN` with constants prints: it contains a map, whose order is random.
 const UNORDERED: &str = "LookupTable";
 
-/// The words.
+/// The identity of an expression.
 pub fn of(expression: &Physical) -> String {
     let text = format!("{expression:?}");
     if !text.contains(UNORDERED) {
@@ -22,11 +22,11 @@ pub fn of(expression: &Physical) -> String {
     format!("{} of {parts:?}", shape(expression, parts.len()))
 }
 
-/// The expression without its parts.
+/// The expression without its parts, as a text.
 fn shape(expression: &Physical, parts: usize) -> String {
     if let Some(case) = expression.downcast_ref::<CaseExpr>() {
-        let (of, otherwise) = (case.expr().is_some(), case.else_expr().is_some());
-        return format!("CASE, of a value: {of}, with ELSE: {otherwise}");
+        let (has_value, has_else) = (case.expr().is_some(), case.else_expr().is_some());
+        return format!("CASE, of a value: {has_value}, with ELSE: {has_else}");
     }
     let holes = (0..parts).map(|at| Arc::new(Column::new("", at)) as Arc<dyn PhysicalExpr>);
     match Arc::clone(expression).with_new_children(holes.collect()) {

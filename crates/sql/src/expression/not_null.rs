@@ -7,16 +7,16 @@ use arrow_schema::DataType;
 use slackwater_engine::Error;
 use slackwater_engine::expression::Expression;
 
-/// An expression that fails for rows without a value in one of some columns.
+/// An expression that fails for rows with a NULL in one of some columns.
 #[derive(Debug)]
 pub struct NotNull {
     inner: Arc<dyn Expression>,
-    /// Their indices and names.
+    /// The indices and names of the columns.
     columns: Vec<(usize, String)>,
 }
 
 impl NotNull {
-    /// `inner`, for rows that have a value in all of `columns`.
+    /// `inner`, for rows without a NULL in any of `columns`.
     pub fn around(
         inner: Arc<dyn Expression>,
         columns: Vec<(usize, String)>,
@@ -37,7 +37,7 @@ impl Expression for NotNull {
         match missing {
             Some((_, name)) => Err(Error::new(
                 format!("column '{name}'"),
-                "it is declared NOT NULL, and is NULL here",
+                "NULL in a column that is declared NOT NULL",
             )),
             None => self.inner.evaluate(batch),
         }

@@ -1,4 +1,4 @@
-//! Aggregates of one group, written in Rust, as the engine's accumulators of many groups.
+//! Aggregates of one group, written in Rust, as accumulators of the engine for many groups.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -21,54 +21,55 @@ use super::values::{Argument, Cell, Output, downcast, fits};
 use crate::error::SqlError;
 use crate::types::sql_name;
 
-/// An aggregate: the value of one group of rows.
+/// An aggregate function: the value of one group of rows.
 ///
-/// Rows come in any order, and in parts that are merged: `add` and `merge` have to give the same value
-/// whatever that order is, or the query's answer depends on the run. See `docs/functions.md`.
+/// Rows come in any order, and in parts that are merged: `add` and `merge` must give the same value in any
+/// order, or the query's answer depends on the run. See `docs/functions.md`.
 pub trait Aggregate: Default + Send + 'static {
-    /// What it takes: an [`Argument`] or a tuple of them (`&'static str` for texts).
+    /// The arguments: an [`Argument`] or a tuple of them (`&'static str` for strings).
     type Arguments: Arguments;
-    /// What it gives.
+    /// The result.
     type Value: Output;
-    /// What of it is saved and sent: a [`Stored`] or a tuple of them.
+    /// The state that is saved and sent: a [`Stored`] or a tuple of them.
     type State: State;
 
-    /// Adds a row. Rows with a NULL are left out, unless that argument is an `Option`.
+    /// Adds a row. Rows with a NULL argument are skipped, unless that argument is an `Option`.
     fn add(&mut self, row: <Self::Arguments as Arguments>::Row<'_>);
 
-    /// Whether it knows [`Aggregate::retract`]. If not, all values of each group are kept where rows are
-    /// taken back, and added again to a new one.
+    /// Whether the aggregate implements [`Aggregate::retract`]. If not, all values of each group are kept
+    /// where rows may be retracted, and added again to a new aggregate.
     const RETRACTS: bool = false;
 
-    /// Takes a row back that was added before. Called only of one that [`Aggregate::RETRACTS`].
+    /// Removes a row that was added before. Called only if [`Aggregate::RETRACTS`] is true.
     fn retract(&mut self, _row: <Self::Arguments as Arguments>::Row<'_>) {}
 
-    /// Adds what another one has seen.
+    /// Adds the rows that another aggregate has seen.
     fn merge(&mut self, other: Self);
 
-    /// The present value; more rows may follow.
+    /// The value of the rows so far; more rows may follow.
     fn value(&self) -> Self::Value;
 
-    /// All that [`Aggregate::load`] needs to make the same one.
+    /// The state from which [`Aggregate::load`] makes an equal aggregate.
     fn save(&self) -> Self::State;
 
-    /// The one that was saved.
+    /// The aggregate with a saved state.
     fn load(state: Self::State) -> Self;
 }
 
-/// What an aggregate takes.
+/// The arguments of an aggregate.
 pub trait Arguments: 'static {
     /// The arguments of a row.
     type Row<'a>;
 
-    /// Their types.
+    /// The types of the arguments.
     fn data_types() -> Vec<DataType>;
 
-    /// Calls `add` with each row: its number, and its arguments where none is NULL that must not be.
+    /// Calls `add` with the number and the arguments of each row, except rows with a NULL that is not
+    /// allowed.
     ///
     /// # Errors
     ///
-    /// When a column is not of its type.
+    /// When a column has the wrong type.
     fn each(columns: &[ArrayRef], add: impl FnMut(usize, Self::Row<'_>)) -> Result<(), String>;
 }
 
@@ -116,20 +117,20 @@ arguments!(A a 0, B b 1);
 arguments!(A a 0, B b 1, C c 2);
 arguments!(A a 0, B b 1, C c 2, D d 3);
 
-/// A value that is saved: `bool`, whole numbers, `f32`, `f64`, `String`, [`Time`](super::Time), or an
+/// A value in a saved state: `bool`, an integer, `f32`, `f64`, `String`, [`Time`](super::Time), or an
 /// `Option` of these.
 pub trait Stored: Sized {
-    /// Its plain type.
+    /// The type of the value in a column.
     type Cell: Cell;
 
-    /// As it is saved.
+    /// The value as it is saved.
     fn store(self) -> Option<Self::Cell>;
 
-    /// As it was saved.
+    /// The saved value.
     ///
     /// # Errors
     ///
-    /// When the column is not of its type, or the value is not there.
+    /// When the column has the wrong type, or the value is missing.
     fn read(columns: &[ArrayRef], index: usize, row: usize) -> Result<Self, String>;
 }
 
@@ -144,7 +145,7 @@ macro_rules! stored {
 
             fn read(columns: &[ArrayRef], index: usize, row: usize) -> Result<$rust, String> {
                 let value = <Option<$rust> as Stored>::read(columns, index, row)?;
-                value.ok_or_else(|| "a part of a state is missing".to_string())
+                value.ok_or_else(|| "a part of the state is missing".to_string())
             }
         }
 
@@ -175,16 +176,16 @@ stored!(
     String, &str, |value: &str| value.to_string()
 );
 
-/// What is saved of an aggregate.
+/// The saved state of an aggregate.
 pub trait State: Sized {
-    /// States as columns.
+    /// Several states as columns.
     fn columns(states: Vec<Self>) -> Vec<ArrayRef>;
 
     /// The state of a row.
     ///
     /// # Errors
     ///
-    /// When the columns are not what [`State::columns`] has made.
+    /// When the columns were not made by [`State::columns`].
     fn read(columns: &[ArrayRef], row: usize) -> Result<Self, String>;
 }
 
@@ -223,7 +224,7 @@ state!(A a 0, B b 1, C c 2, D d 3);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5);
 
-/// One of them per group, from its first row or state on.
+/// An aggregate for each group, created with its first row or state.
 struct Groups<A> {
     name: Arc<str>,
     groups: Vec<Option<A>>,
@@ -289,7 +290,7 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         for (row, &group) in groups.iter().enumerate() {
             let state = A::State::read(states, row).map_err(|reason| self.failed(reason))?;
             let state = A::load(state);
-            // An empty group takes it over as it is: merged into an empty one its last bits may differ.
+            // An empty group takes the state over unchanged: merging could change its last bits.
             match &mut self.groups[group as usize] {
                 Some(of_group) => of_group.merge(state),
                 empty => *empty = Some(state),
@@ -299,7 +300,7 @@ impl<A: Aggregate> Accumulator for Groups<A> {
     }
 
     fn bytes(&self) -> usize {
-        // What they hold elsewhere is not known.
+        // Memory that the aggregates allocate themselves is not counted.
         self.groups.capacity() * size_of::<Option<A>>()
     }
 }
@@ -318,7 +319,7 @@ impl<A: Aggregate> Retract for Groups<A> {
 
 struct Factory<A> {
     name: Arc<str>,
-    of: PhantomData<fn() -> A>,
+    marker: PhantomData<fn() -> A>,
 }
 
 impl<A> Factory<A> {
@@ -357,7 +358,7 @@ impl<A: Aggregate> AccumulatorFactory for Factory<A> {
     }
 }
 
-/// An aggregate as the planner knows it.
+/// A user's aggregate as a function of the planner.
 pub struct UserAggregate {
     name: String,
     signature: Signature,
@@ -366,7 +367,7 @@ pub struct UserAggregate {
 }
 
 impl UserAggregate {
-    /// What makes its accumulators.
+    /// The factory of the function's accumulators.
     pub fn factory(&self) -> &Arc<dyn AccumulatorFactory> {
         &self.factory
     }
@@ -382,7 +383,7 @@ pub(super) fn user_aggregate<A: Aggregate>(name: &str) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(UserAggregate {
         factory: Arc::new(Factory::<A> {
             name: name.as_str().into(),
-            of: PhantomData,
+            marker: PhantomData,
         }),
         name,
         signature: Signature::user_defined(Volatility::Immutable),
@@ -400,7 +401,7 @@ impl AggregateUDFImpl for UserAggregate {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> PlanResult<Vec<DataType>> {
-        // The planner would bury what is said here; it asks for the result's type next.
+        // The planner hides errors from here; it asks for the type of the result next.
         Ok(match self.takes(given) {
             true => self.arguments.clone(),
             false => given.to_vec(),
@@ -419,7 +420,7 @@ impl AggregateUDFImpl for UserAggregate {
                 .join(", ")
         };
         let error = SqlError::new(format!(
-            "aggregate '{}' takes no ({})",
+            "aggregate '{}' does not accept ({})",
             self.name,
             list(given)
         ))
@@ -432,7 +433,10 @@ impl AggregateUDFImpl for UserAggregate {
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> PlanResult<Box<dyn DataFusionAccumulator>> {
-        let error = format!("'{}' is computed by the engine", self.name);
+        let error = format!(
+            "'{}' is computed by the engine, not by DataFusion",
+            self.name
+        );
         Err(DataFusionError::Internal(error))
     }
 }
@@ -443,7 +447,7 @@ impl fmt::Debug for UserAggregate {
     }
 }
 
-// There is one function of a name.
+// Function names are unique.
 impl PartialEq for UserAggregate {
     fn eq(&self, other: &UserAggregate) -> bool {
         self.name == other.name

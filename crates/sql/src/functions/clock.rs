@@ -1,5 +1,5 @@
-//! Functions of the clock. Their values are those of the moment in which a row is worked on, as in
-//! Flink's streaming mode: outside of the promise that a query has one answer.
+//! Functions that read the clock. They return the time at which a row is processed, as in Flink's streaming
+//! mode. A query that uses them may give another answer in every run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,17 +10,17 @@ use arrow_schema::{DataType, TimeUnit};
 
 use super::scalar::{Columns, Scalar};
 
-/// Milliseconds since 1970, never less than before: a clock that is set back would make rows late
-/// that are timed by it.
+/// Milliseconds since 1970, which never decrease: if the clock were set back, rows with this event time would
+/// be late.
 fn now_ms() -> i64 {
     static LATEST: AtomicI64 = AtomicI64::new(i64::MIN);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_or(0, |since| since.as_millis() as i64);
-    // Only the number itself is passed on.
+    // Relaxed: nothing else depends on this number.
     LATEST.fetch_max(now, Ordering::Relaxed).max(now)
 }
 
-/// A function without arguments, one reading of the clock for all rows of a chunk.
+/// A function without arguments that reads the clock once for all rows of a chunk.
 fn reading(
     name: &str,
     result: DataType,
@@ -33,7 +33,7 @@ fn reading(
     })
 }
 
-/// PROCTIME, CURRENT_TIMESTAMP and what is like them.
+/// PROCTIME, CURRENT_TIMESTAMP and related functions.
 pub(super) fn functions() -> Vec<Scalar> {
     let time = |name: &str| {
         let result = DataType::Timestamp(TimeUnit::Millisecond, None);

@@ -1,5 +1,5 @@
-//! JSON_VALUE, JSON_QUERY and JSON_EXISTS. Their clauses (`RETURNING INT DEFAULT 0 ON EMPTY`) are
-//! arguments here: `statement/forms.rs` has made them so.
+//! JSON_VALUE, JSON_QUERY and JSON_EXISTS. `statement/forms.rs` turns their clauses
+//! (`RETURNING INT DEFAULT 0 ON EMPTY`) into arguments.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ fn exists(json: &str, path: &str, on_error: &str) -> Result<Option<bool>, String
         Err(_) => {}
     }
     match on_error {
-        "error" => Err("there is nothing at the path".to_string()),
+        "error" => Err("the path matches nothing".to_string()),
         "true" => Ok(Some(true)),
         "unknown" => Ok(None),
         _ => Ok(Some(false)),
@@ -51,20 +51,20 @@ fn query(
     on_error: &str,
 ) -> Result<Option<String>, String> {
     let path = Path::cached(path)?;
-    let instead = |of: &str, reason: String| match of {
+    let instead = |behavior: &str, reason: String| match behavior {
         "error" => Err(reason),
         "empty array" => Ok(Some("[]".to_string())),
         "empty object" => Ok(Some("{}".to_string())),
         _ => Ok(None),
     };
-    let nothing = || "there is nothing at the path".to_string();
+    let nothing = || "the path matches nothing".to_string();
     match path.find(json) {
         Err(reason) => instead(on_error, reason),
         Ok(None | Some("null")) if path.strict => instead(on_error, nothing()),
         Ok(None | Some("null")) => instead(on_empty, nothing()),
         Ok(Some(found)) => match (wrapper, found.starts_with(['{', '['])) {
             ("without", false) => {
-                let reason = "there is a single value at the path: JSON_VALUE takes it".to_string();
+                let reason = "the path matches a scalar value: use JSON_VALUE".to_string();
                 instead(if path.strict { on_error } else { on_empty }, reason)
             }
             ("without", true) | ("conditional", true) => Ok(Some(found.to_string())),
@@ -73,9 +73,9 @@ fn query(
     }
 }
 
-/// What a row has at the path.
+/// What the path of a row matches.
 enum Found {
-    /// A single value, as text.
+    /// A scalar value, as a string.
     Value(String),
     Empty,
     Error(String),
@@ -88,10 +88,10 @@ fn single(json: &str, path: &Path) -> Found {
     };
     match path.find(json) {
         Err(reason) => Found::Error(reason),
-        Ok(None) => missing("there is nothing at the path"),
+        Ok(None) => missing("the path matches nothing"),
         Ok(Some("null")) => Found::Empty,
         Ok(Some(found)) if found.starts_with(['{', '[']) => {
-            missing("there is no single value at the path: JSON_QUERY takes it")
+            missing("the path does not match a scalar value: use JSON_QUERY")
         }
         Ok(Some(found)) if found.starts_with('"') => match serde_json::from_str::<String>(found) {
             Ok(text) => Found::Value(text),
@@ -101,8 +101,8 @@ fn single(json: &str, path: &Path) -> Found {
     }
 }
 
-/// `JSON_VALUE(json, path)`, or with its clauses: a NULL of the type behind RETURNING, and for ON EMPTY and
-/// ON ERROR each what is given instead ('null', 'error', 'default') and the default.
+/// `JSON_VALUE(json, path)`. With clauses it has five more arguments: a NULL of the type after RETURNING, and
+/// for ON EMPTY and ON ERROR each the behavior ('null', 'error', 'default') and the default.
 struct JsonValue;
 
 const TEXT: DataType = DataType::Utf8View;
@@ -111,25 +111,34 @@ impl Overload for JsonValue {
     fn fit(&self, given: &[DataType]) -> Option<Vec<DataType>> {
         match given {
             [json, path] if fits(json, &TEXT) && fits(path, &TEXT) => Some(vec![TEXT; 2]),
-            [json, path, of, empty, on_empty, error, on_error] => {
-                let texts = [json, path, empty, error]
+            [json, path, data_type, empty, on_empty, error, on_error] => {
+                let strings = [json, path, empty, error]
                     .into_iter()
                     .all(|text| fits(text, &TEXT));
-                let of = match of {
+                let data_type = match data_type {
                     DataType::Null => TEXT,
-                    of => of.clone(),
+                    data_type => data_type.clone(),
                 };
                 let defaults = [on_empty, on_error]
                     .into_iter()
-                    .all(|default| fits(default, &of));
-                let is_single = of == DataType::Boolean
-                    || of.is_numeric()
+                    .all(|default| fits(default, &data_type));
+                let is_single = data_type == DataType::Boolean
+                    || data_type.is_numeric()
                     || matches!(
-                        of,
+                        data_type,
                         DataType::Utf8View | DataType::Date32 | DataType::Timestamp(_, None)
                     );
-                (texts && defaults && is_single)
-                    .then(|| vec![TEXT, TEXT, of.clone(), TEXT, of.clone(), TEXT, of])
+                (strings && defaults && is_single).then(|| {
+                    vec![
+                        TEXT,
+                        TEXT,
+                        data_type.clone(),
+                        TEXT,
+                        data_type.clone(),
+                        TEXT,
+                        data_type,
+                    ]
+                })
             }
             _ => None,
         }
@@ -154,14 +163,14 @@ impl Overload for JsonValue {
                 false => Some(single(json.value(row), &*Path::cached(paths.value(row))?)),
             });
         }
-        let texts = found.iter().map(|found| match found {
+        let strings = found.iter().map(|found| match found {
             Some(Found::Value(text)) => Some(text.as_str()),
             _ => None,
         });
-        let texts: ArrayRef = Arc::new(StringViewArray::from_iter(texts));
+        let strings: ArrayRef = Arc::new(StringViewArray::from_iter(strings));
         let lenient = CastOptions::default();
         let values =
-            cast_with_options(&texts, result, &lenient).map_err(|error| error.to_string())?;
+            cast_with_options(&strings, result, &lenient).map_err(|error| error.to_string())?;
         self.choose(columns, found, values, result)
     }
 
@@ -183,7 +192,7 @@ fn check_path(constants: &[Option<&str>]) -> Result<(), String> {
 }
 
 impl JsonValue {
-    /// For each row its value, a default, or NULL.
+    /// The value of each row, its default, or NULL.
     fn choose(
         &self,
         columns: &[ArrayRef],
@@ -201,7 +210,7 @@ impl JsonValue {
             let what = downcast::<StringViewArray>(std::slice::from_ref(column), 0)?;
             match what.value(row) {
                 "error" => Err(reason),
-                // Defaults stand behind what is said of them: columns 4 and 6 are parts 2 and 3.
+                // A default follows its behavior: columns 4 and 6 become parts 2 and 3.
                 "default" => Ok(clause / 2 + 1),
                 _ => Ok(NULL),
             }
@@ -210,13 +219,11 @@ impl JsonValue {
             picked.push((
                 match found {
                     None => NULL,
-                    Some(Found::Empty) => {
-                        instead(row, 3, "there is nothing at the path".to_string())?
-                    }
+                    Some(Found::Empty) => instead(row, 3, "the path matches nothing".to_string())?,
                     Some(Found::Error(reason)) => instead(row, 5, reason)?,
                     Some(Found::Value(text)) if values.is_null(row) => {
-                        let of = crate::types::sql_name(result);
-                        instead(row, 5, format!("'{text}' is no {of}"))?
+                        let data_type = crate::types::sql_name(result);
+                        instead(row, 5, format!("'{text}' is not a valid {data_type}"))?
                     }
                     Some(Found::Value(_)) => VALUE,
                 },
@@ -236,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_json_exists_says_of_what_is_no_json() {
+    fn json_exists_of_invalid_json() {
         assert_eq!(exists(r#"{"a": null}"#, "$.a", "false"), Ok(Some(true)));
         assert_eq!(exists("{}", "$.a", "true"), Ok(Some(false)));
         assert_eq!(exists("{}", "strict $.a", "true"), Ok(Some(true)));

@@ -1,5 +1,5 @@
-//! Paths into JSON (`lax $.a[0]."b c"`), and the value that stands at one. The text is read once,
-//! and nothing is built of what is passed over.
+//! Paths into JSON (`lax $.a[0]."b c"`), and the value at a path. The JSON is read once, and nothing is
+//! allocated for the parts that are skipped.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 /// A path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Path {
-    /// What is not there is an error, not empty.
+    /// Whether a missing value is an error, rather than empty.
     pub strict: bool,
     steps: Vec<Step>,
 }
@@ -23,11 +23,11 @@ enum Step {
 }
 
 impl Path {
-    /// Reads a path.
+    /// Parses a path.
     ///
     /// # Errors
     ///
-    /// When it is none, or has what is not known here.
+    /// When the path is not valid, or contains a step that is not supported.
     pub(super) fn new(text: &str) -> Result<Path, String> {
         let trimmed = text.trim();
         let (strict, rest) = match (
@@ -38,30 +38,31 @@ impl Path {
             (_, Some(rest)) => (false, rest.trim_start()),
             _ => (false, trimmed),
         };
-        let wrong =
-            |what: &str| format!("the path '{text}' {what}: $.name, $['name'] and $[0] are known");
+        let wrong = |what: &str| {
+            format!("the path '{text}' {what}: only $.name, $['name'] and $[0] are supported")
+        };
         let mut rest = rest
             .strip_prefix('$')
             .ok_or_else(|| wrong("does not begin with $"))?;
         let mut steps = Vec::new();
         while !rest.is_empty() {
             if rest.starts_with("..") || rest.starts_with(".*") || rest.starts_with("[*") {
-                return Err(wrong("may mean several values"));
+                return Err(wrong("may match several values"));
             }
-            let (step, behind) = step(rest).ok_or_else(|| wrong("can't be read"))?;
+            let (step, behind) = step(rest).ok_or_else(|| wrong("is not valid"))?;
             steps.push(step);
-            rest = behind;
+            rest = after;
         }
         Ok(Path { strict, steps })
     }
 
-    /// The path `text`, read again only when it is another one than the last.
+    /// The path `text`, parsed only if it differs from the previous one.
     pub(super) fn cached(text: &str) -> Result<Rc<Path>, String> {
         thread_local! {
             static LAST: RefCell<Option<(String, Rc<Path>)>> = const { RefCell::new(None) };
         }
         LAST.with_borrow_mut(|last| match last {
-            Some((of, path)) if of == text => Ok(Rc::clone(path)),
+            Some((known, path)) if known == text => Ok(Rc::clone(path)),
             _ => {
                 let path = Rc::new(Path::new(text)?);
                 *last = Some((text.to_string(), Rc::clone(&path)));
@@ -70,21 +71,21 @@ impl Path {
         })
     }
 
-    /// The text of the value at the path; `None` where there is none.
+    /// The text of the value at the path; `None` if the path matches nothing.
     ///
     /// # Errors
     ///
-    /// When `json` is no JSON.
+    /// When `json` is not valid JSON.
     pub(super) fn find<'a>(&self, json: &'a str) -> Result<Option<&'a str>, String> {
         let mut reader = serde_json::Deserializer::from_str(json);
         let found = Walk(&self.steps).deserialize(&mut reader);
         let found = found.and_then(|found| reader.end().map(|()| found));
-        let found = found.map_err(|error| format!("this is no JSON: {error}"))?;
+        let found = found.map_err(|error| format!("the string is not valid JSON: {error}"))?;
         Ok(found.map(RawValue::get))
     }
 }
 
-/// The first step of a path, and what follows it.
+/// The first step of a path, and the rest of the path.
 fn step(rest: &str) -> Option<(Step, &str)> {
     if let Some(rest) = rest.strip_prefix('.') {
         if let Some(quoted) = rest.strip_prefix('"') {
@@ -107,7 +108,7 @@ fn step(rest: &str) -> Option<(Step, &str)> {
     Some((Step::Index(index.trim().parse().ok()?), rest))
 }
 
-/// Walks down the steps.
+/// Follows the steps of a path.
 struct Walk<'p>(&'p [Step]);
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
@@ -121,10 +122,10 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     }
 }
 
-/// A value that has no parts holds nothing at a step.
+/// A scalar value has no parts, so a further step matches nothing.
 macro_rules! no_parts {
-    ($($visit:ident $of:ty),*) => {$(
-        fn $visit<E>(self, _: $of) -> Result<Self::Value, E> {
+    ($($visit:ident $data_type:ty),*) => {$(
+        fn $visit<E>(self, _: $data_type) -> Result<Self::Value, E> {
             Ok(None)
         }
     )*};
@@ -147,7 +148,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let mut found = None;
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             match &self.0[0] {
-                // Of several the last one counts.
+                // Of several equal keys the last one counts.
                 Step::Key(wanted) if *wanted == key => {
                     found = map.next_value_seed(Walk(&self.0[1..]))?
                 }
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_and_no_json_is_said() {
+    fn invalid_paths_and_invalid_json_are_errors() {
         for path in [
             "", "a", "$.", "$..a", "$[*]", "$.*", "$[", "$[x]", "$['a]", "$x",
         ] {

@@ -1,4 +1,5 @@
-//! Java's patterns of times (`yyyy-MM-dd HH:mm:ss`), as `DATE_FORMAT` and its sisters take them in Flink.
+//! Java's date and time patterns (`yyyy-MM-dd HH:mm:ss`), as Flink's `DATE_FORMAT` and related functions take
+//! them.
 
 use std::cell::RefCell;
 use std::iter::Peekable;
@@ -7,18 +8,18 @@ use std::str::Chars;
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 
-/// A pattern that has been read.
+/// A parsed pattern.
 pub(super) struct Pattern {
     parts: Vec<Part>,
 }
 
 enum Part {
     Text(String),
-    /// A letter, and how often it stands there.
+    /// A letter, and how many times it is repeated.
     Field(char, usize),
 }
 
-/// Letters that are known.
+/// The supported letters.
 const FIELDS: &str = "yuMLdDEaHhKkmsSnQGVzxXZ";
 
 const MONTHS: [&str; 12] = [
@@ -47,11 +48,11 @@ const DAYS: [&str; 7] = [
 ];
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     ///
-    /// A letter that is not known, or a quote that does not end.
+    /// An unsupported letter, or a quote that is not closed.
     pub(super) fn new(pattern: &str) -> Result<Pattern, String> {
         let mut parts: Vec<Part> = Vec::new();
         let mut rest = pattern.chars().peekable();
@@ -61,8 +62,8 @@ impl Pattern {
                 letter if letter.is_ascii_alphabetic() => {
                     if !FIELDS.contains(letter) {
                         return Err(format!(
-                            "'{letter}' in the pattern '{pattern}' is no part of a time that is known here; \
-                             texts stand in single quotes"
+                            "'{letter}' in the pattern '{pattern}' is not supported; \
+                             write literal text in single quotes"
                         ));
                     }
                     let mut times = 1;
@@ -77,13 +78,13 @@ impl Pattern {
         Ok(Pattern { parts })
     }
 
-    /// The pattern `text`, read again only when it is another one than the last.
+    /// The pattern `text`, parsed only if it differs from the previous one.
     pub(super) fn cached(text: &str) -> Result<Rc<Pattern>, String> {
         thread_local! {
             static LAST: RefCell<Option<(String, Rc<Pattern>)>> = const { RefCell::new(None) };
         }
         LAST.with_borrow_mut(|last| match last {
-            Some((of, pattern)) if of == text => Ok(Rc::clone(pattern)),
+            Some((known, pattern)) if known == text => Ok(Rc::clone(pattern)),
             _ => {
                 let pattern = Rc::new(Pattern::new(text)?);
                 *last = Some((text.to_string(), Rc::clone(&pattern)));
@@ -92,7 +93,7 @@ impl Pattern {
         })
     }
 
-    /// A time as the pattern has it.
+    /// The time in the format of the pattern.
     pub(super) fn write(&self, time: NaiveDateTime) -> String {
         let mut out = String::new();
         for part in &self.parts {
@@ -104,11 +105,11 @@ impl Pattern {
         out
     }
 
-    /// The time that a text says: what the pattern lacks is that of 1970-01-01 00:00.
+    /// The time in a string; fields that the pattern lacks are those of 1970-01-01 00:00.
     ///
     /// # Errors
     ///
-    /// When the text does not follow the pattern, or there is no such time.
+    /// When the string does not match the pattern, or is not a valid time.
     pub(super) fn read(&self, text: &str) -> Result<NaiveDateTime, String> {
         let mut read = Read::default();
         let mut rest = text;
@@ -120,16 +121,17 @@ impl Pattern {
                 Part::Text(wanted) => rest.strip_prefix(wanted.as_str()),
                 Part::Field(letter, times) => read.field(*letter, *times, then_digits, rest),
             }
-            .ok_or_else(|| format!("'{text}' does not follow the pattern"))?;
+            .ok_or_else(|| format!("'{text}' does not match the pattern"))?;
         }
         if !rest.is_empty() {
-            return Err(format!("'{text}' goes on behind the pattern"));
+            return Err(format!("'{text}' has more characters than the pattern"));
         }
-        read.time().ok_or_else(|| format!("'{text}' is no time"))
+        read.time()
+            .ok_or_else(|| format!("'{text}' is not a valid time"))
     }
 }
 
-/// A text in quotes; two quotes are one.
+/// A string in quotes; two quotes inside it are one.
 fn quoted(rest: &mut Peekable<Chars<'_>>, pattern: &str) -> Result<String, String> {
     if rest.next_if_eq(&'\'').is_some() {
         return Ok("'".to_string());
@@ -140,7 +142,7 @@ fn quoted(rest: &mut Peekable<Chars<'_>>, pattern: &str) -> Result<String, Strin
             Some('\'') if rest.next_if_eq(&'\'').is_some() => text.push('\''),
             Some('\'') => return Ok(text),
             Some(other) => text.push(other),
-            None => return Err(format!("a quote in the pattern '{pattern}' does not end")),
+            None => return Err(format!("a quote in the pattern '{pattern}' is not closed")),
         }
     }
 }
@@ -190,7 +192,7 @@ fn write_field(letter: char, times: usize, time: NaiveDateTime, out: &mut String
     }
 }
 
-/// A name in full from four letters on.
+/// A name: in full if the letter is repeated four times or more.
 fn name(full: &'static str, times: usize) -> &'static str {
     match times {
         3 => &full[..3],
@@ -199,7 +201,7 @@ fn name(full: &'static str, times: usize) -> &'static str {
     }
 }
 
-/// What has been read of a time.
+/// The fields of a time that were read.
 #[derive(Default)]
 struct Read {
     year: Option<i32>,
@@ -215,7 +217,7 @@ struct Read {
 }
 
 impl Read {
-    /// Reads a field off the front of `rest`; `None` where it isn't there.
+    /// Reads a field from the start of `rest`; `None` if it isn't there.
     fn field<'a>(
         &mut self,
         letter: char,
@@ -229,7 +231,7 @@ impl Read {
                 self.month = Some(index as u32 + 1);
                 return Some(rest);
             }
-            // Which day of the week it is follows from the date.
+            // The day of the week is ignored: it follows from the date.
             ('E', times) => return named(&DAYS, times.max(3), rest).map(|(_, rest)| rest),
             ('a', _) => {
                 let half = rest.get(..2)?.to_uppercase();
@@ -305,11 +307,11 @@ fn named<'a>(names: &[&'static str], times: usize, rest: &'a str) -> Option<(usi
     })
 }
 
-/// The moment so many microseconds after 1970.
+/// The time `micros` microseconds after 1970.
 pub(super) fn moment(micros: i64) -> Result<NaiveDateTime, String> {
     let time = DateTime::from_timestamp_micros(micros);
     time.map(|time| time.naive_utc())
-        .ok_or_else(|| format!("{micros} µs from 1970 is no time that has a date"))
+        .ok_or_else(|| format!("{micros} µs from 1970 is out of the range of dates"))
 }
 
 #[cfg(test)]
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn times_that_are_written_can_be_read() {
         for pattern in [
             "yyyy-MM-dd HH:mm:ss.SSSSSS",
             "yyyyMMddHHmmssSSSSSS",
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_said() {
+    fn invalid_times_and_patterns_are_errors() {
         let pattern = Pattern::new("yyyy-MM-dd").unwrap();
         for text in ["2024-02-30", "2024-2-3", "2024-02", "2024-02-03 ", "x", ""] {
             assert!(pattern.read(text).is_err(), "{text}");

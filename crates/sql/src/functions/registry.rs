@@ -24,33 +24,33 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Adds a function of one row, whose result follows from its arguments alone. Arguments are `bool`,
-    /// `i8` to `i64`, `f32`, `f64`, `&str` and [`Time`](super::Time): where one is NULL the result is NULL,
-    /// unless it is an `Option`. The result is one of these (`String` for texts), an `Option` of it, or a
-    /// `Result`, whose error condemns its row.
+    /// Adds a function of one row, whose result depends on its arguments alone. Arguments are `bool`, `i8` to
+    /// `i64`, `f32`, `f64`, `&str` and [`Time`](super::Time): where one is NULL the result is NULL, unless
+    /// its type is an `Option`. The result is one of these (`String` for strings), an `Option` of it, or a
+    /// `Result`, whose error rejects the row.
     ///
-    /// The same name can be given to functions of different arguments.
+    /// A name may be added several times, for different argument types.
     pub fn scalar<Marker: 'static>(
         &mut self,
         name: &str,
         function: impl RowFunction<Marker>,
     ) -> &mut Functions {
-        self.add(name, true, |of| of.with(Rows::new(function)))
+        self.add(name, true, |scalar| scalar.with(Rows::new(function)))
     }
 
-    /// The same for a function whose result does not follow from its arguments: it is called for every row,
-    /// and a restored query may get other values than before.
+    /// Adds a function of one row whose result does not depend on its arguments alone: it is called for every
+    /// row, and a restored query may get other values than before.
     pub fn scalar_not_deterministic<Marker: 'static>(
         &mut self,
         name: &str,
         function: impl RowFunction<Marker>,
     ) -> &mut Functions {
-        self.add(name, false, |of| of.with(Rows::new(function)))
+        self.add(name, false, |scalar| scalar.with(Rows::new(function)))
     }
 
     /// Adds a function of whole columns: it gets Arrow arrays of the types `arguments` and the number of
-    /// rows, and gives an array of the type `result`. Its error means that at least one row fails: it is
-    /// called again with fewer, until it is known which.
+    /// rows, and returns an array of the type `result`. An error means that at least one row fails: the
+    /// function is called again with fewer rows, until the failing rows are found.
     pub fn scalar_columns(
         &mut self,
         name: &str,
@@ -63,22 +63,23 @@ impl Functions {
             result,
             function,
         };
-        self.add(name, true, |of| of.with(columns))
+        self.add(name, true, |scalar| scalar.with(columns))
     }
 
-    /// Adds an aggregate.
+    /// Adds an aggregate function.
     pub fn aggregate<A: Aggregate>(&mut self, name: &str) -> &mut Functions {
         self.aggregates.push(user_aggregate::<A>(name));
         self
     }
 
-    /// Adds a function of DataFusion's.
+    /// Adds a scalar function of DataFusion.
     pub fn scalar_udf(&mut self, function: ScalarUDF) -> &mut Functions {
         self.scalar_udfs.push(Arc::new(function));
         self
     }
 
-    /// Adds an aggregate of DataFusion's. Its accumulators have to give their state and go on.
+    /// Adds an aggregate function of DataFusion. Its accumulators must be able to continue after saving their
+    /// state.
     pub fn aggregate_udf(&mut self, function: AggregateUDF) -> &mut Functions {
         self.aggregates.push(Arc::new(function));
         self
@@ -96,7 +97,7 @@ impl Functions {
             Some(place) => (place, self.scalars.remove(place)),
             None => (self.scalars.len(), Scalar::new(&name)),
         };
-        // One form that is not deterministic makes the function so.
+        // A function is deterministic if all its overloads are.
         let scalar = match deterministic {
             true => scalar,
             false => scalar.not_deterministic(),
@@ -105,7 +106,7 @@ impl Functions {
         self
     }
 
-    /// The names of all that was added, in lower case.
+    /// The names of all added functions, in lower case.
     pub(super) fn names(&self) -> Vec<String> {
         let scalars = self.scalars.iter().map(|scalar| scalar.name().to_string());
         let udfs = self.scalar_udfs.iter().map(|udf| udf.name().to_lowercase());

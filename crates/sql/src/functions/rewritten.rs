@@ -1,4 +1,4 @@
-//! Functions that are another form of an expression: the optimizer puts that in their place.
+//! Functions that the optimizer replaces by another expression.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,19 +19,19 @@ use super::values::fits;
 use crate::error::SqlError;
 use crate::types::sql_name;
 
-/// The types of arguments, and of the result.
+/// The types of the arguments, and of the result.
 type Types = (Vec<DataType>, DataType);
 
-/// What a function of this kind is.
+/// A function that is replaced by another expression.
 struct Form {
     name: &'static str,
-    /// Its arguments, for messages.
+    /// The function's arguments, for messages.
     shape: &'static str,
-    /// The types that its arguments are cast to, and that of its result.
+    /// The types that the arguments are cast to, and the type of the result.
     types: fn(&[DataType]) -> Option<Types>,
-    /// What is put in its place.
+    /// The expression that replaces the call.
     form: fn(Vec<Expr>) -> Result<Expr>,
-    /// Not all arguments are computed for each row.
+    /// Whether some arguments are not computed for every row.
     is_lazy: bool,
 }
 
@@ -93,7 +93,7 @@ const FORMS: [Form; 8] = [
     }),
 ];
 
-/// A function from text to text.
+/// A function from string to string.
 const fn hash(name: &'static str, form: fn(Vec<Expr>) -> Result<Expr>) -> Form {
     Form {
         name,
@@ -113,13 +113,13 @@ fn call<const N: usize>(function: Arc<ScalarUDF>, arguments: [Expr; N]) -> Expr 
     Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments.to_vec()))
 }
 
-/// What ENCODE and DECODE take: nobody casts their arguments any more.
+/// The argument of ENCODE and DECODE: it is added after type coercion, so it needs its own cast.
 fn bytes_of(text: Expr) -> Expr {
     cast(cast(text, DataType::Utf8), DataType::Binary)
 }
 
-fn to_text(of: Expr) -> Expr {
-    cast(of, DataType::Utf8View)
+fn to_text(value: Expr) -> Expr {
+    cast(value, DataType::Utf8View)
 }
 
 fn hex_of_digest(text: Vec<Expr>, algorithm: &str) -> Result<Expr> {
@@ -140,7 +140,7 @@ fn exactly<const N: usize>(arguments: Vec<Expr>) -> Result<[Expr; N]> {
     arguments.try_into().map_err(wrong)
 }
 
-/// IF, MOD, hashes.
+/// IF, MOD and hash functions.
 pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     let all = FORMS.iter().map(|form| {
         Arc::new(ScalarUDF::new_from_impl(Rewritten {
@@ -151,7 +151,7 @@ pub(super) fn functions() -> Vec<Arc<ScalarUDF>> {
     all.collect()
 }
 
-/// Whether a function can only be computed once another form is in its place.
+/// Whether a function can only be computed after it is replaced.
 pub fn is_rewritten(name: &str) -> bool {
     FORMS.iter().any(|form| form.name == name)
 }
@@ -170,7 +170,7 @@ impl Rewritten {
                 .collect::<Vec<String>>()
                 .join(", ");
             let Form { name, shape, .. } = self.form;
-            let error = SqlError::new(format!("function '{name}' takes no ({list})"))
+            let error = SqlError::new(format!("function '{name}' does not accept ({list})"))
                 .hint(format!("{}({shape})", name.to_uppercase()));
             DataFusionError::External(Box::new(error))
         })
@@ -187,7 +187,7 @@ impl ScalarUDFImpl for Rewritten {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        // The planner would bury what is said here; it asks for the result's type next.
+        // The planner hides errors from here; it asks for the type of the result next.
         Ok(self
             .types(given)
             .map_or_else(|_| given.to_vec(), |(types, _)| types))

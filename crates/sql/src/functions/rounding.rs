@@ -1,5 +1,5 @@
-//! `date_trunc('hour', ts)`, which is also `FLOOR(ts TO HOUR)`, `CEIL(ts TO HOUR)` and `date_bin(length, ts)`.
-//! DataFusion's go through nanoseconds, which end in 2262.
+//! `date_trunc('hour', ts)`, which is also `FLOOR(ts TO HOUR)`, `CEIL(ts TO HOUR)` and
+//! `date_bin(length, ts)`. DataFusion's versions compute in nanoseconds, which end in 2262.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::types::INTERVAL;
 
 const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-/// Units, for messages.
+/// The names of the units, for messages.
 const UNITS: &str =
     "microsecond, millisecond, second, minute, hour, day, week, month, quarter, year";
 
@@ -39,7 +39,7 @@ pub(super) fn functions() -> Vec<Scalar> {
 
 #[derive(Clone, Copy)]
 enum Unit {
-    /// Nanoseconds, and how much later than 1970 one begins.
+    /// The unit's length in nanoseconds, and how much later than 1970 one of them starts.
     Fixed {
         ns: i64,
         from_ns: i64,
@@ -59,7 +59,7 @@ fn unit(name: &str) -> Result<Unit, String> {
         "minute" => fixed(60 * SECOND_NS),
         "hour" => fixed(3_600 * SECOND_NS),
         "day" => fixed(DAY_NS),
-        // 1970 began with a Thursday.
+        // 1970-01-01 was a Thursday.
         "week" => Ok(Unit::Fixed {
             ns: 7 * DAY_NS,
             from_ns: 4 * DAY_NS,
@@ -67,7 +67,9 @@ fn unit(name: &str) -> Result<Unit, String> {
         "month" => Ok(Unit::Months(1)),
         "quarter" => Ok(Unit::Months(3)),
         "year" => Ok(Unit::Months(12)),
-        other => Err(format!("'{other}' is not a unit of time: {UNITS}")),
+        other => Err(format!(
+            "'{other}' is not a unit of time; the units are {UNITS}"
+        )),
     }
 }
 
@@ -80,13 +82,13 @@ fn per_second(unit: &TimeUnit) -> i64 {
     }
 }
 
-/// The last begin of a unit at or before `time`, or the first at or after it. `None` where no time is so far
-/// away.
+/// The last start of a unit at or before `time`, or the first at or after it. `None` if the result is out of
+/// range.
 fn round(time: i64, per_second: i64, unit: Unit, up: bool) -> Option<i64> {
     match unit {
         Unit::Fixed { ns, from_ns } => {
             let tick_ns = SECOND_NS / per_second;
-            // A time has no smaller parts than its ticks.
+            // Units smaller than a tick are a tick.
             let (size, from) = ((ns / tick_ns).max(1), from_ns / tick_ns);
             let into = time.checked_sub(from)?.rem_euclid(size);
             match into {
@@ -116,7 +118,7 @@ fn round(time: i64, per_second: i64, unit: Unit, up: bool) -> Option<i64> {
     }
 }
 
-/// A time rounded to the begin of a unit.
+/// A function that rounds a time to the start of a unit.
 struct Rounded {
     up: bool,
 }
@@ -145,15 +147,20 @@ impl Overload for Rounded {
         arguments[1].clone()
     }
 
-    fn call(&self, columns: &[ArrayRef], rows: usize, of: &DataType) -> Result<ArrayRef, String> {
+    fn call(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        data_type: &DataType,
+    ) -> Result<ArrayRef, String> {
         let units = downcast::<StringViewArray>(columns, 0)?;
         let failed = |error: arrow_schema::ArrowError| error.to_string();
-        let (per_second, is_clock) = match of {
+        let (per_second, is_clock) = match data_type {
             DataType::Timestamp(unit, _) => (per_second(unit), false),
             DataType::Time32(unit) | DataType::Time64(unit) => (per_second(unit), true),
-            _ => return Err("its argument is not a time".to_string()),
+            _ => return Err("the argument is not a time".to_string()),
         };
-        let is_seconds = matches!(of, DataType::Time32(_));
+        let is_seconds = matches!(data_type, DataType::Time32(_));
         let mut times = columns[1].clone();
         if is_seconds {
             times = cast_with_options(&times, &DataType::Int32, &STRICT).map_err(failed)?;
@@ -170,7 +177,7 @@ impl Overload for Rounded {
                 return Err(format!("a TIME has no {name}"));
             }
             let rounded = round(times.value(row), per_second, unit, self.up);
-            let too_far = || "the time is too far away".to_string();
+            let too_far = || "the time is out of range".to_string();
             rounded.ok_or_else(too_far).map(Some)
         });
         let rounded = rounded.collect::<Result<Vec<Option<i64>>, String>>()?;
@@ -178,7 +185,7 @@ impl Overload for Rounded {
         if is_seconds {
             rounded = cast_with_options(&rounded, &DataType::Int32, &STRICT).map_err(failed)?;
         }
-        cast_with_options(&rounded, of, &STRICT).map_err(failed)
+        cast_with_options(&rounded, data_type, &STRICT).map_err(failed)
     }
 
     fn shape(&self) -> String {
@@ -193,7 +200,7 @@ impl Overload for Rounded {
     }
 }
 
-/// The begin of the bin of a length, counted from an origin, that a time lies in.
+/// The start of the bin that contains a time, where bins of a length are counted from an origin.
 fn bin(time: i64, origin: i64, per_second: i64, length: IntervalMonthDayNano) -> Option<i64> {
     let IntervalMonthDayNano {
         months,
@@ -205,8 +212,8 @@ fn bin(time: i64, origin: i64, per_second: i64, length: IntervalMonthDayNano) ->
         let ns = i128::from(days) * i128::from(DAY_NS) + i128::from(nanoseconds);
         let since_ns = (i128::from(time) - i128::from(origin)) * tick_ns;
         let begin_ns = since_ns.div_euclid(ns) * ns;
-        let begin = i128::from(origin) + begin_ns.div_euclid(tick_ns);
-        return i64::try_from(begin).ok();
+        let start = i128::from(origin) + begin_ns.div_euclid(tick_ns);
+        return i64::try_from(start).ok();
     }
     let moment = |ticks: i64| {
         let seconds = ticks.div_euclid(per_second);
@@ -215,7 +222,7 @@ fn bin(time: i64, origin: i64, per_second: i64, length: IntervalMonthDayNano) ->
     let count = |time: NaiveDateTime| time.year() * 12 + time.month0() as i32;
     let (from, to) = (moment(origin)?, moment(time)?);
     let bins = (count(to) - count(from)).div_euclid(months);
-    let begin = |bins: i32| {
+    let start = |bins: i32| {
         let moved = bins.checked_mul(months)?;
         let size = Months::new(moved.unsigned_abs());
         let moved = match moved {
@@ -229,13 +236,13 @@ fn bin(time: i64, origin: i64, per_second: i64, length: IntervalMonthDayNano) ->
             .checked_mul(per_second)?
             .checked_add(below_second)
     };
-    match begin(bins)? {
-        later if later > time => begin(bins.checked_sub(1)?),
-        begin => Some(begin),
+    match start(bins)? {
+        later if later > time => start(bins.checked_sub(1)?),
+        start => Some(start),
     }
 }
 
-/// `date_bin(INTERVAL '15' MINUTE, ts)`, from 1970 or another origin.
+/// `date_bin(INTERVAL '15' MINUTE, ts)`, from 1970 or from another origin.
 struct Binned;
 
 impl Overload for Binned {
@@ -245,14 +252,14 @@ impl Overload for Binned {
             [length, time, origin] => (length, time, Some(origin)),
             _ => return None,
         };
-        let is_time = |of: &DataType| {
+        let is_time = |data_type: &DataType| {
             let string = matches!(
-                of,
+                data_type,
                 DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8
             );
             string
                 || matches!(
-                    of,
+                    data_type,
                     DataType::Timestamp(_, None) | DataType::Date32 | DataType::Null
                 )
         };
@@ -273,9 +280,14 @@ impl Overload for Binned {
         arguments[1].clone()
     }
 
-    fn call(&self, columns: &[ArrayRef], rows: usize, of: &DataType) -> Result<ArrayRef, String> {
-        let DataType::Timestamp(unit, _) = of else {
-            return Err("its argument is not a time".to_string());
+    fn call(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+        data_type: &DataType,
+    ) -> Result<ArrayRef, String> {
+        let DataType::Timestamp(unit, _) = data_type else {
+            return Err("the argument is not a time".to_string());
         };
         let lengths = downcast::<PrimitiveArray<IntervalMonthDayNanoType>>(columns, 0)?;
         let ticks = |column: &ArrayRef| {
@@ -298,16 +310,19 @@ impl Overload for Binned {
             let rest =
                 i128::from(length.days) * i128::from(DAY_NS) + i128::from(length.nanoseconds);
             if !matches!((length.months, rest), (0, 1..) | (1.., 0)) {
-                return Err("a bin has a length of days and less, or of months".to_string());
+                return Err(
+                    "the length of a bin is either in months or in days and smaller units"
+                        .to_string(),
+                );
             }
-            let begin = bin(times.value(row), origin, per_second(unit), length);
-            begin
-                .ok_or_else(|| "the time is too far away".to_string())
+            let start = bin(times.value(row), origin, per_second(unit), length);
+            start
+                .ok_or_else(|| "the time is out of range".to_string())
                 .map(Some)
         });
         let bins = bins.collect::<Result<Vec<Option<i64>>, String>>()?;
         let bins = PrimitiveArray::<Int64Type>::from(bins);
-        cast_with_options(&bins, of, &STRICT).map_err(|error| error.to_string())
+        cast_with_options(&bins, data_type, &STRICT).map_err(|error| error.to_string())
     }
 
     fn shape(&self) -> String {
@@ -350,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_a_begin_stays_and_the_rest_goes_up() {
+    fn exact_times_stay_and_others_are_rounded_up() {
         let ceil = |text, name| rounded(text, name, true);
         assert_eq!(ceil("2024-03-01T00:00:00", "month"), "2024-03-01 00:00:00");
         assert_eq!(
@@ -384,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_begin_is_an_error_and_not_another_time() {
+    fn times_out_of_range_are_errors() {
         let month = unit("month").unwrap();
         assert_eq!(round(i64::MIN, 1_000, month, false), None);
         assert_eq!(

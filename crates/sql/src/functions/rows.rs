@@ -1,7 +1,7 @@
 //! Rust functions of one row as functions of columns.
 //!
-//! A closure takes its arguments for any lifetime (`for<'a> Fn(&'a str) -> i64`), which no trait can
-//! be generic over directly: each arity is an impl of its own, told apart by a marker, the type `fn(A, B) -> R`.
+//! A closure takes its arguments for any lifetime (`for<'a> Fn(&'a str) -> i64`), over which a trait can't be
+//! generic directly. So each arity has its own impl, selected by a marker type, `fn(A, B) -> R`.
 
 use std::marker::PhantomData;
 
@@ -11,20 +11,20 @@ use arrow_schema::DataType;
 use super::scalar::Overload;
 use super::values::{Argument, Cell, Output, downcast, fits};
 
-/// A function or closure of one row: `|text: &str, times: i64| -> String { … }`, with up to six
-/// arguments ([`Argument`]) and a result ([`Output`]). `Marker` is found by the compiler.
+/// A function or closure of one row: `|text: &str, times: i64| -> String { … }`, with up to six arguments
+/// ([`Argument`]) and a result ([`Output`]). The compiler infers `Marker`.
 pub trait RowFunction<Marker>: Send + Sync + 'static {
-    /// The types that it takes.
+    /// The types of the arguments.
     fn arguments() -> Vec<DataType>;
 
-    /// The type that it gives.
+    /// The type of the result.
     fn result() -> DataType;
 
-    /// Its values for columns of these types, with `rows` rows.
+    /// The results for columns of these types, with `rows` rows.
     ///
     /// # Errors
     ///
-    /// What it gives as an error for one of the rows.
+    /// The error that the function returns for one of the rows.
     fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, String>;
 }
 
@@ -56,7 +56,7 @@ macro_rules! row_function {
             #[allow(unused_variables)]
             fn call(&self, columns: &[ArrayRef], rows: usize) -> Result<ArrayRef, String> {
                 $(let $column = downcast::<$argument::Column>(columns, $index)?;)*
-                // The compiler can't tell which of the two bounds is meant without it.
+                // The type annotation is needed: the compiler can't choose between the two bounds.
                 #[allow(clippy::too_many_arguments)]
                 fn one<T, $($argument),*>(f: impl Fn($($argument),*) -> T, $($column: $argument),*) -> T {
                     f($($column),*)
@@ -75,7 +75,7 @@ row_function!(A a 0, B b 1, C c 2, D d 3);
 row_function!(A a 0, B b 1, C c 2, D d 3, E e 4);
 row_function!(A a 0, B b 1, C c 2, D d 3, E e 4, G g 5);
 
-/// One as an overload.
+/// A function of one row as an overload.
 pub(super) struct Rows<F, Marker> {
     function: F,
     marker: PhantomData<fn() -> Marker>,

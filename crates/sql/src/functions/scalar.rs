@@ -1,4 +1,4 @@
-//! A scalar function as the planner wants it, made of one or more overloads.
+//! Scalar functions for the planner, each made of one or more overloads.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,15 +15,15 @@ use datafusion_expr::{
 use crate::error::SqlError;
 use crate::types::sql_name;
 
-/// One form of a function: what it takes, what it gives, and how.
+/// An overload of a function: its argument types, its result, and how it is computed.
 pub(super) trait Overload: Send + Sync {
-    /// The types that arguments of the given types are cast to; `None` where it doesn't take them.
+    /// The types that arguments of the given types are cast to; `None` if they are not accepted.
     fn fit(&self, given: &[DataType]) -> Option<Vec<DataType>>;
 
-    /// The type of the result for arguments of types that [`Overload::fit`] has given.
+    /// The type of the result for arguments of types that [`Overload::fit`] has returned.
     fn result(&self, arguments: &[DataType]) -> DataType;
 
-    /// The values for columns of these types; an error means that at least one row fails.
+    /// The results for columns of these types; an error means that at least one row fails.
     fn call(
         &self,
         columns: &[ArrayRef],
@@ -34,13 +34,13 @@ pub(super) trait Overload: Send + Sync {
     /// The arguments, for messages: `STRING, BIGINT`.
     fn shape(&self) -> String;
 
-    /// What is wrong with constant arguments, said before anything runs.
+    /// Checks constant arguments before the query runs.
     fn check(&self, _constants: &[Option<&str>]) -> std::result::Result<(), String> {
         Ok(())
     }
 }
 
-/// An overload that takes and gives whole columns.
+/// An overload of whole columns.
 pub(super) struct Columns<F> {
     pub arguments: Vec<DataType>,
     pub result: DataType,
@@ -73,7 +73,7 @@ where
         let column = (self.function)(columns, rows)?;
         if column.len() != rows || column.data_type() != result {
             return Err(format!(
-                "it gave {} values of {} for {rows} of {}",
+                "returned {} values of {} instead of {rows} of {}",
                 column.len(),
                 sql_name(column.data_type()),
                 sql_name(result)
@@ -91,7 +91,7 @@ where
     }
 }
 
-/// A function of one or more forms.
+/// A function with one or more overloads.
 pub(super) struct Scalar {
     name: String,
     aliases: Vec<String>,
@@ -100,7 +100,7 @@ pub(super) struct Scalar {
 }
 
 impl Scalar {
-    /// A function without forms, whose result follows from its arguments.
+    /// A function without overloads, whose result depends on its arguments alone.
     pub(super) fn new(name: &str) -> Scalar {
         Scalar {
             name: name.to_lowercase(),
@@ -133,8 +133,8 @@ impl Scalar {
         Arc::new(ScalarUDF::new_from_impl(self))
     }
 
-    /// The form for arguments of these types: one that takes them as they are, else the first that
-    /// takes them at all.
+    /// The overload for arguments of these types: one that takes them without casts, else the first that
+    /// takes them with casts.
     fn overload(&self, given: &[DataType]) -> Option<(&Arc<dyn Overload>, Vec<DataType>)> {
         let fitting = self.overloads.iter();
         let mut fitting = fitting.filter_map(|overload| Some((overload, overload.fit(given)?)));
@@ -154,8 +154,11 @@ impl Scalar {
             .map(sql_name)
             .collect::<Vec<String>>()
             .join(", ");
-        let error = SqlError::new(format!("function '{}' takes no ({given})", self.name))
-            .hint(forms.collect::<Vec<String>>().join(" or "));
+        let error = SqlError::new(format!(
+            "function '{}' does not accept ({given})",
+            self.name
+        ))
+        .hint(forms.collect::<Vec<String>>().join(" or "));
         DataFusionError::External(Box::new(error))
     }
 }
@@ -176,7 +179,7 @@ impl ScalarUDFImpl for Scalar {
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         match self.overload(given) {
             Some((_, types)) => Ok(types),
-            // The planner would bury what is said here; it asks for the result's type next.
+            // The planner hides errors from here; it asks for the type of the result next.
             None => Ok(given.to_vec()),
         }
     }
@@ -231,7 +234,7 @@ impl fmt::Debug for Scalar {
     }
 }
 
-// There is one function of a name.
+// Function names are unique.
 impl PartialEq for Scalar {
     fn eq(&self, other: &Scalar) -> bool {
         self.name == other.name

@@ -1,4 +1,5 @@
-//! What stands in a join's condition for FOR SYSTEM_TIME AS OF, until the join is translated.
+//! The function that stands for FOR SYSTEM_TIME AS OF in the condition of a join, until the join is
+//! translated.
 
 use arrow_schema::DataType;
 use datafusion_common::{DataFusionError, Result};
@@ -9,14 +10,14 @@ use datafusion_expr::{
 use crate::error::SqlError;
 use crate::names::SYSTEM_TIME_AS_OF;
 
-/// The function. Nothing ever calls it.
+/// The function. It is never called.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct SystemTimeAsOf {
     signature: Signature,
 }
 
 impl SystemTimeAsOf {
-    /// With the two or three arguments that the condition has.
+    /// The function, with two or three arguments.
     pub fn new() -> SystemTimeAsOf {
         SystemTimeAsOf {
             signature: Signature::one_of(
@@ -41,7 +42,7 @@ impl ScalarUDFImpl for SystemTimeAsOf {
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let error = SqlError::new("FOR SYSTEM_TIME AS OF is known in joins only");
+        let error = SqlError::new("FOR SYSTEM_TIME AS OF is only supported in joins");
         Err(DataFusionError::External(Box::new(error)))
     }
 }

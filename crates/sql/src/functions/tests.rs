@@ -1,5 +1,5 @@
-//! Aggregates written in Rust: cut into parts, saved, merged in another order, they give what one gives
-//! that has seen all rows.
+//! Aggregates written in Rust: split into parts, saved and merged in another order, they give the same value
+//! as one that has seen all rows.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use slackwater_engine::accumulator::Accumulator;
 
 use super::aggregate::{Aggregate, UserAggregate, user_aggregate};
 
-/// The sum of the numbers whose text is not empty, and the largest text.
+/// The sum of the numbers whose string is not empty, and the largest string.
 #[derive(Default)]
 struct Both {
     sum: i64,
@@ -64,9 +64,9 @@ fn accumulator() -> Box<dyn Accumulator> {
     accumulator
 }
 
-/// Rows from a seed: group, number, text.
+/// Pseudo-random rows: group, number, string.
 fn rows(count: usize) -> Vec<(u32, Option<i64>, Option<&'static str>)> {
-    let texts = [Some("a"), None, Some(""), Some("bcd"), Some("zz")];
+    let strings = [Some("a"), None, Some(""), Some("bcd"), Some("zz")];
     let mut seed = 7_u64;
     let mut below = |bound: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -75,7 +75,7 @@ fn rows(count: usize) -> Vec<(u32, Option<i64>, Option<&'static str>)> {
     let row = |_| {
         let group = below(u64::from(GROUPS) - 1) as u32;
         let number = (below(5) > 0).then(|| below(100) as i64 - 50);
-        (group, number, texts[below(5) as usize])
+        (group, number, strings[below(5) as usize])
     };
     (0..count).map(row).collect()
 }
@@ -83,12 +83,12 @@ fn rows(count: usize) -> Vec<(u32, Option<i64>, Option<&'static str>)> {
 fn add(to: &mut dyn Accumulator, rows: &[(u32, Option<i64>, Option<&str>)]) {
     let groups = rows.iter().map(|row| row.0).collect::<Vec<u32>>();
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter(rows.iter().map(|row| row.1)));
-    let texts: ArrayRef = Arc::new(StringViewArray::from_iter(rows.iter().map(|row| row.2)));
-    to.update(&groups, &[numbers, texts], &[]).unwrap();
+    let strings: ArrayRef = Arc::new(StringViewArray::from_iter(rows.iter().map(|row| row.2)));
+    to.update(&groups, &[numbers, strings], &[]).unwrap();
 }
 
-fn values(of: &mut dyn Accumulator) -> Vec<Option<i64>> {
-    let values = of.evaluate(&[0, 1, 2, 3]).unwrap();
+fn values(accumulator: &mut dyn Accumulator) -> Vec<Option<i64>> {
+    let values = accumulator.evaluate(&[0, 1, 2, 3]).unwrap();
     assert!(values.failed.is_empty());
     let column = values
         .column
@@ -110,7 +110,7 @@ fn parts_that_are_saved_and_merged_give_the_whole() {
             let mut one = accumulator();
             add(one.as_mut(), rows);
             let state = one.state(&[0, 1, 2, 3]).unwrap();
-            // It is only read, and goes on.
+            // Reading a state does not end the accumulator.
             assert_eq!(values(one.as_mut()).len(), 4);
             merged.merge(&[0, 1, 2, 3], &state).unwrap();
         }
@@ -122,7 +122,7 @@ fn parts_that_are_saved_and_merged_give_the_whole() {
 }
 
 #[test]
-fn a_value_that_fails_fails_alone() {
+fn a_failing_value_affects_only_its_own_group() {
     let mut accumulator = accumulator();
     add(
         accumulator.as_mut(),

@@ -1,4 +1,4 @@
-//! Flink's functions of texts.
+//! Flink's string functions.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,11 +9,11 @@ use regex::Regex;
 use super::rows::Rows;
 use super::scalar::{Overload, Scalar};
 
-/// Regular expressions that a thread keeps: a query has a few, and one that comes from a column must
-/// not fill the memory.
+/// The number of compiled regular expressions that a thread keeps. A query has a few constant ones; those
+/// from a column must not fill the memory.
 const KEPT_MAX: usize = 64;
 
-/// SPLIT_INDEX, REGEXP_EXTRACT and what is like them.
+/// SPLIT_INDEX, REGEXP_EXTRACT and related functions.
 pub(super) fn functions() -> Vec<Scalar> {
     let regexp_extract = Scalar::new("regexp_extract")
         .with(Expression(Rows::new(|text: &str, pattern: &str| {
@@ -51,7 +51,7 @@ pub(super) fn functions() -> Vec<Scalar> {
     ]
 }
 
-/// Part number `index` of a text, from 0; NULL where there is none.
+/// Part number `index` of a string, from 0; NULL if there is no such part.
 fn split_index(text: &str, separator: &str, index: i64) -> Option<String> {
     let index = usize::try_from(index).ok()?;
     if separator.is_empty() {
@@ -60,7 +60,7 @@ fn split_index(text: &str, separator: &str, index: i64) -> Option<String> {
     text.split(separator).nth(index).map(str::to_string)
 }
 
-/// Where `wanted` stands in a text, from character `start` on: from 1, and 0 where it isn't.
+/// The position of `wanted` in a string, searched from character `start`: from 1, or 0 if it isn't found.
 fn locate(wanted: &str, text: &str, start: i64) -> i64 {
     let Some(skipped) = start
         .checked_sub(1)
@@ -79,7 +79,7 @@ fn locate(wanted: &str, text: &str, start: i64) -> i64 {
     }
 }
 
-/// What a group of the first match holds; NULL where nothing matches, or the group has no part in it.
+/// The text of a group in the first match; NULL if nothing matches, or the group is not part of the match.
 fn extract(text: &str, pattern: &str, group: i64) -> Result<Option<String>, String> {
     with_regex(pattern, |regex| {
         let group = usize::try_from(group).ok()?;
@@ -93,11 +93,11 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
         let error = error.to_string();
         let reason = error.lines().last().unwrap_or_default();
         let reason = reason.trim_start_matches("error: ");
-        format!("'{pattern}' is no regular expression that is known here: {reason}")
+        format!("'{pattern}' is not a supported regular expression: {reason}")
     })
 }
 
-/// Calls `then` with a regular expression, compiled the first time that a thread meets it.
+/// Calls `then` with a regular expression, which is compiled at its first use in this thread.
 fn with_regex<T>(pattern: &str, then: impl FnOnce(&Regex) -> T) -> Result<T, String> {
     thread_local! {
         static KEPT: RefCell<HashMap<String, Regex>> = RefCell::new(HashMap::new());
@@ -114,7 +114,7 @@ fn with_regex<T>(pattern: &str, then: impl FnOnce(&Regex) -> T) -> Result<T, Str
     })
 }
 
-/// A function whose second argument is a regular expression: a constant one is checked before anything runs.
+/// A function whose second argument is a regular expression: a constant one is checked before the query runs.
 struct Expression<O>(O);
 
 impl<O: Overload> Overload for Expression<O> {
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_counted_in_characters() {
+    fn positions_are_counted_in_characters() {
         assert_eq!(locate("b", "aübab", 1), 3);
         assert_eq!(locate("b", "aübab", 4), 5);
         assert_eq!(locate("x", "aübab", 1), 0);

@@ -1,4 +1,4 @@
-//! Flink's functions of times. All times are in UTC.
+//! Flink's date and time functions. All times are in UTC.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::names::UNITS;
 const PLAIN: &str = "yyyy-MM-dd HH:mm:ss";
 const MICROS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
-/// Parts of a time, patterns, differences.
+/// Functions for fields of a time, patterns and differences.
 pub(super) fn functions() -> Vec<Scalar> {
     let part = |name: &str, part: DatePart| Scalar::new(name).with(Part(part));
     let date_format =
@@ -55,10 +55,11 @@ pub(super) fn functions() -> Vec<Scalar> {
     ]
 }
 
-// Closures take texts for any lifetime only where it is written; functions always do.
+// A closure could not take `&str` for any lifetime here; a function can.
 fn from_seconds(seconds: i64, pattern: &str) -> Result<String, String> {
     let micros = seconds.checked_mul(1_000_000);
-    let micros = micros.ok_or_else(|| format!("{seconds} s from 1970 is no time"))?;
+    let micros =
+        micros.ok_or_else(|| format!("{seconds} s from 1970 is out of the range of times"))?;
     Ok(Pattern::cached(pattern)?.write(moment(micros)?))
 }
 
@@ -67,7 +68,7 @@ fn to_seconds(text: &str, pattern: &str) -> Result<i64, String> {
     Ok(time.and_utc().timestamp())
 }
 
-/// `HOUR(ts)`: a part of a time.
+/// `HOUR(ts)`: a field of a time.
 struct Part(DatePart);
 
 impl Overload for Part {
@@ -89,9 +90,9 @@ impl Overload for Part {
         if self.0 != DatePart::DayOfWeekSunday0 {
             return Ok(parts);
         }
-        // In SQL the week begins with day 1.
+        // In SQL, day 1 of the week is Sunday.
         let days = parts.as_any().downcast_ref::<<i64 as Argument>::Column>();
-        let days = days.ok_or("its days are no numbers")?;
+        let days = days.ok_or("the days of the week are not numbers")?;
         Ok(Arc::new(
             days.unary::<_, arrow_array::types::Int64Type>(|day| day + 1),
         ))
@@ -123,15 +124,15 @@ impl Overload for Formatted {
     fn call(&self, columns: &[ArrayRef], rows: usize, _: &DataType) -> Result<ArrayRef, String> {
         let times = downcast::<PrimitiveArray<TimestampMicrosecondType>>(columns, 0)?;
         let patterns = downcast::<StringViewArray>(columns, 1)?;
-        let texts = (0..rows).map(|row| {
+        let strings = (0..rows).map(|row| {
             if times.is_null(row) || patterns.is_null(row) {
                 return Ok(None);
             }
             let pattern = Pattern::cached(patterns.value(row))?;
             Ok(Some(pattern.write(moment(times.value(row))?)))
         });
-        let texts = texts.collect::<Result<Vec<Option<String>>, String>>()?;
-        Ok(Arc::new(StringViewArray::from_iter(texts)))
+        let strings = strings.collect::<Result<Vec<Option<String>>, String>>()?;
+        Ok(Arc::new(StringViewArray::from_iter(strings)))
     }
 
     fn shape(&self) -> String {
@@ -146,7 +147,7 @@ impl Overload for Formatted {
     }
 }
 
-/// A span of time: months, or microseconds.
+/// A unit of time: a number of months, or of microseconds.
 enum Unit {
     Months(i64),
     Micros(i64),
@@ -168,14 +169,14 @@ fn unit(name: &str) -> Result<Unit, String> {
         "YEAR" => Unit::Months(12),
         other => {
             return Err(format!(
-                "'{other}' is no unit of time: {}",
+                "'{other}' is not a unit of time; the units are {}",
                 UNITS.join(", ")
             ));
         }
     })
 }
 
-/// Whole units from one time to another.
+/// The number of whole units from one time to another.
 fn difference(name: &str, from: Time, to: Time) -> Result<i64, String> {
     match unit(name)? {
         Unit::Micros(micros) => {
@@ -193,7 +194,7 @@ fn whole_months(from: NaiveDateTime, to: NaiveDateTime) -> i64 {
     let count = |time: NaiveDateTime| i64::from(time.year()) * 12 + i64::from(time.month0());
     let months = count(to) - count(from);
     let rest = |time: NaiveDateTime| (time.day(), time.time());
-    // A month is whole on the same day and time.
+    // A month is complete on the same day and time.
     if months > 0 && rest(to) < rest(from) {
         months - 1
     } else if months < 0 && rest(to) > rest(from) {
@@ -208,7 +209,7 @@ struct Added;
 
 impl Added {
     fn add(name: &str, count: i64, micros: i64, to_date: bool) -> Result<i64, String> {
-        let too_far = || "the time is too far away".to_string();
+        let too_far = || "the time is out of range".to_string();
         match unit(name)? {
             Unit::Micros(unit) if to_date && unit < DAY_US => {
                 Err(format!("a DATE has no {name}: CAST it to TIMESTAMP"))
@@ -260,7 +261,7 @@ impl Overload for Added {
     ) -> Result<ArrayRef, String> {
         let units = downcast::<StringViewArray>(columns, 0)?;
         let counts = downcast::<<i64 as Argument>::Column>(columns, 1)?;
-        // Nanoseconds below a microsecond are kept beside.
+        // Nanoseconds below a microsecond are added again later.
         let strict = CastOptions {
             safe: false,
             ..CastOptions::default()
@@ -295,7 +296,7 @@ impl Overload for Added {
     }
 }
 
-/// Adds what a cast to microseconds has cut off: `before - back`.
+/// Adds the digits that a cast to microseconds has removed: `before - back`.
 fn restore_below_micros(
     before: &ArrayRef,
     back: &ArrayRef,
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn months_are_whole_on_the_same_day_and_time() {
+    fn months_are_complete_on_the_same_day_and_time() {
         let months = |from, to| difference("MONTH", time(from), time(to)).unwrap();
         assert_eq!(months("2024-01-31T10:00:00", "2024-02-29T10:00:00"), 0);
         assert_eq!(months("2024-01-15T10:00:00", "2024-02-15T10:00:00"), 1);
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_away_is_said() {
+    fn times_out_of_range_are_errors() {
         assert!(Added::add("YEAR", i64::MAX, 0, false).is_err());
         assert!(Added::add("YEAR", 300_000, 0, false).is_err());
         assert!(Added::add("DAY", i64::MAX, 0, false).is_err());

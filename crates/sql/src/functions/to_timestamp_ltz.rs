@@ -1,4 +1,4 @@
-//! `TO_TIMESTAMP_LTZ`: times from counts.
+//! `TO_TIMESTAMP_LTZ`: times from numbers.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use datafusion_expr::{
 use crate::error::SqlError;
 use crate::types::sql_name;
 
-/// `TO_TIMESTAMP_LTZ(number, precision)`: a count of seconds (precision 0) or milliseconds
-/// (precision 3) since 1970 as a timestamp; as in Flink, but also for 6 and 9.
+/// `TO_TIMESTAMP_LTZ(number, precision)`: a number of seconds (precision 0) or milliseconds (precision 3)
+/// since 1970 as a timestamp, as in Flink; precisions 6 and 9 are supported, too.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ToTimestampLtz {
     signature: Signature,
@@ -43,13 +43,21 @@ impl ScalarUDFImpl for ToTimestampLtz {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        wrong("TO_TIMESTAMP_LTZ needs its precision as a number", FORM)
+        wrong(
+            "the second argument of TO_TIMESTAMP_LTZ must be a constant number",
+            FORM,
+        )
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let precision = match args.scalar_arguments.get(1).copied().flatten() {
             Some(ScalarValue::Int64(Some(precision))) => *precision,
-            _ => return wrong("TO_TIMESTAMP_LTZ needs its precision as a number", FORM),
+            _ => {
+                return wrong(
+                    "the second argument of TO_TIMESTAMP_LTZ must be a constant number",
+                    FORM,
+                );
+            }
         };
         let unit = match precision {
             0 => TimeUnit::Second,
@@ -58,19 +66,16 @@ impl ScalarUDFImpl for ToTimestampLtz {
             9 => TimeUnit::Nanosecond,
             other => {
                 return wrong(
-                    &format!("TO_TIMESTAMP_LTZ has no precision {other}"),
-                    "0 for seconds, 3 for milliseconds, 6 and 9 for finer units",
+                    &format!("TO_TIMESTAMP_LTZ does not support precision {other}"),
+                    "use 0 for seconds, 3 for milliseconds, 6 for microseconds, or 9 for nanoseconds",
                 );
             }
         };
         let from = args.arg_fields[0].data_type();
         if !(from.is_integer() || matches!(from, DataType::Null | DataType::Decimal128(_, _))) {
             return wrong(
-                &format!(
-                    "TO_TIMESTAMP_LTZ takes a whole number, not {}",
-                    sql_name(from)
-                ),
-                "CAST(… AS BIGINT) makes one; TO_TIMESTAMP reads texts",
+                &format!("TO_TIMESTAMP_LTZ needs an integer, not {}", sql_name(from)),
+                "use CAST(… AS BIGINT), or TO_TIMESTAMP to read a string",
             );
         }
         Ok(Arc::new(Field::new(

@@ -1,4 +1,4 @@
-//! SQL's values as Rust has them: what functions take and give.
+//! SQL's values in Rust: the arguments and results of functions.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,40 +14,40 @@ use arrow_schema::{DataType, TimeUnit};
 /// A TIMESTAMP: microseconds since 1970-01-01 00:00 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
-    /// Microseconds since 1970, in UTC.
+    /// The microseconds since 1970, in UTC.
     pub micros: i64,
 }
 
-/// What a function may take: `bool`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `&str`, [`Time`], or an
-/// `Option` of these where it wants to see NULL.
+/// A type of arguments: `bool`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `&str`, [`Time`], or an `Option` of
+/// these for arguments that may be NULL.
 pub trait Argument {
-    /// The argument, as it is borrowed from a column.
+    /// The argument, borrowed from a column.
     type Item<'a>;
-    /// The column.
+    /// The type of the column.
     type Column: Array + 'static;
 
-    /// The column's type.
+    /// The column's data type.
     fn data_type() -> DataType;
 
-    /// The value of a row; `None` where it is NULL and NULL is not taken.
+    /// The value of a row; `None` if it is NULL and the function does not take NULL.
     fn get(column: &Self::Column, row: usize) -> Option<Self::Item<'_>>;
 }
 
-/// What a function may give: the types of [`Argument`] with `String` for texts, an `Option` of these, or a
-/// `Result`, the error of which condemns its row.
+/// A type of results: the types of [`Argument`] with `String` for strings, an `Option` of these, or a
+/// `Result`, whose error rejects the row.
 pub trait Output {
-    /// Its plain type.
+    /// The type of the values in the result's column.
     type Cell: Cell;
 
-    /// The value, NULL, or why there is none.
+    /// The value, NULL, or an error.
     ///
     /// # Errors
     ///
-    /// What the function has given as its error.
+    /// The error that the function has returned.
     fn cell(self) -> Result<Option<Self::Cell>, String>;
 }
 
-/// A value that columns are made of.
+/// A value of a column.
 pub trait Cell: Sized {
     /// The column's type.
     fn data_type() -> DataType;
@@ -207,22 +207,22 @@ impl<O: Output, E: Display> Output for Result<O, E> {
     }
 }
 
-/// Column number `index` as its arrays are.
+/// Column number `index`, as an array of its own type.
 pub(super) fn downcast<C: 'static>(columns: &[ArrayRef], index: usize) -> Result<&C, String> {
     let column = columns
         .get(index)
         .and_then(|column| column.as_any().downcast_ref::<C>());
-    column.ok_or_else(|| format!("argument {} is not of its declared type", index + 1))
+    column.ok_or_else(|| format!("argument {} does not have its declared type", index + 1))
 }
 
-/// Whether an argument of type `given` can be read as `wanted`, with a cast that loses nothing silently.
+/// Whether an argument of type `given` can be cast to `wanted` without losing information silently.
 pub(super) fn fits(given: &DataType, wanted: &DataType) -> bool {
     use DataType::{Date32, LargeUtf8, Null, Timestamp, Utf8, Utf8View};
-    let is_text = |of: &DataType| matches!(of, Utf8 | Utf8View | LargeUtf8);
+    let is_text = |data_type: &DataType| matches!(data_type, Utf8 | Utf8View | LargeUtf8);
     match (given, wanted) {
         (Null, _) => true,
         (given, wanted) if given == wanted => true,
-        // A number that is too large fails its row.
+        // A number that is too large rejects its row.
         (given, wanted) if wanted.is_integer() => given.is_integer(),
         (given, wanted) if wanted.is_floating() => given.is_numeric(),
         (given, wanted) if is_text(wanted) => is_text(given),

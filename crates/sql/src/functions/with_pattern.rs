@@ -1,5 +1,5 @@
-//! TO_TIMESTAMP and TO_DATE with a pattern of Java's, beside DataFusion's forms: a pattern with a `%`
-//! is one of these.
+//! TO_TIMESTAMP and TO_DATE with Java's patterns, in addition to DataFusion's: a pattern that contains `%` is
+//! one of DataFusion's.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::error::SqlError;
 /// Days from year 0 to 1970.
 const EPOCH_DAYS: i32 = 719_163;
 
-/// A function that takes either kind of pattern.
+/// A function that takes both kinds of patterns.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct WithPattern {
     inner: Arc<ScalarUDF>,
-    /// What it gives for one of Java's.
+    /// The type of the result for one of Java's patterns.
     result: DataType,
 }
 
-/// TO_TIMESTAMP and TO_DATE around those among `functions`.
+/// TO_TIMESTAMP and TO_DATE, wrapped around those among `functions`.
 pub(super) fn functions(functions: &[Arc<ScalarUDF>]) -> Vec<Arc<ScalarUDF>> {
     let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
     let results = [("to_timestamp", millis), ("to_date", DataType::Date32)];
@@ -49,14 +49,14 @@ fn java_pattern(second: Option<&ScalarValue>, arguments: usize) -> Option<&str> 
 }
 
 impl WithPattern {
-    fn read(&self, texts: &ArrayRef, pattern: &str) -> std::result::Result<ArrayRef, String> {
-        let texts =
-            arrow_cast::cast(texts, &DataType::Utf8View).map_err(|error| error.to_string())?;
-        let texts =
-            super::values::downcast::<StringViewArray>(std::slice::from_ref(&texts), 0)?.clone();
+    fn read(&self, strings: &ArrayRef, pattern: &str) -> std::result::Result<ArrayRef, String> {
+        let strings =
+            arrow_cast::cast(strings, &DataType::Utf8View).map_err(|error| error.to_string())?;
+        let strings =
+            super::values::downcast::<StringViewArray>(std::slice::from_ref(&strings), 0)?.clone();
         let pattern = Pattern::cached(pattern)?;
-        let times = (0..texts.len()).map(|row| match texts.is_valid(row) {
-            true => pattern.read(texts.value(row)).map(Some),
+        let times = (0..strings.len()).map(|row| match strings.is_valid(row) {
+            true => pattern.read(strings.value(row)).map(Some),
             false => Ok(None),
         });
         let times = times.collect::<std::result::Result<Vec<_>, String>>()?;
@@ -111,11 +111,11 @@ impl ScalarUDFImpl for WithPattern {
         let Some(pattern) = java_pattern(second, args.args.len()) else {
             return self.inner.invoke_with_args(args);
         };
-        let texts = args.args[0].to_array(args.number_rows)?;
+        let strings = args.args[0].to_array(args.number_rows)?;
         let name = self.name().to_uppercase();
         let failed = |reason| DataFusionError::Execution(format!("{name}: {reason}"));
         Ok(ColumnarValue::Array(
-            self.read(&texts, pattern).map_err(failed)?,
+            self.read(&strings, pattern).map_err(failed)?,
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! GROUP BY: windowed when a window column is among the keys, running otherwise.
+//! GROUP BY: windowed if a window column is among the keys, running otherwise.
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion_expr::logical_plan::Aggregate;
@@ -45,16 +45,16 @@ pub const TRANSLATION: Translation = Translation {
     },
 };
 
-/// Aggregation by key.
+/// Aggregation by keys.
 pub struct AggregateNode {
-    /// What it computes.
+    /// The keys, aggregates and windows.
     pub spec: AggregateSpec,
     /// The columns of the input.
     pub input: SchemaRef,
 }
 
 impl AggregateNode {
-    /// Whether the result is the same to the last bit in whatever order rows come.
+    /// Whether the result is the same to the last bit for any order of the input.
     fn is_exact(&self) -> bool {
         let mut calls = self.spec.calls.iter();
         calls.all(|call| call.is_exact(&self.input))
@@ -91,7 +91,7 @@ impl Node for AggregateNode {
         let emits = match spec.window {
             _ if spec.is_final() => Emits::Appends,
             None => Emits::Changes(ChangelogMode {
-                // Of a DISTINCT there is nothing to be replaced.
+                // The rows of a DISTINCT are never replaced.
                 updates: !spec.calls.is_empty(),
                 befores: wants_before,
                 deletes: spec.takes_back && !spec.keys.is_empty(),
@@ -161,7 +161,7 @@ impl Node for AggregateNode {
     }
 }
 
-/// What an aggregation without windows keeps.
+/// The state of an aggregation without windows.
 fn growth(spec: &AggregateSpec, input: &Schema) -> Vec<Growth> {
     let mut growth = Vec::new();
     if spec.retention_us.is_none() && !spec.keys.is_empty() {
@@ -172,11 +172,11 @@ fn growth(spec: &AggregateSpec, input: &Schema) -> Vec<Growth> {
         let names = names(&spec.keys, input);
         growth.push(Growth {
             input: None,
-            keeps: format!("{clause} {names} keeps every key for ever"),
+            keeps: format!("{clause} {names} keeps every key forever"),
             bound: Bound::StateTtl,
         });
     }
-    // Values that are taken back are as many as what there is of the keys before.
+    // Retractable values are as many as the rows of the input: they are bounded with it.
     let values = spec.calls.iter().enumerate();
     let values = values.filter(|(_, call)| !spec.takes_back && keeps_values(&call.function));
     let first = spec.schema.fields().len() - spec.calls.len();
@@ -184,10 +184,10 @@ fn growth(spec: &AggregateSpec, input: &Schema) -> Vec<Growth> {
         let call = readable(spec.schema.field(first + number).name());
         Growth {
             input: None,
-            keeps: format!("{call} keeps every value for ever"),
+            keeps: format!("{call} keeps every value forever"),
             bound: Bound::Other(
-                "'state_ttl' forgets whole groups only; aggregate in windows, or take approx_distinct or \
-                 approx_percentile_cont",
+                "'state_ttl' only discards whole groups; aggregate in windows, or use approx_distinct or \
+                approx_percentile_cont",
             ),
         }
     }));
@@ -197,7 +197,7 @@ fn growth(spec: &AggregateSpec, input: &Schema) -> Vec<Growth> {
 impl Translator<'_> {
     fn aggregate(&mut self, aggregate: &Aggregate) -> Result<Stream> {
         let plan = &aggregate.input;
-        // What it asks for need not be kept row by row.
+        // The aggregation merges sessions itself, so the window function below needs not keep rows.
         let merges = can_merge_sessions(&aggregate.group_expr, &aggregate.aggr_expr, plan);
         self.merges_sessions = merges;
         let input = self.translate(plan)?;
@@ -244,7 +244,7 @@ impl Translator<'_> {
         self.aggregated(aggregate, &groups, &output, &spec, node, &input)
     }
 
-    /// The aggregates, with columns where their expressions stood, and their names.
+    /// The aggregates, over columns instead of expressions, and their names.
     fn calls(
         &self,
         aggregate: &Aggregate,
@@ -260,7 +260,7 @@ impl Translator<'_> {
             }
             let Expr::AggregateFunction(call) = inner else {
                 return Err(SqlError::new(format!(
-                    "'{expression}' is no aggregate that is known here"
+                    "'{expression}' is not a supported aggregate"
                 )));
             };
             let planned = aggregates::plan(call, plan.schema())?;
@@ -345,7 +345,7 @@ impl Translator<'_> {
             columns.push(column(first_key + keys + call, schema));
             roles.push(Role::Plain);
         }
-        // window_time among the keys is the event time of what comes out.
+        // window_time among the keys is the event time of the result.
         for (expression, role) in aggregate.group_expr.iter().zip(&mut roles) {
             if spec.window.is_some()
                 && self.role(expression, input, &aggregate.input)? == Role::Time
@@ -353,7 +353,7 @@ impl Translator<'_> {
                 *role = Role::Time;
             }
         }
-        // Where both edges are asked for either will do: the first one does.
+        // If both edges are keys the first one is used.
         let of_window = groups.places.iter().position(|(key, _)| key.is_none());
         let of_window = of_window.filter(|_| spec.refires.is_some());
         let of_window = of_window.map(|place| columns[place].clone());
@@ -361,7 +361,7 @@ impl Translator<'_> {
         let key = of_window.into_iter().chain(key).collect::<Vec<Physical>>();
         let updates = !spec.is_final();
         if spec.window.is_none() || updates {
-            // Windows of rows that are replaced never close.
+            // Windows over rows that are replaced never close.
             roles.fill(Role::Plain);
         }
         let time = spec.window.filter(|_| !updates);
@@ -376,7 +376,7 @@ impl Translator<'_> {
         })
     }
 
-    /// When windows are emitted other than at their end.
+    /// When windows are emitted before or after their end.
     fn refires(&self, window: Option<Windows>) -> Result<Option<Refires>> {
         let settings = &self.session.settings;
         let refires = Refires {
@@ -391,19 +391,20 @@ impl Translator<'_> {
         }
         if !windows.is_fixed() {
             let kind = explain::windows(&windows);
-            let error = format!("'emit' = 'every …' is not known for {kind}: their edges change");
+            let error =
+                format!("'emit' = 'every …' is not supported for {kind}, whose windows can change");
             return Err(SqlError::new(error)
                 .near("GROUP")
-                .hint("leave the setting out, or take TUMBLE, HOP or CUMULATE"));
+                .hint("remove the setting, or use TUMBLE, HOP or CUMULATE"));
         }
         Ok(Some(refires))
     }
 }
 
-/// The columns of an aggregation's output: the edges of its window, its keys, its aggregates.
+/// The columns of the output: the edges of the window, the keys, the aggregates.
 struct Output {
     schema: SchemaRef,
-    /// How many edges there are.
+    /// The number of window edges.
     edges: usize,
 }
 
@@ -421,7 +422,7 @@ impl Output {
         let types = output_types(window, &key_types.collect::<Vec<DataType>>(), calls);
         let edges = match window {
             None => [].as_slice(),
-            // The start is one of the keys.
+            // The window's start is one of the keys.
             Some(window) if !window.windows.is_fixed() && !merges => &["window_end"],
             Some(_) => &["window_start", "window_end"],
         };
@@ -431,7 +432,7 @@ impl Output {
         let names = edges.iter().map(|name| name.to_string());
         let names = names.chain(groups.keys.iter().map(|(_, name)| name.clone()));
         let fields = names.chain(call_names).zip(types);
-        let fields = fields.map(|(name, of)| Field::new(name, of, true));
+        let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true));
         Output {
             schema: Schema::new(fields.collect::<Vec<_>>()).into(),
             edges: edges.len(),
@@ -439,20 +440,22 @@ impl Output {
     }
 }
 
-/// Rejects aggregates by the order of rows over rows that change.
+/// Rejects FIRST_VALUE and LAST_VALUE over rows that are updated or retracted.
 fn check_stays(orders: bool, input: &Stream) -> Result<()> {
     if orders && input.updates {
         return Err(SqlError::new(
-            "FIRST_VALUE and LAST_VALUE go by the order of rows that stay, and these are taken back or \
-             replaced",
+            "FIRST_VALUE and LAST_VALUE need rows that never change, and these are updated or \
+             retracted",
         )
         .near("VALUE")
-        .hint("ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 gives the first row by a column"));
+        .hint(
+            "use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 for the first row by a column",
+        ));
     }
     Ok(())
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &AggregateSpec, input: &SchemaRef) -> String {
     let name = |index: &usize| readable(input.field(*index).name());
     let mut keys = spec.keys.iter().map(name).collect::<Vec<_>>();
@@ -480,7 +483,7 @@ fn detail(spec: &AggregateSpec, input: &SchemaRef) -> String {
     )
 }
 
-/// Windows, and when they are emitted.
+/// The description of windows, and of when they are emitted.
 fn windowed(windows: &Windows, refires: Option<&Refires>) -> String {
     let mut shown = explain::windows(windows);
     let Some(refires) = refires else {

@@ -1,5 +1,5 @@
-//! Tumbling, sliding and cumulating windows: each row gets its own. Of sessions it is how far a row
-//! reaches that is known before the others come.
+//! Tumbling, sliding and cumulating windows: each row gets its own windows. For sessions a row only gets the
+//! end of the session that it would make alone, before the other rows are known.
 
 use arrow_schema::SchemaRef;
 use slackwater_control::query::Exchange;
@@ -13,15 +13,15 @@ use super::windowed::Ready;
 use crate::error::Result;
 use crate::window::WindowNode;
 
-/// Gives windows to rows.
+/// Adds windows to rows.
 pub struct AssignWindowsNode {
-    /// The event-time column.
+    /// The index of the event-time column.
     pub time_column: usize,
-    /// The windows.
+    /// The kind and size of the windows.
     pub windows: Windows,
-    /// How long after its end a window takes rows, in microseconds.
+    /// How long after its end a window accepts rows, in microseconds.
     pub lateness_us: i64,
-    /// The input's columns and the windows'.
+    /// The columns of the input, then those of the windows.
     pub schema: SchemaRef,
 }
 
@@ -74,7 +74,7 @@ impl Node for AssignWindowsNode {
 }
 
 impl Translator<'_> {
-    /// The rows of `ready` with their windows, which take rows for so long after their end.
+    /// The rows of `ready` with their windows, which accept rows for `lateness_us` after their end.
     pub(super) fn assign_windows(
         &mut self,
         window: &WindowNode,
@@ -97,7 +97,8 @@ impl Translator<'_> {
         self.windowed(window, ready, node)
     }
 
-    /// The rows of `ready` with how far their sessions reach: a node with one more column.
+    /// The rows of `ready` with the end of the session that each would make alone: a node with one more
+    /// column.
     pub(super) fn assign_reach(&mut self, windows: Windows, ready: &Ready) -> usize {
         let time_column = ready.time_column;
         let own = [("session_reach", windows.data_type())];

@@ -1,4 +1,4 @@
-//! A stream and a table beside each other: what joins with a table, and with its versions, share.
+//! Code that joins with a table and joins with the versions of a table share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::expression::{Physical, column, column_index, physical, replace_column
 /// The two sides of a join with a table.
 pub struct Sides<'a> {
     pub join: &'a Join,
-    /// Which side of the join is the stream: 0 the left one, 1 the right one.
+    /// The side of the join that is the stream: 0 is the left one, 1 the right one.
     pub stream_side: usize,
     /// The stream, then the table.
     pub streams: [Stream; 2],
 }
 
 impl<'a> Sides<'a> {
-    /// Which side the stream is, then which the table is; with their plans.
+    /// The side and plan of the stream, then those of the table.
     pub fn in_order(&self) -> [(usize, &'a LogicalPlan); 2] {
         let plans = plans(self.join);
         [self.stream_side, 1 - self.stream_side].map(|side| (side, plans[side]))
     }
 
-    /// The columns of the join as SQL has them: the left side's, then the right one's; those of the
-    /// stream are `width` columns.
+    /// The columns of the join in SQL's order: the left side's, then the right side's; the stream has `width`
+    /// columns.
     fn columns(&self, width: usize, schema: &SchemaRef) -> Vec<Physical> {
         let plans = plans(self.join);
         let columns = [0, 1].into_iter().flat_map(|side| {
@@ -46,42 +46,42 @@ impl<'a> Sides<'a> {
     }
 }
 
-/// Which versions of a table are joined.
+/// The versions of a table that are joined.
 pub struct Versions {
-    /// The event times that a version is looked up by: the stream's, and the table's.
+    /// The event times by which a version is looked up: the stream's, and the table's.
     pub times: [Physical; 2],
-    /// Conditions on the table's node that hold for what was joined.
+    /// Conditions on the table that are evaluated after the join.
     pub conditions: Vec<Physical>,
 }
 
-/// One side with all that is needed of it.
+/// One side of the join, with all columns that the join needs.
 struct Placed {
     node: usize,
     keys: Vec<usize>,
-    /// The event time that a version is looked up by.
+    /// The index of the event time by which a version is looked up.
     as_of: usize,
-    /// The event time of the stream.
+    /// The index of the stream's event time.
     time: Option<usize>,
-    /// Where the columns stand that conditions on versions look at.
+    /// The indices of the columns that conditions on versions read.
     looked_at: HashMap<usize, usize>,
 }
 
-/// What a join with a table is made from.
+/// The inputs of a join with a table.
 pub struct Beside {
-    /// The stream's node and the table's.
+    /// The nodes of the stream and the table.
     pub nodes: [usize; 2],
     pub spec: TableJoinSpec,
-    /// Columns of the stream.
+    /// The columns of the stream.
     pub stream: SchemaRef,
-    /// The join's columns, as SQL has them.
+    /// The columns of the join in SQL's order.
     columns: Vec<Physical>,
-    /// Where the event times stand that a version is looked up by.
+    /// The indices of the event times by which a version is looked up.
     pub times: [usize; 2],
     time: Option<Physical>,
 }
 
 impl Translator<'_> {
-    /// The nodes of both sides, and where in them what is needed stands.
+    /// The nodes of both sides, and the indices of their columns that the join needs.
     pub(super) fn beside(
         &mut self,
         sides: &Sides<'_>,
@@ -129,7 +129,7 @@ impl Translator<'_> {
         })
     }
 
-    /// What is equal on both sides: of each pair the stream's, then the table's.
+    /// The equal expressions of both sides: of each pair the stream's, then the table's.
     fn equal(&self, sides: &Sides<'_>) -> Result<Vec<[Physical; 2]>> {
         let mut pairs = Vec::new();
         for (left, right) in &sides.join.on {
@@ -143,7 +143,7 @@ impl Translator<'_> {
         Ok(pairs)
     }
 
-    /// The stream or the table, with all that is needed of it as columns.
+    /// The stream or the table, with everything that the join needs as columns.
     fn placed(
         &mut self,
         sides: &Sides<'_>,
@@ -183,7 +183,7 @@ impl Translator<'_> {
         })
     }
 
-    /// The node of a join, and what it makes.
+    /// Adds the node of a join, and returns its stream.
     pub(super) fn joined(
         &mut self,
         name: &str,
@@ -210,7 +210,7 @@ impl Translator<'_> {
             let of_plan = plans[sides.stream_side].schema().fields().len();
             columns.truncate(of_plan);
             roles.truncate(of_plan);
-            // Its columns stand where they stood.
+            // The stream's columns keep their indices.
             let before = &sides.streams[STREAM];
             key = before.key.as_ref().and_then(|key| {
                 let places = key.iter().map(|of_key| {
@@ -225,7 +225,7 @@ impl Translator<'_> {
             columns,
             roles,
             time: beside.time,
-            // Each row of the stream is looked up alone, whatever it does.
+            // Each row of the stream is looked up on its own, also a retraction.
             updates: sides.streams[STREAM].updates,
             key,
             deletes: sides.streams[STREAM].updates,
@@ -233,7 +233,7 @@ impl Translator<'_> {
     }
 }
 
-/// Rejects rows that change where they have to stay.
+/// Rejects updated rows where the join needs rows that never change.
 fn check_stays(sides: &Sides<'_>, has_versions: bool) -> Result<()> {
     let changing = match has_versions {
         true => &sides.streams[..],
@@ -241,15 +241,15 @@ fn check_stays(sides: &Sides<'_>, has_versions: bool) -> Result<()> {
     };
     if changing.iter().any(|stream| stream.updates) {
         return Err(SqlError::new(
-            "FOR SYSTEM_TIME AS OF joins rows that stay, and these are taken back or replaced",
+            "FOR SYSTEM_TIME AS OF needs rows that never change, and these are updated or retracted",
         )
         .near("JOIN")
-        .hint("aggregate behind the join, or join without FOR SYSTEM_TIME AS OF"));
+        .hint("aggregate after the join, or join without FOR SYSTEM_TIME AS OF"));
     }
     Ok(())
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 pub fn detail(spec: &TableJoinSpec, stream: &Schema) -> String {
     let keys = [spec.keys[STREAM].as_slice(), &spec.keys[TABLE]];
     let on = shown(keys, [stream, &spec.table], spec.condition.as_ref());

@@ -1,5 +1,5 @@
-//! One row for each value of a PRIMARY KEY, where a table has that key and the query's rows are
-//! replaced by another one.
+//! One row for each value of a PRIMARY KEY, where the query replaces its rows by another key than that of the
+//! table.
 
 use arrow_schema::{SchemaRef, SortOptions};
 use slackwater_control::query::Exchange;
@@ -15,9 +15,9 @@ use super::saved::Saved;
 use super::translator::Translator;
 use crate::explain::{names, readable};
 
-/// Of each value of a key one row: the first in an order.
+/// The first row of each primary key, in an order.
 pub struct ByPrimaryKeyNode {
-    /// Which rows are the first.
+    /// Which rows are kept, and their order.
     pub spec: TopNSpec,
 }
 
@@ -61,8 +61,8 @@ impl Node for ByPrimaryKeyNode {
         vec![Growth {
             input: None,
             keeps: format!(
-                "PRIMARY KEY ({names}) is not what the query's rows are replaced by, so all of them \
-                 are kept for ever"
+                "the query replaces its rows by other columns than PRIMARY KEY ({names}), so all of them \
+                are kept forever"
             ),
             bound: Bound::StateTtl,
         }]
@@ -92,11 +92,11 @@ impl Node for ByPrimaryKeyNode {
 }
 
 impl Translator<'_> {
-    /// A node that makes of a query's rows one for each value of the columns `key`, which are not what the
-    /// query replaces its rows by.
+    /// Adds a node that keeps one row for each value of the columns `key`, which are not those by which the
+    /// query replaces its rows.
     pub(super) fn by_primary_key(&mut self, node: usize, key: &[usize]) -> usize {
         let schema = self.schema(node);
-        // The greatest: NULL is less than all values.
+        // In descending order, and NULL last.
         let greatest = SortOptions {
             descending: true,
             nulls_first: false,
@@ -121,10 +121,10 @@ impl Translator<'_> {
     }
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &TopNSpec) -> String {
     let names = spec.partition.iter();
     let names = names.map(|&column| readable(spec.input.field(column).name()));
     let names = names.collect::<Vec<_>>().join(", ");
-    format!("one row for each {names}: of several that are there the greatest")
+    format!("one row for each {names}: the greatest of several")
 }

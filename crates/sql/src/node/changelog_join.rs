@@ -1,4 +1,4 @@
-//! Joins of two streams that have neither the same window nor an interval between their times.
+//! Joins of two streams without a common window and without an interval between their times.
 
 use arrow_schema::SchemaRef;
 use datafusion_expr::logical_plan::Join;
@@ -24,7 +24,7 @@ use crate::expression::{Physical, column};
 
 /// A join of two streams.
 pub struct ChangelogJoinNode {
-    /// The join.
+    /// The keys, condition and sides of the join.
     pub spec: ChangelogJoinSpec,
 }
 
@@ -64,15 +64,18 @@ impl Node for ChangelogJoinNode {
         }
         let (clause, kept) = match (self.spec.kind.is_of_left(), self.spec.settles()) {
             (false, _) => ("JOIN", "all rows of both sides"),
-            (true, false) => ("IN, EXISTS, a semi or anti join", "all rows of both sides"),
+            (true, false) => (
+                "IN, EXISTS or a semi or anti join",
+                "all rows of both sides",
+            ),
             (true, true) => (
-                "IN, EXISTS, a semi or anti join",
-                "rows that have no partner yet, and all different rows of the right side,",
+                "IN, EXISTS or a semi or anti join",
+                "rows without a partner, and all different rows of the right side,",
             ),
         };
         vec![Growth {
             input: None,
-            keeps: format!("{clause} without a window keeps {kept} for ever ({detail})"),
+            keeps: format!("{clause} without a window keeps {kept} forever ({detail})"),
             bound: Bound::StateTtl,
         }]
     }
@@ -145,7 +148,7 @@ impl Translator<'_> {
         let (columns, _) = pair.output(kind, &streams);
         Ok(Stream {
             node,
-            // Rows come out when their partner comes, however late that is.
+            // A row is emitted when its partner arrives, however late that is.
             roles: vec![Role::Plain; columns.len()],
             columns,
             time: None,
@@ -156,7 +159,7 @@ impl Translator<'_> {
     }
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &ChangelogJoinSpec) -> String {
     let [left, right] = &spec.sides;
     let keys = [left.keys.as_slice(), &right.keys];
@@ -168,8 +171,8 @@ fn detail(spec: &ChangelogJoinSpec) -> String {
     }
 }
 
-/// What tells the rows of a semi or anti join apart: the key of the left side, if rows of one key always
-/// come from one instance.
+/// The key of a semi or anti join's rows: that of the left side, if rows with one key always come from one
+/// instance.
 fn left_key(stream: &Stream, side: &ChangelogJoinSide) -> Option<Vec<Physical>> {
     let key = stream.key.as_ref()?.iter();
     let places = key.map(|of_key| stream.columns.iter().position(|known| known == of_key));
@@ -179,9 +182,9 @@ fn left_key(stream: &Stream, side: &ChangelogJoinSide) -> Option<Vec<Physical>> 
     is_together.then(|| key.collect())
 }
 
-/// What tells the rows of an inner join apart: the key of one side, where that of the other is among
-/// what they are joined by; else both. `None` where a side has none, or where rows of one key may come
-/// from several instances: a row that takes another's place would overtake it.
+/// The key of an inner join's rows: that of one side, if the join's keys contain that of the other; else
+/// both. `None` if a side has no key, or if rows with one key may come from several instances: a row could
+/// then overtake the one that it replaces.
 fn joined_key(
     streams: &[Stream; 2],
     sides: &[ChangelogJoinSide; 2],

@@ -1,4 +1,4 @@
-//! The columns that an operator reads: each expression once.
+//! The columns that an operator reads, without duplicates.
 
 use datafusion_expr::LogicalPlan;
 
@@ -7,7 +7,7 @@ use super::translator::Translator;
 use crate::error::Result;
 use crate::expression::Physical;
 
-/// Expressions over a stream's node, with their names.
+/// Expressions over the node of a stream, with their names.
 #[derive(Default)]
 pub struct Columns {
     expressions: Vec<Physical>,
@@ -15,7 +15,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// The columns of a plan, whose stream this is.
+    /// The columns of a plan and its stream.
     pub fn of(stream: &Stream, plan: &LogicalPlan) -> Columns {
         let names = plan.schema().fields().iter();
         Columns::named(stream, names.map(|field| field.name().clone()).collect())
@@ -29,9 +29,9 @@ impl Columns {
         }
     }
 
-    /// Where an expression stands among the columns; added as `name` if it does not.
+    /// The index of an expression among the columns; it is added as `name` if it is missing.
     pub fn place(&mut self, expression: &Physical, name: impl Into<String>) -> usize {
-        let known = self.expressions.iter().position(|of| of == expression);
+        let known = self.expressions.iter().position(|own| own == expression);
         known.unwrap_or_else(|| {
             self.expressions.push(expression.clone());
             self.names.push(name.into());
@@ -39,14 +39,14 @@ impl Columns {
         })
     }
 
-    /// Where the keys of a join stand.
+    /// The indices of the keys of a join.
     pub fn place_keys<'k>(&mut self, keys: impl Iterator<Item = &'k Physical>) -> Vec<usize> {
         let keys = keys.enumerate();
         keys.map(|(number, key)| self.place(key, format!("key{number}")))
             .collect()
     }
 
-    /// The node that has them.
+    /// The node that computes the columns.
     pub fn node(&self, translator: &mut Translator<'_>, stream: &Stream) -> Result<usize> {
         translator.materialise(stream, &self.expressions, &self.names, None)
     }

@@ -1,4 +1,4 @@
-//! COUNT_WINDOW: windows of so many rows.
+//! COUNT_WINDOW: windows of a number of rows.
 
 use arrow_schema::{DataType, SchemaRef};
 use slackwater_control::query::Exchange;
@@ -18,9 +18,9 @@ use crate::error::Result;
 use crate::explain::names;
 use crate::window::{WINDOW_NUMBER, WindowNode};
 
-/// Windows of so many rows.
+/// Adds windows of a number of rows.
 pub struct CountWindowNode {
-    /// The windows.
+    /// The size, slide and keys of the windows.
     pub spec: CountWindowSpec,
 }
 
@@ -54,18 +54,18 @@ impl Node for CountWindowNode {
         vec![Growth {
             input: None,
             keeps: format!(
-                "COUNT_WINDOW with PARTITION BY {} keeps for ever how many rows every key has had, \
-                 and the rows of its last windows",
+                "COUNT_WINDOW with PARTITION BY {} keeps the number of rows of every key, and the \
+                rows of its last windows, forever",
                 names(&self.spec.keys, &self.spec.input)
             ),
             bound: Bound::Other(
-                "'state_ttl' does not count here; windows of time (TUMBLE, SESSION) are forgotten",
+                "'state_ttl' does not apply to it; use windows of time (TUMBLE, SESSION)",
             ),
         }]
     }
 
     fn facts(&self) -> Facts<'_> {
-        // Rows are put in order here.
+        // The node sorts its rows itself.
         Facts {
             order: Order::AsOutput,
             sorted: Sorted::No,
@@ -89,7 +89,7 @@ impl Node for CountWindowNode {
 }
 
 impl Translator<'_> {
-    /// Rows with their windows of so many rows.
+    /// Adds windows of a number of rows.
     pub(super) fn count_windows(
         &mut self,
         window: &WindowNode,

@@ -1,4 +1,4 @@
-//! Rows that come too late for OVER, interval joins, joins with versions and count windows are left out.
+//! Removes rows that are too late for OVER, interval joins, joins with versions and count windows.
 
 use arrow_schema::SchemaRef;
 use datafusion_expr::{Expr, LogicalPlan};
@@ -13,7 +13,7 @@ use crate::error::{Result, SqlError};
 use crate::expression::column_index;
 use crate::prune::InTimeNode;
 
-/// The lateness of an OVER whose values nobody reads.
+/// Late rows of an OVER whose results are never read.
 pub const TRANSLATION: Translation = Translation {
     needs: |plan| Needs {
         late_at_watermark: in_time(plan).is_some(),
@@ -22,13 +22,13 @@ pub const TRANSLATION: Translation = Translation {
     translate,
 };
 
-/// Leaves late rows out.
+/// Removes late rows.
 pub struct DropLateNode {
-    /// The event-time column.
+    /// The index of the event-time column.
     pub time_column: usize,
     /// Which rows are late.
     pub late: Late,
-    /// The columns of its rows.
+    /// The columns of the rows.
     pub schema: SchemaRef,
 }
 
@@ -95,7 +95,7 @@ fn translate(translator: &mut Translator<'_>, plan: &LogicalPlan) -> Result<Opti
     let plan = &node.input;
     let mut stream = translator.translate(plan)?;
     let index = plan.schema().index_of_column(&node.time)?;
-    // By another order no row is late.
+    // Only an order by event time makes rows late.
     let time = Expr::Column(node.time.clone());
     if stream.updates || translator.role(&time, &stream, plan)? != Role::Time {
         return Ok(Some(stream));
@@ -111,7 +111,7 @@ fn translate(translator: &mut Translator<'_>, plan: &LogicalPlan) -> Result<Opti
 }
 
 impl Translator<'_> {
-    /// A node without the late rows of `node`.
+    /// Adds a node that removes the late rows of `node`.
     pub(super) fn drop_late(&mut self, node: usize, time_column: usize, late: Late) -> usize {
         let schema = self.schema(node);
         let detail = format!("by {}", schema.field(time_column).name());

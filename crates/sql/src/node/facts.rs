@@ -1,8 +1,8 @@
-//! What the rest of the program asks of an operator.
+//! The facts about an operator that the rest of the program needs.
 //!
-//! A trait whose methods have no defaults, and a struct whose fields have none: whoever adds an
-//! operator answers every question, and whoever adds a question asks it of every operator. The
-//! compiler sees to both.
+//! The methods of the trait and the fields of the struct have no defaults: whoever adds an operator must
+//! answer every question, and whoever adds a question must answer it for every operator. The compiler checks
+//! both.
 
 use std::fmt;
 
@@ -20,127 +20,129 @@ use crate::state::StateIdentity;
 
 /// An operator of a query graph: what it needs, what it does to rows, and how the engine's operator is made.
 pub trait Node: Send + Sync {
-    /// The columns of its output.
+    /// The columns of the output.
     fn schema(&self) -> &SchemaRef;
 
-    /// How rows of input `input` get to its instances: to where their state is. (The engine checks
-    /// it again when it builds an instance:
-    /// [`Facts::placed_by`](slackwater_engine::operator::Facts::placed_by).)
+    /// How rows of input `input` are sent to the operator's instances: to where their state is. The engine
+    /// checks this again when it builds an instance:
+    /// [`Facts::placed_by`](slackwater_engine::operator::Facts::placed_by).
     fn exchange(&self, input: usize) -> Exchange;
 
-    /// What checkpoints hold of it; `None` for what keeps nothing between rows, and for what is read again
-    /// (tables of joins) or asked again (lookups).
+    /// The operator's state in checkpoints; `None` if it keeps nothing between rows, or reads it again
+    /// (tables of joins) or looks it up again (lookup joins).
     fn state(&self) -> Option<State>;
 
-    /// What it takes and emits where rows change others. `wants_before`: some reader wants to hear
-    /// what a row was before its update.
+    /// The kinds of changes that the operator needs and emits. `wants_before`: a reader of the output needs
+    /// the previous row of each update.
     fn changelog(&self, wants_before: bool) -> Changelog;
 
-    /// Fixes what was asked in [`Node::changelog`], before the operator is made.
+    /// Stores the answer of [`Node::changelog`] before the operator is made.
     fn settle(&mut self, wants_before: bool);
 
-    /// What of its state grows as long as its input does not end; `detail` is what `explain` says
-    /// of the node.
+    /// The state that grows as long as the input does not end; `detail` is the description of the node in
+    /// EXPLAIN.
     fn growth(&self, detail: &str) -> Vec<Growth>;
 
-    /// Everything else.
+    /// All other facts.
     fn facts(&self) -> Facts<'_>;
 
     /// The engine's operator.
     ///
     /// # Errors
     ///
-    /// The engine can't do what is asked of it.
+    /// When the engine does not support what the node asks for.
     fn operator(&self) -> slackwater_engine::Result<Operator>;
 }
 
-/// Facts that are data.
+/// The facts about an operator that are plain data.
 pub struct Facts<'a> {
-    /// Whether the order in which rows reach it can be seen in what it emits.
+    /// Whether the order of the input affects the output of the query.
     pub order: Order,
-    /// What its rows are in order of.
+    /// The order of the output.
     pub sorted: Sorted,
-    /// It orders rows by where they come from: each has to bring its partition and position.
+    /// Whether the operator orders rows by origin: each row must carry its partition and position.
     pub orders_by_origin: bool,
-    /// Chunks of a source may be dealt out to its instances by demand: it is the head of a subquery
-    /// whatever feeds it, or waits (several wait at the same time).
+    /// Whether chunks of a source may be dealt out to instances by demand: the operator starts a subquery in
+    /// any case, or waits (several instances wait at the same time).
     pub may_be_dealt: bool,
-    /// An input that is read to its end before the others, and again when a query resumes: a table.
+    /// The input that is read to its end before the others, and again when a query resumes: a table.
     pub first_input: Option<usize>,
-    /// How far behind the watermark rows may come out that are in time.
+    /// How far behind the watermark rows may be in the output without being late.
     pub behind: Behind,
-    /// Each row that it rejects is one of its input: a record of the same source.
+    /// Whether each row that the operator rejects is a row of its input: a record of the same source.
     pub rejects_input_rows: bool,
-    /// When results come out.
+    /// When results are emitted.
     pub emission: Emission,
-    /// It leaves out late rows, and counts them.
+    /// Whether the operator drops late rows, and counts them.
     pub drops_late: bool,
-    /// The windows that it gives to rows.
+    /// The windows that the operator adds to rows.
     pub assigns: Option<Windows>,
-    /// How long it keeps what nothing touches, in event time, in microseconds (`state_ttl`); `None`
-    /// where that doesn't count.
+    /// How long the operator keeps unused state, in event time, in microseconds (`state_ttl`); `None` if the
+    /// setting does not apply.
     pub retention_us: Option<EventTime>,
-    /// How rows can be combined before they are sent to it.
+    /// How rows can be combined before they are sent to the operator.
     pub combines: Option<Combines<'a>>,
-    /// What rows are taken to cost, until a run has measured it.
+    /// The assumed cost of rows, until a run has measured it.
     pub cost: Cost,
 }
 
-/// State that checkpoints hold.
+/// The state of an operator in checkpoints.
 pub struct State {
-    /// Which state it is.
+    /// The kind of the state.
     pub kind: Saved,
-    /// What it means.
+    /// The identity of the state: what it was computed from.
     pub identity: StateIdentity,
-    /// Every instance reads all of it: what was stored doesn't say which instance needs which part.
+    /// Whether every instance reads the whole state, because the state doesn't say which instance needs which
+    /// part.
     pub is_read_whole: bool,
 }
 
-/// Whether the order in which rows reach an operator can be seen in what the query emits.
+/// Whether the order of an operator's input affects the output of the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// It can.
+    /// The order affects the output.
     Seen,
-    /// The same comes out whatever the order.
+    /// The output is the same for any order.
     Unseen,
-    /// As that of what comes out can.
+    /// The order matters if that of the operator's own output does.
     AsOutput,
 }
 
-/// What rows come out in order of.
+/// The order of an operator's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sorted {
-    /// Nothing.
+    /// No order.
     No,
-    /// These columns.
+    /// Ordered by these columns.
     By(RowOrder),
-    /// The same as those of its input.
+    /// The order of the input.
     AsInput,
-    /// The same, in other columns: of each the column of the input that it is, if it is one.
+    /// The order of the input, in other columns: for each output column the input column that it copies, if
+    /// any.
     Moved(Vec<Option<usize>>),
 }
 
-/// How far behind the watermark rows may come out that are in time.
+/// How far behind the watermark rows may be in the output without being late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behind {
-    /// Not at all.
+    /// Rows are never behind the watermark.
     Never,
-    /// As far as those of the input that may come latest.
+    /// As far as the rows of the input whose delay is longest.
     AsInput,
-    /// As rows that a window has made: their event time is the last millisecond (of finer times: microsecond)
-    /// inside the window, and they come when the watermark has reached the window's end.
+    /// As far as rows of windows: their event time is the last millisecond (of finer times: microsecond)
+    /// inside the window, and they are emitted when the watermark reaches the window's end.
     ByWindow,
 }
 
 impl Behind {
-    /// How far rows of windows come behind it, in microseconds.
+    /// How far rows of windows are behind the watermark, in microseconds.
     pub const WINDOW_US: EventTime = 1_000;
 }
 
-/// When results come out.
+/// When results are emitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emission {
-    /// When rows or watermarks come.
+    /// When rows or watermarks arrive.
     OnInput,
     /// Also when a time has passed: `'emit' = 'every …'`.
     OnTimer,
@@ -148,29 +150,30 @@ pub enum Emission {
     AtEnd,
 }
 
-/// How rows can be combined before they are sent to an aggregation: an operator that does half of its work.
+/// How rows are combined before they are sent to an aggregation: by an operator that does half of its work.
 pub struct Combines<'a> {
-    /// The result is the same to the last bit, whichever rows are combined.
+    /// Whether the result is the same to the last bit, whichever rows are combined.
     pub is_exact: bool,
     /// The aggregation.
     pub spec: &'a AggregateSpec,
-    /// The columns of its input.
+    /// The columns of the aggregation's input.
     pub input: &'a SchemaRef,
 }
 
-/// What rows cost.
+/// The cost of rows.
 pub struct Cost {
     /// CPU time.
     pub work: Work,
-    /// Rows that come out for each that goes in.
+    /// The number of output rows for each input row.
     pub rows_out: f64,
 }
 
 impl Cost {
-    /// Rows that come out of state for each that goes in: windows give fewer than they take.
+    /// The number of output rows for each input row of operators with state: windows emit fewer rows than
+    /// they get.
     pub const ROWS_OUT_STATE: f64 = 0.1;
 
-    /// So many nanoseconds for each chunk and each row.
+    /// A cost in nanoseconds for each chunk and each row.
     pub fn of(per_chunk_ns: f64, per_row_ns: f64, rows_out: f64) -> Cost {
         let work = Work {
             per_chunk_ns,
@@ -182,11 +185,11 @@ impl Cost {
 
 /// State that grows as long as an input does not end.
 pub struct Growth {
-    /// The input whose end would end it; `None` for all of them.
+    /// The input whose end would stop the growth; `None` for all inputs.
     pub input: Option<usize>,
     /// The clause, and what it keeps.
     pub keeps: String,
-    /// What bounds it.
+    /// What bounds the state.
     pub bound: Bound,
 }
 
@@ -194,40 +197,42 @@ pub struct Growth {
 pub enum Bound {
     /// `SET 'state_ttl' = …`.
     StateTtl,
-    /// Something else, as the user is told.
+    /// Something else, as a hint for the user.
     Other(&'static str),
 }
 
 impl fmt::Display for Growth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bound = match self.bound {
-            Bound::StateTtl => "SET 'state_ttl' = '1 d' forgets what nothing touches for so long",
+            Bound::StateTtl => {
+                "SET 'state_ttl' = '1 d' discards state that is unused for that long"
+            }
             Bound::Other(bound) => bound,
         };
         write!(f, "{}: {bound}", self.keeps)
     }
 }
 
-/// What a node takes and emits where rows change others.
+/// The kinds of changes that a node needs and emits.
 pub struct Changelog {
-    /// Which inputs are to say what a row was before its update.
+    /// The inputs that must send the previous row of each update.
     pub needs_before: NeedsBefore,
-    /// What comes out.
+    /// The kinds of rows that the node emits.
     pub emits: Emits,
 }
 
-/// Which inputs are to say what a row was before its update.
+/// The inputs that must send the previous row of each update.
 pub enum NeedsBefore {
-    /// All, if a reader of what comes out wants to hear it.
+    /// All inputs, if a reader of the output needs previous rows.
     AsReaders,
-    /// All.
+    /// All inputs.
     Always,
-    /// Those of which this says so.
+    /// The inputs for which the vector says so.
     ByInput(Vec<bool>),
 }
 
 impl NeedsBefore {
-    /// Whether input `input` is to say it.
+    /// Whether input `input` must send previous rows.
     pub fn of(&self, input: usize, wants_before: bool) -> bool {
         match self {
             NeedsBefore::AsReaders => wants_before,
@@ -237,20 +242,20 @@ impl NeedsBefore {
     }
 }
 
-/// The kinds of rows that come out, by those that go in.
+/// The kinds of rows in the output, depending on those of the inputs.
 pub enum Emits {
     /// New rows only.
     Appends,
-    /// What goes in.
+    /// The kinds of the input.
     AsInput,
-    /// What goes in, and a row that is updated may go.
+    /// The kinds of the input, and an updated row may be deleted.
     Filtered,
-    /// These, whatever goes in.
+    /// These kinds, for any input.
     Changes(ChangelogMode),
 }
 
 impl Emits {
-    /// What comes out where `inputs` go in.
+    /// The kinds of rows in the output for those of `inputs`.
     pub fn of(&self, inputs: ChangelogMode) -> ChangelogMode {
         match self {
             Emits::Appends => ChangelogMode::default(),
@@ -265,7 +270,7 @@ impl Emits {
 }
 
 impl Changelog {
-    /// Of an operator that works on each row alone.
+    /// The changelog of an operator that processes each row alone.
     pub fn as_input() -> Changelog {
         Changelog {
             needs_before: NeedsBefore::AsReaders,
@@ -273,7 +278,7 @@ impl Changelog {
         }
     }
 
-    /// Of an operator that takes and emits new rows only.
+    /// The changelog of an operator that accepts and emits only new rows.
     pub fn appends() -> Changelog {
         Changelog {
             needs_before: NeedsBefore::AsReaders,
@@ -282,24 +287,24 @@ impl Changelog {
     }
 }
 
-/// The kinds of rows that a node emits (Flink's changelog mode).
+/// The kinds of rows that a node emits, besides `+I` (Flink's changelog mode).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChangelogMode {
-    /// `+U`.
+    /// `+U`: updates.
     pub updates: bool,
-    /// `-U` in front of each `+U`.
+    /// `-U` before each `+U`: previous rows.
     pub befores: bool,
-    /// `-D`.
+    /// `-D`: deletions.
     pub deletes: bool,
 }
 
 impl ChangelogMode {
-    /// Only `+I`: rows stay as they are.
+    /// Whether rows are only added.
     pub fn is_append(self) -> bool {
         self == ChangelogMode::default()
     }
 
-    /// What one of two emits, or both.
+    /// All kinds of rows of two modes.
     #[must_use]
     pub fn and(self, other: ChangelogMode) -> ChangelogMode {
         ChangelogMode {
@@ -326,7 +331,7 @@ impl fmt::Display for ChangelogMode {
     }
 }
 
-/// An exchange by key columns: all rows go to one instance where there are none.
+/// An exchange by key columns; without columns all rows go to one instance.
 pub fn by_key(columns: &[usize]) -> Exchange {
     match columns {
         [] => Exchange::Single,

@@ -1,5 +1,5 @@
-//! Which fields of ROW columns are read. By column name and not by table: a name that is used whole
-//! anywhere is kept whole everywhere, which is never wrong.
+//! The fields of ROW columns that are read. Columns are identified by name, without their table: a name that
+//! is used as a whole anywhere is kept as a whole everywhere, which is always correct.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::Expr;
 
-/// Fields that are read of each column; `None` for the column as a whole.
+/// The fields of each column that are read; `None` for the whole column.
 #[derive(Debug, Clone, Default)]
 pub struct UsedFields(HashMap<String, Option<BTreeSet<String>>>);
 
 impl UsedFields {
-    /// Notes what an expression reads.
+    /// Notes the columns and fields that an expression reads.
     pub fn read(&mut self, expression: &Expr) {
         let visited = expression.apply(|part| {
             if let Some((column, field)) = field_access(part) {
@@ -35,13 +35,13 @@ impl UsedFields {
         debug_assert!(visited.is_ok(), "the visit itself never fails");
     }
 
-    /// Notes that a column is passed on as it is, without an expression that names it: out of a
-    /// statement, or into a union.
+    /// Notes a column that is passed on as a whole without an expression that names it: in the output of a
+    /// statement, or to a union.
     pub fn read_whole(&mut self, column: &str) {
         self.0.insert(column.to_string(), None);
     }
 
-    /// The field without what nobody reads of it.
+    /// The field without the parts that are never read.
     pub fn prune(&self, field: &FieldRef) -> FieldRef {
         let DataType::Struct(parts) = field.data_type() else {
             return field.clone();
@@ -65,7 +65,7 @@ impl UsedFields {
     }
 }
 
-/// `column.field`, as the planner writes it: a call of `get_field`.
+/// The column and field of `column.field`, which the planner writes as a call of `get_field`.
 fn field_access(expression: &Expr) -> Option<(String, String)> {
     let Expr::ScalarFunction(call) = expression else {
         return None;
@@ -91,14 +91,14 @@ mod tests {
     use datafusion_expr::{col, lit};
 
     #[test]
-    fn only_fields_that_are_read_are_kept_unless_the_row_is_used_whole() {
+    fn only_used_fields_are_kept_unless_the_whole_row_is_used() {
         let part = |name: &str| Arc::new(Field::new(name, DataType::Int64, true));
         let row = DataType::Struct(vec![part("a"), part("b"), part("c")].into());
         let field: FieldRef = Arc::new(Field::new("e", row, true));
         let get_field =
             |name: &str| datafusion_functions::core::get_field().call(vec![col("e"), lit(name)]);
         let mut used = UsedFields::default();
-        assert_eq!(used.prune(&field), field, "nothing is known of it");
+        assert_eq!(used.prune(&field), field, "the column is not used");
         used.read(&(get_field("a") + get_field("c")));
         let DataType::Struct(kept) = used.prune(&field).data_type().clone() else {
             panic!()

@@ -1,4 +1,4 @@
-//! Conditions.
+//! Filters.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ pub const TRANSLATION: Translation = Translation {
     translate,
 };
 
-/// Rows that a condition lets through, of those that it looks at, where nobody has measured it.
+/// The assumed fraction of rows that meet a condition, until it is measured.
 const ROWS_OUT: f64 = 0.5;
 
-/// A condition.
+/// A filter.
 pub struct FilterNode {
-    /// The condition.
+    /// The condition that rows must meet.
     pub condition: Arc<dyn Expression>,
-    /// The columns of its rows.
+    /// The columns of the rows.
     pub schema: SchemaRef,
 }
 
@@ -51,7 +51,7 @@ impl Node for FilterNode {
 
     fn changelog(&self, _: bool) -> Changelog {
         Changelog {
-            // A row may meet the condition no longer: it goes.
+            // An updated row that no longer meets the condition is deleted.
             needs_before: NeedsBefore::Always,
             emits: Emits::Filtered,
         }
@@ -93,7 +93,7 @@ fn translate(translator: &mut Translator<'_>, plan: &LogicalPlan) -> Result<Opti
         return Ok(None);
     };
     let input = translator.translate(&filter.input)?;
-    // What a rule has left of the condition of a join.
+    // An optimizer rule has removed the condition of a join.
     if is_true(&filter.predicate) {
         return Ok(Some(input));
     }
@@ -101,7 +101,7 @@ fn translate(translator: &mut Translator<'_>, plan: &LogicalPlan) -> Result<Opti
     Ok(Some(filtered))
 }
 
-/// Whether a condition says nothing.
+/// Whether a condition is always true.
 pub fn is_true(condition: &Expr) -> bool {
     matches!(
         condition,
@@ -124,7 +124,7 @@ impl Translator<'_> {
         let key = format!("filter {condition:?}");
         let filter = FilterNode { condition, schema };
         let node = self.operator("filter", detail, &[input.node], filter, &key);
-        // A row that no longer meets the condition goes.
+        // An updated row that no longer meets the condition is deleted.
         let deletes = input.updates;
         Ok(Stream {
             node,

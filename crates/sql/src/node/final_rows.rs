@@ -1,5 +1,5 @@
-//! Results that come out once, when the inputs have ended: ORDER BY, LIMIT, OFFSET and `SET 'emit'
-//! = 'final'`.
+//! Results that are emitted once, when the inputs have ended: ORDER BY, LIMIT, OFFSET and
+//! `SET 'emit' = 'final'`.
 
 use arrow_schema::{SchemaRef, SortOptions};
 use datafusion_expr::expr::Sort;
@@ -32,9 +32,9 @@ pub const TRANSLATION: Translation = Translation {
     },
 };
 
-/// The rows that are left when the inputs have ended.
+/// Emits the final rows when the inputs have ended.
 pub struct FinalRowsNode {
-    /// Which rows, and in which order.
+    /// Which rows are emitted, and in which order.
     pub spec: FinalSpec,
 }
 
@@ -69,7 +69,7 @@ impl Node for FinalRowsNode {
     }
 
     fn facts(&self) -> Facts<'_> {
-        // Rows are brought into an order of their own.
+        // The node sorts its rows itself.
         Facts {
             order: Order::Unseen,
             sorted: Sorted::No,
@@ -92,7 +92,7 @@ impl Node for FinalRowsNode {
     }
 }
 
-/// Which rows of a result come out.
+/// The part of a result that is emitted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Part {
     skip: usize,
@@ -100,7 +100,7 @@ pub(super) struct Part {
 }
 
 impl Translator<'_> {
-    /// The rows of ORDER BY.
+    /// The stream of ORDER BY.
     fn sort(&mut self, sort: &datafusion_expr::logical_plan::Sort) -> Result<Stream> {
         let part = Part {
             limit: sort.fetch,
@@ -109,7 +109,7 @@ impl Translator<'_> {
         self.sorted(&sort.input, &sort.expr, part, "ORDER")
     }
 
-    /// The rows of LIMIT and OFFSET.
+    /// The stream of LIMIT and OFFSET.
     fn limit(&mut self, limit: &Limit) -> Result<Stream> {
         let skip = match limit.get_skip_type()? {
             SkipType::Literal(skip) => skip,
@@ -122,7 +122,7 @@ impl Translator<'_> {
         self.part(&limit.input, Part { skip, limit: fetch })
     }
 
-    /// A part of the rows of `plan`, in the order of the ORDER BY that it ends with.
+    /// A part of the rows of `plan`, in the order of its last ORDER BY.
     fn part(&mut self, plan: &LogicalPlan, part: Part) -> Result<Stream> {
         match plan {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
@@ -146,18 +146,18 @@ impl Translator<'_> {
         part: Part,
         clause: &str,
     ) -> Result<Stream> {
-        // Nothing that happens on the way is seen.
+        // Only final results are read from here on.
         self.at_end += 1;
         let input = self.translate(plan);
         self.at_end -= 1;
         let input = input?;
         if let Some(table) = self.endless(input.node)? {
             let error =
-                format!("{clause} needs the end of its input, and table '{table}' may never end");
+                format!("{clause} needs an input that ends, and table '{table}' may never end");
             let error = error.replace("ORDER needs", "ORDER BY needs");
             return Err(SqlError::new(error).near(clause).hint(
-                "leave it out, read tables that end, or take ROW_NUMBER() OVER (PARTITION BY … \
-                 ORDER BY …) <= n, which keeps the first n of what has come",
+                "remove it, read tables that end, or use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) \
+                <= n, which keeps the first n rows so far",
             ));
         }
         let mut by = Vec::new();
@@ -178,7 +178,7 @@ impl Translator<'_> {
         self.keep_until_end(input, names.collect(), &by, part)
     }
 
-    /// The rows that a stream has when its inputs have ended; `names` are those of its columns.
+    /// The rows of a stream when its inputs have ended; `names` are the names of its columns.
     pub(super) fn last_rows(&mut self, stream: Stream, names: &[String]) -> Result<Stream> {
         self.keep_until_end(stream, names.to_vec(), &[], Part::default())
     }
@@ -220,7 +220,7 @@ impl Translator<'_> {
         })
     }
 
-    /// A table that a node reads and that may never end.
+    /// A table that the node reads and that may never end, if there is one.
     pub(super) fn endless(&self, node: usize) -> Result<Option<String>> {
         for node in self.graph.upstream(node) {
             let Some(source) = self.specs[node].as_source() else {
@@ -233,13 +233,13 @@ impl Translator<'_> {
         Ok(None)
     }
 
-    /// Refuses `SET 'emit' = 'final'` for a stream that has no end, or several.
+    /// Rejects `SET 'emit' = 'final'` for a stream that never ends, or that ends several times.
     pub(super) fn check_final(&self, node: usize) -> Result<()> {
         if let Some(table) = self.endless(node)? {
             return Err(SqlError::new(format!(
                 "'emit' = 'final' needs inputs that end, and table '{table}' may never end"
             ))
-            .hint("SET 'emit' = 'changes', or read tables that end"));
+            .hint("use SET 'emit' = 'changes', or read tables that end"));
         }
         for node in self.graph.upstream(node) {
             if let Some(source) = self.specs[node].as_source()
@@ -247,10 +247,10 @@ impl Translator<'_> {
             {
                 let name = &source.table.name;
                 return Err(SqlError::new(format!(
-                    "'emit' = 'final' and 'unit_of_work' = '{unit}' of table '{name}': a result is \
-                     of all units"
+                    "'emit' = 'final' can't be combined with 'unit_of_work' = '{unit}' of table '{name}', \
+                    because it returns one result for all units"
                 ))
-                .hint("leave one of the two out"));
+                .hint("remove one of the two"));
             }
         }
         Ok(())
@@ -270,12 +270,12 @@ fn is_sorted(plan: &LogicalPlan) -> bool {
 }
 
 fn not_a_number(clause: &str) -> SqlError {
-    SqlError::new(format!("{clause} takes a number"))
+    SqlError::new(format!("{clause} must be a constant number"))
         .near(clause)
-        .hint(format!("{clause} 10"))
+        .hint(format!("for example {clause} 10"))
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &FinalSpec) -> String {
     let order = explain::order(&spec.order, &spec.schema);
     let mut text = match (spec.skip, spec.limit) {

@@ -1,4 +1,4 @@
-//! What a GROUP BY names: keys, and a window.
+//! The keys and the window of a GROUP BY.
 
 use datafusion_expr::Expr;
 use datafusion_expr::logical_plan::Aggregate;
@@ -11,14 +11,14 @@ use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::Physical;
 
-/// What a GROUP BY names.
+/// The keys and the window of a GROUP BY.
 #[derive(Default)]
 pub struct Groups {
-    /// The keys: columns of the input, and their names.
+    /// The keys: indices of the input's columns, and their names.
     pub keys: Vec<(usize, String)>,
-    /// What each expression is in the output: a key, or an edge of the window.
+    /// What each expression of the GROUP BY is in the output: a key, or an edge of the window.
     pub places: Vec<(Option<usize>, Role)>,
-    /// The edge that windows are closed by.
+    /// The edge by which windows are closed.
     pub edge: Option<Edge>,
 }
 
@@ -31,8 +31,8 @@ pub struct Edge {
 }
 
 impl Groups {
-    /// What the expressions of a GROUP BY name, with the keys among `columns`. `merges`: sessions
-    /// are merged here.
+    /// The keys and the window of the expressions of a GROUP BY; the keys are added to `columns`. `merges`:
+    /// the aggregation merges sessions itself.
     pub fn of(
         aggregate: &Aggregate,
         translator: &Translator<'_>,
@@ -44,12 +44,12 @@ impl Groups {
         for expression in &aggregate.group_expr {
             if let Expr::GroupingSet(_) = expression {
                 return Err(
-                    SqlError::new("GROUPING SETS, CUBE and ROLLUP are not known here")
-                        .hint("write one statement per grouping"),
+                    SqlError::new("GROUPING SETS, CUBE and ROLLUP are not supported here")
+                        .hint("write one query for each grouping"),
                 );
             }
             let value = translator.bind(expression, input, &aggregate.input)?;
-            // A window of rows that may be taken back never closes: its edges are keys like others.
+            // Windows over updated rows never close: their edges are ordinary keys.
             let role = match input.updates {
                 true => Role::Plain,
                 false => translator.role(expression, input, &aggregate.input)?,
@@ -75,7 +75,7 @@ impl Groups {
         columns: &mut Columns,
     ) -> Result<()> {
         let (windows, is_start) = match role {
-            // Of several sessions with one end, say, each has its own.
+            // Other windows may share one edge, such as two sessions with the same end.
             Role::WindowStart(windows) if windows.is_fixed() || merges => (windows, true),
             Role::WindowEnd(windows) => (windows, false),
             Role::WindowStart(_) | Role::Plain | Role::Time | Role::WindowNumber => {
@@ -86,13 +86,15 @@ impl Groups {
         let other = self.edge.as_ref().map(|edge| edge.windows);
         if let Some(other) = other.filter(|other| *other != windows) {
             if !is_same_window(other, windows) {
-                return Err(SqlError::new("GROUP BY names two different windows"));
+                return Err(SqlError::new(
+                    "GROUP BY contains the edges of two different windows",
+                ));
             }
-            // The other edge in another unit, which is a key like others.
+            // The same edge in another unit is an ordinary key.
             self.add_key(&value, name, Role::Plain, columns);
             return Ok(());
         }
-        // Either edge names the window, so only one is carried along; the end is what it is closed by.
+        // One edge identifies the window. The end is preferred, because windows close by it.
         if self.edge.is_none() || !is_start {
             self.edge = Some(Edge {
                 windows,
@@ -111,13 +113,13 @@ impl Groups {
     }
 }
 
-/// Whether windows differ in the unit of their edges at most.
+/// Whether two windows are equal, except for the unit of their edges.
 fn is_same_window(one: Windows, other: Windows) -> bool {
     let unit = one.unit.max(other.unit);
     one.in_unit(unit) == other.in_unit(unit)
 }
 
-/// Whether the edges that a GROUP BY names are enough.
+/// Rejects a GROUP BY whose edges do not identify a window.
 fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
     let roles = || places.iter().map(|(_, role)| role);
     let has_end = roles().any(|role| matches!(role, Role::WindowEnd(_)));
@@ -127,12 +129,12 @@ fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
     });
     if let (Some(windows), false, false) = (start, has_end, merges) {
         let kind = explain::windows(windows);
-        let error = format!("window_start alone does not say which window it is ({kind})");
+        let error = format!("window_start does not identify a window of this kind ({kind})");
         let hint = match windows.kind {
             WindowKind::Count => {
-                "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY"
+                "use GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY"
             }
-            _ => "GROUP BY window_start, window_end",
+            _ => "use GROUP BY window_start, window_end",
         };
         return Err(SqlError::new(error).near("GROUP").hint(hint));
     }
@@ -143,11 +145,11 @@ fn check_edges(places: &[(Option<usize>, Role)], merges: bool) -> Result<()> {
     let has_number = roles().any(|role| *role == Role::WindowNumber);
     if roles().any(counts) && !has_number {
         return Err(SqlError::new(
-            "two count windows of a key can have the same edges, and would be taken for one",
+            "two count windows of a key can have the same edges, so the edges do not identify a window",
         )
         .near("GROUP")
         .hint(
-            "GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY",
+            "use GROUP BY window_start, window_end, window_number, and the columns of PARTITION BY",
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The identity of an operator's state, from what the engine's operator is made from.
+//! The identity of an operator's state, derived from the specification of the engine's operator.
 
 use arrow_schema::{Schema, SortOptions, TimeUnit};
 use slackwater_engine::accumulator::{AggregateFunction, Signature};
@@ -18,17 +18,17 @@ use crate::state::{
     StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin, WindowKind, WindowRows,
 };
 
-/// Groups and their aggregates, over an input with these columns.
+/// The state of an aggregation over an input with these columns.
 pub fn aggregate(spec: &AggregateSpec, input: &Schema) -> StateIdentity {
     StateIdentity::Aggregate(groups(spec, input, form(spec)))
 }
 
-/// Groups of sessions that merge.
+/// The state of an aggregation in sessions.
 pub fn session_aggregate(spec: &AggregateSpec, input: &Schema) -> StateIdentity {
     StateIdentity::Aggregate(groups(spec, input, AggregateForm::MergesSessions))
 }
 
-/// Rows of sessions.
+/// The rows of sessions.
 pub fn session_rows(sessions: &SessionSpec, input: &Schema) -> StateIdentity {
     StateIdentity::SessionRows(WindowRows {
         rows: columns(input),
@@ -37,7 +37,7 @@ pub fn session_rows(sessions: &SessionSpec, input: &Schema) -> StateIdentity {
     })
 }
 
-/// Rows of windows of so many rows.
+/// The rows of count windows.
 pub fn count_window(spec: &CountWindowSpec) -> StateIdentity {
     StateIdentity::CountWindow(WindowRows {
         rows: columns(&spec.input),
@@ -46,7 +46,7 @@ pub fn count_window(spec: &CountWindowSpec) -> StateIdentity {
     })
 }
 
-/// Rows of two inputs by window.
+/// The rows of a window join's inputs.
 pub fn window_join(join: &join::JoinSpec) -> StateIdentity {
     let [left, right] = &join.sides;
     StateIdentity::WindowJoin(WindowJoin {
@@ -56,7 +56,7 @@ pub fn window_join(join: &join::JoinSpec) -> StateIdentity {
     })
 }
 
-/// Rows of two inputs by time.
+/// The rows of an interval join's inputs.
 pub fn interval_join(join: &interval_join::IntervalJoinSpec) -> StateIdentity {
     let [left, right] = &join.sides;
     let [from_us, to_us] = join.bounds;
@@ -69,7 +69,7 @@ pub fn interval_join(join: &interval_join::IntervalJoinSpec) -> StateIdentity {
     })
 }
 
-/// Rows of a stream, and versions of a table.
+/// The waiting rows of the stream, and the versions of the table.
 pub fn temporal_join(spec: &TemporalJoinSpec) -> StateIdentity {
     let [stream_keys, table_keys] = spec.join.keys.clone();
     StateIdentity::TemporalJoin(TemporalJoin {
@@ -80,7 +80,7 @@ pub fn temporal_join(spec: &TemporalJoinSpec) -> StateIdentity {
     })
 }
 
-/// Rows of two inputs.
+/// The rows of a stream join's inputs.
 pub fn stream_join(join: &ChangelogJoinSpec) -> StateIdentity {
     let [left, right] = &join.sides;
     StateIdentity::StreamJoin(StreamJoin {
@@ -91,7 +91,7 @@ pub fn stream_join(join: &ChangelogJoinSpec) -> StateIdentity {
     })
 }
 
-/// Rows that functions of the rows before each row look back to.
+/// The rows that OVER functions look back at.
 pub fn over(spec: &over::OverSpec) -> StateIdentity {
     StateIdentity::Over(Over {
         rows: TimedSide {
@@ -109,13 +109,13 @@ pub fn first_rows(spec: &TopNSpec) -> StateIdentity {
         rows: columns(&spec.input),
         keys: spec.partition.clone(),
         order: order(&spec.order),
-        // Of rows that only come no more than the first are kept.
+        // If rows are never retracted, only the first ones are kept.
         kept: (!spec.takes_back).then_some(spec.limit as u64),
         window: spec.window.map(|window| window_of(window.windows)),
     })
 }
 
-/// The rows that are left when the input has ended.
+/// The rows that remain when the input has ended.
 pub fn final_rows(spec: &FinalSpec) -> StateIdentity {
     StateIdentity::FinalRows(FinalRows {
         rows: columns(&spec.schema),
@@ -129,7 +129,7 @@ fn groups(spec: &AggregateSpec, input: &Schema, form: AggregateForm) -> Aggregat
         let field = input.field(column);
         Column {
             name: without_table(field.name()).to_string(),
-            of: Type::of(field.data_type()),
+            data_type: Type::of(field.data_type()),
         }
     };
     let call = |call: &AggregateCall| Call {
@@ -145,7 +145,7 @@ fn groups(spec: &AggregateSpec, input: &Schema, form: AggregateForm) -> Aggregat
     }
 }
 
-/// The name of a column without the table that it comes from: that may be called otherwise.
+/// The name of a column without its table, which may have another name in another program.
 fn without_table(name: &str) -> &str {
     let is_column = name
         .chars()
@@ -166,35 +166,51 @@ fn form(spec: &AggregateSpec) -> AggregateForm {
     }
 }
 
-fn function(of: &AggregateFunction) -> Function {
-    match of {
+fn function(callee: &AggregateFunction) -> Function {
+    match callee {
         AggregateFunction::Count => Function::Count,
         AggregateFunction::Sum { to } => Function::Sum { to: Type::of(to) },
         AggregateFunction::Average => Function::Average,
-        AggregateFunction::Extreme { largest, of } => match largest {
-            true => Function::Max { of: Type::of(of) },
-            false => Function::Min { of: Type::of(of) },
+        AggregateFunction::Extreme {
+            largest,
+            of: data_type,
+        } => match largest {
+            true => Function::Max {
+                data_type: Type::of(data_type),
+            },
+            false => Function::Min {
+                data_type: Type::of(data_type),
+            },
         },
         AggregateFunction::FirstLast {
             last,
             ignore_nulls,
-            of,
+            of: data_type,
         } => {
-            let (of, ignore_nulls) = (Type::of(of), *ignore_nulls);
+            let (data_type, ignore_nulls) = (Type::of(data_type), *ignore_nulls);
             match last {
-                true => Function::Last { ignore_nulls, of },
-                false => Function::First { ignore_nulls, of },
+                true => Function::Last {
+                    ignore_nulls,
+                    data_type,
+                },
+                false => Function::First {
+                    ignore_nulls,
+                    data_type,
+                },
             }
         }
-        AggregateFunction::Quantile { fraction, of } => Function::Quantile {
+        AggregateFunction::Quantile {
+            fraction,
+            of: data_type,
+        } => Function::Quantile {
             fraction: fraction.to_string(),
-            of: Type::of(of),
+            data_type: Type::of(data_type),
         },
         AggregateFunction::Distinct {
-            function: of,
+            function: inner,
             arguments,
         } => Function::Distinct {
-            function: Box::new(function(of)),
+            function: Box::new(function(inner)),
             arguments: arguments.iter().map(Type::of).collect(),
         },
         AggregateFunction::Other(factory) => {
@@ -217,12 +233,12 @@ fn function(of: &AggregateFunction) -> Function {
 }
 
 fn over_call(call: &over::OverCall) -> OverCall {
-    let of = match &call.function {
+    let planned = match &call.function {
         over::OverFunction::Aggregate {
-            function: of,
+            function: callee,
             frame,
         } => OverFunction::Aggregate {
-            function: function(of),
+            function: function(callee),
             frame: match frame {
                 over::Frame::Rows(rows) => Frame::Rows(*rows),
                 over::Frame::Range(us) => Frame::Range(*us),
@@ -231,13 +247,16 @@ fn over_call(call: &over::OverCall) -> OverCall {
         over::OverFunction::RowNumber => OverFunction::RowNumber,
         over::OverFunction::Rank => OverFunction::Rank,
         over::OverFunction::DenseRank => OverFunction::DenseRank,
-        over::OverFunction::Lag { offset, of } => OverFunction::Lag {
+        over::OverFunction::Lag {
+            offset,
+            of: data_type,
+        } => OverFunction::Lag {
             offset: *offset,
-            of: Type::of(of),
+            data_type: Type::of(data_type),
         },
     };
     OverCall {
-        function: of,
+        function: planned,
         arguments: call.arguments.clone(),
         filter: call.filter,
     }
@@ -261,13 +280,13 @@ fn timed(side: &interval_join::IntervalSide) -> TimedSide {
 fn columns(schema: &Schema) -> Vec<Column> {
     let fields = schema.fields().iter().map(|field| Column {
         name: field.name().clone(),
-        of: Type::of(field.data_type()),
+        data_type: Type::of(field.data_type()),
     });
     fields.collect()
 }
 
-fn order(of: &RowOrder) -> Vec<SortColumn> {
-    let columns = of.iter().map(|(column, options)| SortColumn {
+fn order(order: &RowOrder) -> Vec<SortColumn> {
+    let columns = order.iter().map(|(column, options)| SortColumn {
         column: *column,
         descending: options.descending,
         nulls_first: options.nulls_first,
@@ -282,8 +301,8 @@ fn direction(options: SortOptions) -> Direction {
     }
 }
 
-fn join_kind(of: join::JoinKind) -> JoinKind {
-    match of {
+fn join_kind(kind: join::JoinKind) -> JoinKind {
+    match kind {
         join::JoinKind::Inner => JoinKind::Inner,
         join::JoinKind::Left => JoinKind::Left,
         join::JoinKind::Right => JoinKind::Right,
@@ -293,17 +312,17 @@ fn join_kind(of: join::JoinKind) -> JoinKind {
     }
 }
 
-fn window_of(of: window::Windows) -> Window {
+fn window_of(windows: window::Windows) -> Window {
     Window {
-        kind: match of.kind {
+        kind: match windows.kind {
             window::WindowKind::Aligned => WindowKind::Aligned,
             window::WindowKind::Cumulating => WindowKind::Cumulating,
             window::WindowKind::Session => WindowKind::Session,
             window::WindowKind::Count => WindowKind::Count,
         },
-        size: of.size,
-        slide: of.slide,
-        unit: match of.unit {
+        size: windows.size,
+        slide: windows.slide,
+        unit: match windows.unit {
             TimeUnit::Second => Unit::Second,
             TimeUnit::Millisecond => Unit::Millisecond,
             TimeUnit::Microsecond => Unit::Microsecond,

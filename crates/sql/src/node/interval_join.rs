@@ -1,4 +1,4 @@
-//! Joins of two streams whose conditions keep the event times of both sides together ([`intervals`]).
+//! Joins of two streams whose conditions bound the distance of the event times of both sides ([`intervals`]).
 
 use arrow_schema::SchemaRef;
 use datafusion_expr::logical_plan::Join;
@@ -25,9 +25,9 @@ use crate::expression::{Physical, column};
 
 pub use super::intervals::compares_times;
 
-/// A join of two streams whose event times are at most so far from each other.
+/// A join of two streams whose event times have a bounded distance.
 pub struct IntervalJoinNode {
-    /// The join.
+    /// The interval, keys and condition of the join.
     pub spec: IntervalJoinSpec,
 }
 
@@ -82,8 +82,8 @@ impl Node for IntervalJoinNode {
 }
 
 impl Translator<'_> {
-    /// The join as one of an interval; `None` if its conditions don't keep the event times of both sides
-    /// together.
+    /// The join as an interval join; `None` if its conditions don't bound the distance of the event times
+    /// from both sides.
     pub(super) fn interval_join(
         &mut self,
         join: &Join,
@@ -141,7 +141,7 @@ impl Translator<'_> {
         }))
     }
 
-    /// How far behind the watermark rows of a node may come that are in time.
+    /// How far behind the watermark rows of a node may be without being late.
     pub(super) fn behind_us(&self, node: usize) -> EventTime {
         match self.specs[node].facts().behind {
             Behind::Never => 0,
@@ -155,7 +155,7 @@ impl Translator<'_> {
     }
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &IntervalJoinSpec) -> String {
     let [left, right] = &spec.sides;
     let keys = [left.keys.as_slice(), &right.keys];

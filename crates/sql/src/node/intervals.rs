@@ -1,5 +1,5 @@
-//! The intervals that the conditions of a join keep the event times of both sides in:
-//! `b.ts BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts + INTERVAL '1' MINUTE`, and what says the same.
+//! Intervals in join conditions that bound the distance of the event times of both sides:
+//! `b.ts BETWEEN a.ts - INTERVAL '1' MINUTE AND a.ts + INTERVAL '1' MINUTE`, and equivalent conditions.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use super::stream::{Role, Stream};
 use crate::names::WINDOW_COLUMNS;
 use crate::window::interval_ns;
 
-/// Whether the conditions of a join compare times other than the edges of windows.
+/// Whether the conditions of a join compare times other than window edges.
 pub fn compares_times(join: &Join) -> bool {
     let is_time = |column: &Column| {
         let schema = join.schema.as_ref();
         let is_edge = WINDOW_COLUMNS[..2].contains(&column.name.as_str());
-        let of = Expr::Column(column.clone()).get_type(schema);
-        !is_edge && matches!(of, Ok(DataType::Timestamp(_, _)))
+        let data_type = Expr::Column(column.clone()).get_type(schema);
+        !is_edge && matches!(data_type, Ok(DataType::Timestamp(_, _)))
     };
     let on = join.on.iter().flat_map(|(left, right)| [left, right]);
     let conditions = on.chain(&join.filter);
@@ -31,26 +31,26 @@ pub fn compares_times(join: &Join) -> bool {
     columns.any(is_time)
 }
 
-/// What a condition compares: an event time moved by a constant.
+/// One side of a comparison: an event time plus a constant.
 struct Moved {
     side: usize,
-    /// The column's number on its side.
+    /// The index of the column on its side of the join.
     column: usize,
     by_ns: i128,
-    /// Finer than microseconds.
+    /// Whether the column has a unit finer than microseconds.
     is_fine: bool,
 }
 
-/// A bound of the right time less the left one, and the columns that these are.
+/// A bound of the right event time minus the left one, and the columns that these are.
 struct Bound {
     columns: [usize; 2],
     is_least: bool,
     us: EventTime,
-    /// It says all that the condition says.
+    /// Whether the bound says everything that the condition says.
     is_exact: bool,
 }
 
-/// The bounds of one pair of event times, and which conditions they replace.
+/// The bounds on a pair of event times, and which conditions they replace.
 #[derive(Default)]
 struct Interval {
     least: Option<EventTime>,
@@ -58,13 +58,13 @@ struct Interval {
     replaced: Vec<usize>,
 }
 
-/// An interval between two columns.
+/// The interval between two columns.
 pub struct Found {
-    /// The columns' numbers on the left and on the right.
+    /// The indices of the columns on the left and on the right side.
     pub columns: [usize; 2],
-    /// The right time less the left one is at least, and at most, so many microseconds.
+    /// The minimum and the maximum of the right time minus the left one, in microseconds.
     pub bounds: [EventTime; 2],
-    /// The conditions that are left.
+    /// The remaining conditions.
     pub filter: Option<Expr>,
 }
 
@@ -79,36 +79,36 @@ impl Moved {
                     [None, Some(column)] => (1, column),
                     _ => return None,
                 };
-                let of = plans[side].schema().field(column).data_type();
+                let data_type = plans[side].schema().field(column).data_type();
                 let is_time = streams[side].roles[column] == Role::Time;
                 is_time.then_some(Moved {
                     side,
                     column,
                     by_ns: 0,
-                    is_fine: matches!(of, DataType::Timestamp(TimeUnit::Nanosecond, _)),
+                    is_fine: matches!(data_type, DataType::Timestamp(TimeUnit::Nanosecond, _)),
                 })
             }
-            // The planner makes both sides of a comparison times of one unit, the finer one. A cast to a
-            // coarser one gives another time.
+            // The planner casts both sides of a comparison to the finer of the two units. A cast to a coarser
+            // unit changes the time.
             Expr::Cast(cast) => {
                 let DataType::Timestamp(to, None) = cast.field.data_type() else {
                     return None;
                 };
                 let moved = Moved::of(&cast.expr, plans, streams)?;
-                let of = plans[moved.side].schema().field(moved.column).data_type();
-                let from = timestamp_unit(of)?;
+                let data_type = plans[moved.side].schema().field(moved.column).data_type();
+                let from = timestamp_unit(data_type)?;
                 (*to >= from).then_some(moved)
             }
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                let (of, by_ns) = match (op, interval_ns(left), interval_ns(right)) {
+                let (side, by_ns) = match (op, interval_ns(left), interval_ns(right)) {
                     (Operator::Plus, None, Some(by_ns)) => (left, by_ns),
                     (Operator::Plus, Some(by_ns), None) => (right, by_ns),
                     (Operator::Minus, None, Some(by_ns)) => (left, -by_ns),
                     _ => return None,
                 };
-                let of = Moved::of(of, plans, streams)?;
-                let by_ns = of.by_ns + by_ns;
-                Some(Moved { by_ns, ..of })
+                let moved = Moved::of(side, plans, streams)?;
+                let by_ns = moved.by_ns + by_ns;
+                Some(Moved { by_ns, ..moved })
             }
             _ => None,
         }
@@ -116,7 +116,7 @@ impl Moved {
 }
 
 impl Bound {
-    /// What `one op other` says of the right time less the left one.
+    /// The bound that `one op other` sets on the right time minus the left one.
     fn of(one: Moved, op: Operator, other: Moved) -> Option<Bound> {
         // right + by (op) left + by', hence right - left (op) by' - by.
         let (right, op, left) = match (one.side, other.side) {
@@ -132,8 +132,8 @@ impl Bound {
             Operator::LtEq => (false, false),
             _ => return None,
         };
-        // Times are compared in microseconds. Of finer ones that is too much by less than one, and the
-        // condition itself decides.
+        // Bounds are in microseconds. For finer times the bound is rounded up, and the condition itself is
+        // evaluated as well.
         let is_exact = !left.is_fine && !right.is_fine && ns % 1_000 == 0;
         let strict_us = i128::from(is_strict && is_exact);
         let us = match is_least {
@@ -149,7 +149,7 @@ impl Bound {
     }
 }
 
-/// What `one op other` says where one side is a difference of times and the other one a constant:
+/// The bound of a condition that compares a difference of times with a constant:
 /// `b.ts - a.ts <= INTERVAL '1' DAY` is `b.ts <= a.ts + INTERVAL '1' DAY`.
 fn of_difference(
     one: &Expr,
@@ -163,7 +163,7 @@ fn of_difference(
         _ => return None,
     };
     let mut difference = difference;
-    // The planner makes an interval of it.
+    // The planner casts the difference to an interval.
     while let Expr::Cast(cast) = difference {
         difference = &cast.expr;
     }
@@ -180,9 +180,9 @@ fn of_difference(
     Bound::of(left, op, Moved { by_ns, ..right })
 }
 
-/// The bounds that a condition sets, where it is one of event times.
+/// The bounds that a condition sets if it compares event times.
 fn bounds(condition: &Expr, plans: [&LogicalPlan; 2], streams: &[Stream; 2]) -> Vec<Bound> {
-    let moved = |of: &Expr| Moved::of(of, plans, streams);
+    let moved = |expression: &Expr| Moved::of(expression, plans, streams);
     let bound = |one: &Expr, op: Operator, other: &Expr| match (moved(one), moved(other)) {
         (Some(one), Some(other)) => Bound::of(one, op, other),
         _ => of_difference(one, op, other, &moved),
@@ -205,7 +205,7 @@ fn bounds(condition: &Expr, plans: [&LogicalPlan; 2], streams: &[Stream; 2]) -> 
                 bound(expr, Operator::GtEq, low),
                 bound(expr, Operator::LtEq, high),
             ];
-            // Half of it would replace the whole condition.
+            // Both bounds, or none: one alone would replace the whole condition.
             both.into_iter()
                 .collect::<Option<Vec<_>>>()
                 .unwrap_or_default()
@@ -214,7 +214,7 @@ fn bounds(condition: &Expr, plans: [&LogicalPlan; 2], streams: &[Stream; 2]) -> 
     }
 }
 
-/// The interval that the conditions of a join keep two event times in, if they do from both ends.
+/// The interval in which the conditions of a join keep two event times, if they bound it from both sides.
 pub fn find(join: &Join, streams: &[Stream; 2]) -> Option<Found> {
     let plans = plans(join);
     let conditions = join.filter.as_ref().map(split_conjunction);
@@ -232,14 +232,14 @@ pub fn find(join: &Join, streams: &[Stream; 2]) -> Option<Found> {
     };
     for (number, condition) in conditions.iter().enumerate() {
         let all = bounds(condition, plans, streams);
-        // One that also compares other times, or finer ones, stays a condition.
+        // A condition that also compares other times, or finer ones, remains a condition.
         let of_one = all.iter().all(|bound| bound.columns == all[0].columns);
         let is_replaced = of_one && all.iter().all(|bound| bound.is_exact);
         for bound in &all {
             note(bound, is_replaced.then_some(number));
         }
     }
-    // Equal times are keys, too.
+    // Equality of event times is among the keys.
     for (left, right) in &join.on {
         let equal = left.clone().eq(right.clone());
         for bound in bounds(&equal, plans, streams) {

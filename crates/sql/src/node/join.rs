@@ -1,4 +1,4 @@
-//! Which of the joins a JOIN, an IN or an EXISTS is.
+//! Chooses the kind of join for a JOIN, an IN or an EXISTS.
 
 use datafusion_common::NullEquality;
 use datafusion_expr::LogicalPlan;
@@ -33,7 +33,7 @@ impl Translator<'_> {
         let kind = semi_join::kind(join)?;
         if join.null_equality == NullEquality::NullEqualsNull && !join.on.is_empty() {
             return Err(SqlError::new(
-                "a join in which NULL equals NULL is not known here",
+                "a join in which NULL equals NULL is not supported",
             ));
         }
         if let Some((times, filter)) = as_of::split(join.filter.as_ref()) {

@@ -1,7 +1,7 @@
 //! Late rows on their way to a table of their own.
 //!
-//! What judges lateness and what keeps late rows are two nodes over the same input, so that each has one
-//! output; a sink writes the rows like others, exactly once where it can.
+//! The node that drops late rows and the node that keeps them read the same input, so that each has one
+//! output. A sink writes the late rows like others, exactly once if it can.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::error::{Result, SqlError};
 use crate::expression::column;
 use crate::window::{LateTable, WindowNode};
 
-/// Late rows, and no others.
+/// Keeps late rows, and drops all others.
 pub struct LateRowsNode {
-    /// The event-time column.
+    /// The index of the event-time column.
     pub time_column: usize,
     /// When a row is late.
     pub lateness: Lateness,
-    /// The columns of its rows.
+    /// The columns of the rows.
     pub schema: SchemaRef,
 }
 
@@ -79,7 +79,7 @@ impl Node for LateRowsNode {
 }
 
 impl Translator<'_> {
-    /// The late rows among those of `stream`, with the columns of the table.
+    /// Sends the late rows of `stream` to the table, with the table's columns.
     pub(super) fn keep_late(
         &mut self,
         window: &WindowNode,
@@ -106,19 +106,27 @@ impl Translator<'_> {
         };
         let plan = &window.input;
         let fields = table.physical.fields().iter();
-        let values = late.columns.iter().zip(fields.clone()).map(|(of, field)| {
-            let value = Expr::Column(of.clone());
-            let is_same = plan.schema().field_from_column(of)?.data_type() == field.data_type();
-            let value = match is_same {
-                true => value,
-                false => cast(value, field.data_type().clone()),
-            };
-            self.bind(&value, &of_late, plan)
-        });
+        let values = late
+            .columns
+            .iter()
+            .zip(fields.clone())
+            .map(|(column, field)| {
+                let value = Expr::Column(column.clone());
+                let is_same =
+                    plan.schema().field_from_column(column)?.data_type() == field.data_type();
+                let value = match is_same {
+                    true => value,
+                    false => cast(value, field.data_type().clone()),
+                };
+                self.bind(&value, &of_late, plan)
+            });
         let values = values.collect::<Result<Vec<_>>>()?;
         let names = fields.map(|field| field.name().clone()).collect::<Vec<_>>();
         let node = self.materialise(&of_late, &values, &names, None)?;
-        let known = self.late.iter_mut().find(|of| of.table.name == table.name);
+        let known = self
+            .late
+            .iter_mut()
+            .find(|known| known.table.name == table.name);
         match known {
             Some(known) if known.nodes.contains(&node) => {}
             Some(known) => known.nodes.push(node),
@@ -130,7 +138,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Adds the sinks of late rows; says how many.
+    /// Adds the sinks of late rows, and returns their number.
     pub fn late_sinks(&mut self) -> Result<usize> {
         let late = std::mem::take(&mut self.late);
         let sinks = late.len();
@@ -139,7 +147,7 @@ impl Translator<'_> {
             let node = match nodes.as_slice() {
                 [node] => *node,
                 several => {
-                    // Without what is said of the schema as a whole.
+                    // Metadata of the schema is dropped.
                     let schema = Arc::new(Schema::new(schema.fields().clone()));
                     self.union_of(several, schema, false)
                 }

@@ -1,7 +1,7 @@
-//! Joins of a stream with what a table has at the moment: `FOR SYSTEM_TIME AS OF PROCTIME()`.
+//! Joins of a stream with the current rows of a table: `FOR SYSTEM_TIME AS OF PROCTIME()`.
 //!
-//! A table of a database is asked for each row's key. One that is read and ends becomes the table of a
-//! table join, which has it all before the first row comes.
+//! A table of a database is looked up by the key of each row. A table that is read and ends becomes the table
+//! of a table join, which is read to its end before the first row.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ use crate::error::{Result, SqlError};
 use crate::expression::{Physical, column, column_index, physical, replace_columns};
 use crate::table::{Table, TableColumn, TableHandle};
 
-/// A join of a stream with what a table outside has now.
+/// A join of a stream with the current rows of an external table.
 pub struct LookupJoinNode {
-    /// The join.
+    /// The keys and the condition of the join.
     pub spec: LookupJoinSpec,
 }
 
@@ -44,7 +44,7 @@ impl Node for LookupJoinNode {
     }
 
     fn state(&self) -> Option<State> {
-        // The table is asked again.
+        // The table is looked up again.
         None
     }
 
@@ -86,12 +86,12 @@ impl Node for LookupJoinNode {
 /// The table that is looked up.
 struct LookedUp {
     table: Arc<Table>,
-    /// Its physical columns that are read, and their fields.
+    /// The physical columns that are read, and their fields.
     read: Vec<usize>,
     schema: SchemaRef,
-    /// The columns of its plan, over those.
+    /// The columns of the table's plan, over the physical columns.
     columns: Vec<Physical>,
-    /// What the planner wants to hold for its rows, over those.
+    /// The conditions of the table's plan, over the physical columns.
     conditions: Vec<Physical>,
 }
 
@@ -100,7 +100,7 @@ fn near(error: SqlError) -> SqlError {
 }
 
 impl Translator<'_> {
-    /// A join with what a table has now. `time` is to be `PROCTIME()`; without one it was said.
+    /// A join with the current rows of a table. `time` must be `PROCTIME()`; without it the query said so.
     pub(super) fn lookup_join(
         &mut self,
         join: &Join,
@@ -109,7 +109,7 @@ impl Translator<'_> {
         filter: Option<Expr>,
     ) -> Result<Stream> {
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
-            let error = "FOR SYSTEM_TIME AS OF stands on the right of an INNER or LEFT JOIN";
+            let error = "FOR SYSTEM_TIME AS OF is only supported on the right side of an INNER or LEFT JOIN";
             return Err(near(SqlError::new(error)));
         }
         let table = &table_of(&join.right)?;
@@ -127,10 +127,10 @@ impl Translator<'_> {
             return self.look_up(join, kind, filter, found, connector);
         }
         if let Some(reason) = self.no_table(&join.right)? {
-            let error = format!("this table can't be looked up: {reason}");
+            let error = format!("the table can't be looked up: {reason}");
             return Err(near(SqlError::new(error)).hint(
-                "look up in a table of a database (sqlite, postgres) or in one that ends; or name the \
-                 stream's event time, for a table with WATERMARK",
+                "use a table of a database (sqlite, postgres) or a table that ends; or declare a WATERMARK \
+                for the table, and use the event time of the stream",
             ));
         }
         let join = Join {
@@ -151,9 +151,9 @@ impl Translator<'_> {
         let stream = self.translate(&join.left)?;
         if stream.updates {
             let error = SqlError::new(
-                "a row that is replaced or taken back would be looked up again, and may find something else",
+                "the stream updates or retracts rows, and a second lookup of a row may return something else",
             );
-            return Err(near(error).hint("aggregate behind the join, or in windows"));
+            return Err(near(error).hint("aggregate after the join, or in windows"));
         }
         let Asked {
             mut columns,
@@ -179,7 +179,7 @@ impl Translator<'_> {
             schema: schema.clone(),
         };
         let detail = detail(&spec, &of_stream, &found.table.physical);
-        // Tables are told apart by their names: two may be in places that look the same.
+        // The name is part of the key: two tables may have the same place.
         let key = format!("lookup join {} {spec:?}", found.table.name);
         let lookup_join = LookupJoinNode { spec };
         let node = self.operator("lookup join", detail, &[node], lookup_join, &key);
@@ -196,7 +196,7 @@ impl Translator<'_> {
         })
     }
 
-    /// What the table is asked for each row of a stream.
+    /// The lookup for each row of a stream.
     fn asked(&self, join: &Join, stream: &Stream, found: &LookedUp) -> Result<Asked> {
         let mut columns = Columns::of(stream, &join.left);
         let mut keys = Vec::new();
@@ -219,9 +219,10 @@ impl Translator<'_> {
             }
         }
         if keys.is_empty() {
-            let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
-            let hint = "one column of the table on one side, and on the other an expression of its \
-            type over the stream: … AS c ON s.customer = c.id";
+            let error =
+                "FOR SYSTEM_TIME AS OF needs an equality between a key of the table and the stream";
+            let hint = "compare a column of the table with an expression of the same type over the stream, \
+            for example ON s.customer = c.id";
             return Err(near(SqlError::new(error)).hint(hint));
         }
         let others = others.into_iter().enumerate();
@@ -237,31 +238,32 @@ impl Translator<'_> {
     }
 }
 
-/// What a table is asked for each row of a stream.
+/// The lookup for each row of a stream.
 struct Asked {
     /// The columns of the stream, with the keys.
     columns: Columns,
     request: LookupRequest,
     keys: Vec<usize>,
-    /// Equations that no key comes of: a column of the stream, and an expression over what is read.
+    /// Equalities that can't be keys: a column of the stream, and an expression over the columns that are
+    /// read.
     others: Vec<(usize, Physical)>,
 }
 
-/// The columns of a join with a table that is looked up, as SQL has them; and what is read of the table.
+/// The columns of a join with a table that is looked up, in SQL's order; and the columns that are read.
 struct Both {
     columns: Vec<Physical>,
     of_table: Vec<Physical>,
 }
 
-/// The columns of both sides over a node with `width` columns of the stream, then those that are
-/// read of the table.
+/// The columns of both sides over a node that has `width` columns of the stream, followed by the columns that
+/// are read from the table.
 fn both(join: &Join, found: &LookedUp, width: usize, schema: &SchemaRef) -> Result<Both> {
     let of_table = (0..found.read.len()).map(|at| column(width + at, schema));
     let of_table = of_table.collect::<Vec<Physical>>();
     let columns = (0..join.left.schema().fields().len()).map(|at| Ok(column(at, schema)));
-    // What is an expression over what is read, as one over the join's columns.
+    // Expressions over the columns that are read become expressions over the node's columns.
     let looked_up = found.columns.iter();
-    let looked_up = looked_up.map(|of| replace_columns(of, &of_table));
+    let looked_up = looked_up.map(|expression| replace_columns(expression, &of_table));
     let columns = columns.chain(looked_up);
     Ok(Both {
         columns: columns.collect::<Result<Vec<Physical>>>()?,
@@ -270,7 +272,7 @@ fn both(join: &Join, found: &LookedUp, width: usize, schema: &SchemaRef) -> Resu
 }
 
 impl Both {
-    /// All that has to hold of what was found, beside the keys.
+    /// The condition on the rows that were found, besides the keys.
     fn condition(
         &self,
         join: &Join,
@@ -297,7 +299,7 @@ impl Both {
     }
 }
 
-/// What `explain` shows; `table` are the physical columns of the table.
+/// The node's description in EXPLAIN; `table` has the physical columns of the table.
 fn detail(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef) -> String {
     let keys = [spec.keys.as_slice(), &spec.request.keys];
     let on = shown(keys, [stream, table], spec.condition.as_ref());
@@ -309,40 +311,44 @@ fn detail(spec: &LookupJoinSpec, stream: &SchemaRef, table: &SchemaRef) -> Strin
     format!("{kind}: {}, in {place}", on.join(" and "))
 }
 
-/// Whether rows can be joined with what a table has at this time.
+/// Checks whether rows can be joined with the table's rows at this time.
 fn check_time(time: &Expr, role: Role, table: &Table, stream: &LogicalPlan) -> Result<()> {
     if is_now(time, stream) {
         return Ok(());
     }
     let name = &table.name;
     if role == Role::Time {
-        let error = format!("'{name}' has no event time, so no version of it is valid at a time");
+        let error = format!("table '{name}' has no event time, so it has no versions");
         return Err(near(SqlError::new(error)).hint(
-            "declare it with the table (WATERMARK FOR …); or join with what is there now: FOR \
-             SYSTEM_TIME AS OF PROCTIME(), or a column that is PROCTIME()",
+            "declare a WATERMARK for the table, or join with its current rows: FOR SYSTEM_TIME AS OF \
+            PROCTIME(), or a column that is PROCTIME()",
         ));
     }
-    let error = format!("'{time}' is neither event time nor PROCTIME()");
+    let error = format!("'{time}' is neither an event time nor PROCTIME()");
     Err(near(SqlError::new(error)).hint(format!(
-        "FOR SYSTEM_TIME AS OF PROCTIME() joins with what '{name}' has when the row is worked on"
+        "FOR SYSTEM_TIME AS OF PROCTIME() joins with the rows of '{name}' at the time of processing"
     )))
 }
 
-/// The table, whatever the planner has put upon it.
+/// The table below the nodes that the planner has added.
 fn table_of(plan: &LogicalPlan) -> Result<Arc<Table>> {
     match plan {
         LogicalPlan::TableScan(scan) => match scan.source.downcast_ref::<TableHandle>() {
             Some(handle) => Ok(handle.0.clone()),
-            None => Err(near(SqlError::new("FOR SYSTEM_TIME AS OF needs a table"))),
+            None => Err(near(SqlError::new(
+                "FOR SYSTEM_TIME AS OF can only be applied to a table",
+            ))),
         },
         other => match other.inputs().first() {
             Some(input) => table_of(input),
-            None => Err(near(SqlError::new("FOR SYSTEM_TIME AS OF needs a table"))),
+            None => Err(near(SqlError::new(
+                "FOR SYSTEM_TIME AS OF can only be applied to a table",
+            ))),
         },
     }
 }
 
-/// The table below the conditions and names that the planner has put upon it.
+/// The table below the conditions and aliases that the planner has added.
 fn looked_up(plan: &LogicalPlan) -> Result<LookedUp> {
     match plan {
         LogicalPlan::TableScan(scan) => scanned(scan),
@@ -368,7 +374,9 @@ fn looked_up(plan: &LogicalPlan) -> Result<LookedUp> {
                 ..found
             })
         }
-        _ => Err(near(SqlError::new("FOR SYSTEM_TIME AS OF needs a table"))),
+        _ => Err(near(SqlError::new(
+            "FOR SYSTEM_TIME AS OF can only be applied to a table",
+        ))),
     }
 }
 
@@ -385,10 +393,10 @@ fn scanned(scan: &TableScan) -> Result<LookedUp> {
             TableColumn::Computed(_) => {
                 let name = table.schema.field(index).name();
                 let error = format!(
-                    "column '{name}' of '{}' is computed, and is not looked up",
+                    "column '{name}' of '{}' is computed, so it can't be looked up",
                     table.name
                 );
-                let hint = "compute it in the SELECT from the columns that are";
+                let hint = "compute it in the SELECT from the table's other columns";
                 return Err(SqlError::new(error).near(name).hint(hint));
             }
         }
@@ -406,15 +414,15 @@ fn scanned(scan: &TableScan) -> Result<LookedUp> {
     })
 }
 
-/// The key of an equation: an expression over the stream of the column's type, and which column it is; `None`
-/// where the table can't be asked for it.
+/// The key of an equality: an expression over the stream with the column's type, and the index of the column;
+/// `None` if the table can't be looked up by it.
 fn key(
     left: &Physical,
     of_stream: &SchemaRef,
     right: &Physical,
     of_table: &SchemaRef,
 ) -> Result<Option<(Physical, usize)>> {
-    // Where the types differ the planner casts one side.
+    // If the types differ, the planner has cast one side.
     let inner = match right.downcast_ref::<CastExpr>() {
         Some(cast) => cast.expr(),
         None => right,
@@ -426,9 +434,9 @@ fn key(
     if &from == to {
         return Ok(Some((left.clone(), at)));
     }
-    // A number that the column can't hold becomes NULL, which equals nothing.
+    // A number out of the column's range becomes NULL, which equals nothing.
     let are_whole = from.is_integer() && to.is_integer();
-    let is_text = |of: &DataType| matches!(of, DataType::Utf8 | DataType::Utf8View);
+    let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::Utf8View);
     match are_whole || (is_text(&from) && is_text(to)) {
         true => Ok(Some((try_cast(left.clone(), of_stream, to.clone())?, at))),
         false => Ok(None),

@@ -1,5 +1,5 @@
-//! Projections. One costs no operator of its own: its expressions are evaluated where their values
-//! are needed. Only what is read more than once, or has to be a column, is computed before.
+//! Projections. A projection needs no operator of its own: its expressions are evaluated where their values
+//! are used. Only values that are used more than once, or must be columns, are computed before.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::explain;
 use crate::expression::{Physical, PhysicalExpression, column, column_index, uncast};
 
-/// Projections, and what only gives another name to its input.
+/// Projections and aliases.
 pub const TRANSLATION: Translation = Translation {
     needs: |_| Needs::NOTHING,
     translate,
@@ -27,9 +27,9 @@ pub const TRANSLATION: Translation = Translation {
 
 /// A projection.
 pub struct MapNode {
-    /// An expression per column.
+    /// The expression of each column.
     pub expressions: Vec<Arc<dyn Expression>>,
-    /// The columns.
+    /// The columns of the output.
     pub schema: SchemaRef,
 }
 
@@ -96,7 +96,7 @@ fn translate(translator: &mut Translator<'_>, plan: &LogicalPlan) -> Result<Opti
 }
 
 impl Translator<'_> {
-    /// A projection of its input's stream; `plan` is the projection itself.
+    /// The stream of a projection; `plan` is the projection itself.
     pub(super) fn projection(
         &mut self,
         input: Stream,
@@ -104,15 +104,15 @@ impl Translator<'_> {
         plan: &LogicalPlan,
     ) -> Result<Stream> {
         let stream = self.project(input, &projection.expr, &projection.input)?;
-        // What is another value each time is computed once, however often it is read.
+        // A volatile expression is computed once, however often its value is used.
         match projection.expr.iter().any(Expr::is_volatile) {
             true => self.settle(stream, plan),
             false => Ok(stream),
         }
     }
 
-    /// The values of expressions over a plan. A computed column that is used more than once is
-    /// computed before.
+    /// The values of expressions over a plan. A computed column that is used more than once is computed by a
+    /// node below.
     pub(super) fn project(
         &mut self,
         mut input: Stream,
@@ -138,7 +138,7 @@ impl Translator<'_> {
             columns.push(self.bind(expression, &input, plan)?);
             roles.push(self.role(expression, &input, plan)?);
         }
-        // A key that is cast to a wider type is a key.
+        // A key that is cast to a wider type is still a key.
         let key = input.key.as_ref().and_then(|key| {
             let places = key.iter().map(|of_key| {
                 let mut columns = columns.iter();
@@ -160,7 +160,7 @@ impl Translator<'_> {
         })
     }
 
-    /// The stream with every column computed, and nothing else kept.
+    /// The stream with every column computed by a node, and without any other column.
     pub(super) fn settle(&mut self, stream: Stream, plan: &LogicalPlan) -> Result<Stream> {
         let names = plan.schema().fields().iter();
         let names = names.map(|field| field.name().clone()).collect::<Vec<_>>();
@@ -190,7 +190,7 @@ impl Translator<'_> {
         })
     }
 
-    /// A node whose columns are the given expressions over the stream, then `extra`.
+    /// Adds a node whose columns are the given expressions over the stream, followed by `extra`.
     pub(super) fn materialise(
         &mut self,
         stream: &Stream,
@@ -224,7 +224,7 @@ impl Translator<'_> {
     }
 }
 
-/// Whether expressions are the columns of the input themselves.
+/// Whether the expressions are exactly the columns of the input.
 fn is_identical(expressions: &[Physical], fields: &[Field], input: &Schema) -> bool {
     let mut columns = expressions.iter().enumerate();
     let mut names = fields.iter().zip(input.fields());
@@ -233,7 +233,7 @@ fn is_identical(expressions: &[Physical], fields: &[Field], input: &Schema) -> b
         && names.all(|(field, before)| field.name() == before.name())
 }
 
-/// What `explain` shows of a projection.
+/// The node's description in EXPLAIN.
 fn detail(expressions: &[Physical], fields: &[Field]) -> String {
     let shown = expressions.iter().zip(fields).map(|(expression, field)| {
         let (shown, name) = (

@@ -1,4 +1,4 @@
-//! Functions with OVER: aggregates of the rows before each row, in the order of event time.
+//! Functions with OVER: aggregates over the rows before each row, ordered by event time.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ pub const TRANSLATION: Translation = Translation {
     },
 };
 
-/// Functions of the rows before each row.
+/// Computes functions over the rows before each row.
 pub struct OverNode {
-    /// The functions.
+    /// The functions, keys and order.
     pub spec: OverSpec,
 }
 
@@ -71,7 +71,7 @@ impl Node for OverNode {
     }
 
     fn facts(&self) -> Facts<'_> {
-        // Rows are brought into an order of their own.
+        // The node sorts its rows itself.
         Facts {
             order: Order::Unseen,
             sorted: Sorted::No,
@@ -94,17 +94,18 @@ impl Node for OverNode {
     }
 }
 
-/// What an OVER keeps of each key, also of those that are never seen again.
+/// The state that an OVER keeps for each key, also for keys that never occur again.
 fn growth(spec: &OverSpec, detail: &str) -> Option<Growth> {
-    let of = |keeps: fn(&OverFunction) -> bool| spec.calls.iter().any(|call| keeps(&call.function));
-    let values = of(|function| {
-        matches!(function, OverFunction::Aggregate { function: of, .. }
-            if function.runs_on() && keeps_values(of))
+    let any =
+        |keeps: fn(&OverFunction) -> bool| spec.calls.iter().any(|call| keeps(&call.function));
+    let values = any(|function| {
+        matches!(function, OverFunction::Aggregate { function: aggregate, .. }
+            if function.runs_on() && keeps_values(aggregate))
     });
     let what = match (
         values,
-        of(OverFunction::runs_on),
-        of(OverFunction::keeps_rows),
+        any(OverFunction::runs_on),
+        any(OverFunction::keeps_rows),
     ) {
         (true, ..) => "every value",
         (_, true, true) => "a value and the last rows",
@@ -113,19 +114,19 @@ fn growth(spec: &OverSpec, detail: &str) -> Option<Growth> {
         (_, false, false) => return None,
     };
     let keeps = match (spec.keys.is_empty(), values) {
-        (true, true) => format!("OVER keeps {what} for ever ({detail})"),
+        (true, true) => format!("OVER keeps {what} forever ({detail})"),
         (true, false) => return None,
         (false, _) => {
             let keys = names(&spec.keys, &spec.input);
-            format!("OVER (PARTITION BY {keys}) keeps {what} of every key for ever ({detail})")
+            format!("OVER (PARTITION BY {keys}) keeps {what} of every key forever ({detail})")
         }
     };
     Some(Growth {
         input: None,
         keeps,
         bound: Bound::Other(
-            "'state_ttl' does not count here; RANGE BETWEEN INTERVAL … PRECEDING AND CURRENT ROW \
-             keeps rows of that time alone",
+            "'state_ttl' does not apply to it; RANGE BETWEEN INTERVAL … PRECEDING AND CURRENT ROW \
+            keeps only the rows of that time",
         ),
     })
 }
@@ -140,13 +141,18 @@ impl Translator<'_> {
             return Ok(input);
         };
         if input.updates {
-            return Err(error(first, "rows of a running aggregate are replaced later")
-                .hint("aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end, …"));
+            return Err(error(
+                first,
+                "it needs rows that never change, and a running aggregate updates its rows",
+            )
+            .hint(
+                "aggregate in windows first: FROM TUMBLE(…) GROUP BY window_start, window_end, …",
+            ));
         }
         let time = self.event_time_of_order(first, &input, plan)?;
         let mut columns = Columns::of(&input, plan);
         let time_column = columns.place(&time, "event_time");
-        // The planner makes a plan of its own for each PARTITION BY and ORDER BY.
+        // The planner makes a separate plan node for each PARTITION BY and ORDER BY.
         let keys = first.params.partition_by.iter();
         let keys = keys.map(|key| self.bind(key, &input, plan));
         let keys = columns.place_keys(keys.collect::<Result<Vec<Physical>>>()?.iter());
@@ -186,7 +192,7 @@ impl Translator<'_> {
         })
     }
 
-    /// A call with columns where its expressions stood.
+    /// A call with columns instead of expressions.
     fn over_call(
         &self,
         planned: Planned,
@@ -207,7 +213,7 @@ impl Translator<'_> {
         })
     }
 
-    /// The event time that rows are ordered by.
+    /// The event time by which rows are ordered.
     fn event_time_of_order(
         &self,
         call: &WindowFunction,
@@ -215,30 +221,31 @@ impl Translator<'_> {
         plan: &LogicalPlan,
     ) -> Result<Physical> {
         const FORM: &str =
-            "… OVER (PARTITION BY k ORDER BY ts), with the column that WATERMARK FOR names";
+            "use … OVER (PARTITION BY k ORDER BY ts), with the column of WATERMARK FOR";
         let [Sort { expr, asc, .. }] = call.params.order_by.as_slice() else {
             let text = match call.params.order_by.is_empty() {
-                true => "without ORDER BY there is no last row, and the stream has no end",
-                false => "rows are ordered by event time alone",
+                true => "ORDER BY is missing",
+                false => "rows can only be ordered by event time",
             };
             return Err(error(call, text).hint(FORM));
         };
         if self.role(expr, input, plan)? != Role::Time {
             let text = format!(
-                "'{}' is not event time, so it is never known which rows come before",
+                "'{}' is not an event time",
                 explain::readable(&expr.to_string())
             );
             return Err(error(call, &text).hint(FORM));
         }
         if !asc {
-            let text = "in descending order all rows come before the first";
-            return Err(error(call, text).hint("leave DESC out"));
+            let text =
+                "rows can't be ordered in descending order, because a stream has no last row";
+            return Err(error(call, text).hint("remove DESC"));
         }
         self.bind(expr, input, plan)
     }
 }
 
-/// The input's columns, then a result of each call.
+/// The columns of the input, followed by the result of each call.
 fn output(input: &Schema, window: &Window, calls: &[OverCall]) -> SchemaRef {
     let results = window.window_expr.iter().zip(calls);
     let results = results.map(|(expression, call)| {
@@ -249,7 +256,7 @@ fn output(input: &Schema, window: &Window, calls: &[OverCall]) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &OverSpec) -> String {
     let name = |index: &usize| readable(spec.input.field(*index).name());
     let calls = &spec.schema.fields()[spec.input.fields().len()..];
@@ -263,7 +270,8 @@ fn detail(spec: &OverSpec) -> String {
     format!("{calls}{by} in the order of {}", name(&spec.time_column))
 }
 
-/// The name of a call's result, of the name that the planner gives it: that says the rest of OVER once more.
+/// The name of a call's result: the planner's name without the parts of OVER that the description already
+/// has.
 fn result_name(name: &str, function: &OverFunction) -> String {
     let name = readable(name);
     let starts = [" PARTITION BY ", " ORDER BY ", " ROWS ", " RANGE "];

@@ -1,4 +1,4 @@
-//! Functions with OVER, as they are planned: with expressions where columns will stand.
+//! Functions with OVER as they are planned, with expressions that become columns later.
 
 use std::sync::Arc;
 
@@ -18,38 +18,41 @@ use crate::aggregates;
 use crate::error::{Result, SqlError};
 use crate::window::interval_ns;
 
-/// Functions that look at rows after their own, or at all rows of the key.
+/// Functions that need later rows, or all rows of the key.
 const NEED_ALL: &[&str] = &["lead", "ntile", "percent_rank", "cume_dist", "nth_value"];
 
-/// A call of a function.
+/// A planned call of a function.
 pub struct Planned {
     pub function: OverFunction,
     pub arguments: Vec<Expr>,
     pub filter: Option<Expr>,
 }
 
-/// What is wrong with a call.
+/// An error about a call.
 pub fn error(call: &WindowFunction, text: &str) -> SqlError {
     let name = call.fun.name().to_uppercase();
     SqlError::new(format!("{name} OVER (…): {text}")).near(name)
 }
 
-/// The call behind the names that the planner gives it.
+/// The call below the planner's aliases.
 pub fn call_of(expression: &Expr) -> Result<&WindowFunction> {
     match expression {
         Expr::Alias(alias) => call_of(&alias.expr),
         Expr::WindowFunction(call) => Ok(call),
-        other => Err(SqlError::new(format!("'{other}' is no function with OVER"))),
+        other => Err(SqlError::new(format!(
+            "'{other}' is not a function with OVER"
+        ))),
     }
 }
 
-/// A call as it is planned.
+/// Plans a call.
 pub fn planned(call: &WindowFunction, plan: &LogicalPlan) -> Result<Planned> {
     let name = call.fun.name().to_lowercase();
     if NEED_ALL.contains(&name.as_str()) {
-        let text = "rows behind the present one are not known yet";
+        let text = "it needs later rows, which are not known yet";
         return Err(error(call, text).hint(
-            "LAG, FIRST_VALUE, LAST_VALUE, ROW_NUMBER, RANK, DENSE_RANK and all aggregates look back only",
+            "LAG, FIRST_VALUE, LAST_VALUE, ROW_NUMBER, RANK, DENSE_RANK and all aggregates only need \
+            earlier rows",
         ));
     }
     match &call.fun {
@@ -58,7 +61,7 @@ pub fn planned(call: &WindowFunction, plan: &LogicalPlan) -> Result<Planned> {
     }
 }
 
-/// An aggregate of a frame.
+/// Plans an aggregate over a frame.
 fn aggregate(
     call: &WindowFunction,
     function: &Arc<AggregateUDF>,
@@ -90,14 +93,17 @@ fn aggregate(
     })
 }
 
-/// A function that is no aggregate.
+/// Plans a function that is not an aggregate.
 fn own(call: &WindowFunction, name: &str, plan: &LogicalPlan) -> Result<Planned> {
     let params = &call.params;
     if params.filter.is_some() || params.distinct {
-        return Err(error(call, "FILTER and DISTINCT belong to aggregates"));
+        return Err(error(
+            call,
+            "FILTER and DISTINCT are only supported for aggregates",
+        ));
     }
     let ignores_nulls = params.null_treatment == Some(NullTreatment::IgnoreNulls);
-    let of = |argument: usize| match params.args.get(argument) {
+    let data_type = |argument: usize| match params.args.get(argument) {
         Some(argument) => Ok(argument.get_type(plan.schema())?),
         None => Err(error(call, "an argument is missing")),
     };
@@ -106,7 +112,7 @@ fn own(call: &WindowFunction, name: &str, plan: &LogicalPlan) -> Result<Planned>
             function: AggregateFunction::FirstLast {
                 last: name == "last_value",
                 ignore_nulls: ignores_nulls,
-                of: of(0)?,
+                of: data_type(0)?,
             },
             frame: frame(call)?,
         },
@@ -114,19 +120,20 @@ fn own(call: &WindowFunction, name: &str, plan: &LogicalPlan) -> Result<Planned>
         "rank" => OverFunction::Rank,
         "dense_rank" => OverFunction::DenseRank,
         "lag" if ignores_nulls => {
-            return Err(error(call, "IGNORE NULLS is not known here"));
+            return Err(error(call, "IGNORE NULLS is not supported"));
         }
         "lag" => OverFunction::Lag {
             offset: offset(call)?,
-            of: of(0)?,
+            of: data_type(0)?,
         },
-        _ => return Err(error(call, "this function is not known here")),
+        _ => return Err(error(call, "this function is not supported")),
     };
     let mut arguments = params.args.clone();
-    if let OverFunction::Lag { of, .. } = &function {
-        // How far it looks back is a constant.
+    if let OverFunction::Lag { of: data_type, .. } = &function {
+        // The offset is a constant.
         let default = params.args.get(2);
-        let default = default.map(|default| datafusion_expr::cast(default.clone(), of.clone()));
+        let default =
+            default.map(|default| datafusion_expr::cast(default.clone(), data_type.clone()));
         arguments.truncate(1);
         arguments.extend(default);
     }
@@ -137,7 +144,7 @@ fn own(call: &WindowFunction, name: &str, plan: &LogicalPlan) -> Result<Planned>
     })
 }
 
-/// How many rows LAG looks back.
+/// The number of rows that LAG looks back.
 fn offset(call: &WindowFunction) -> Result<u64> {
     let Some(offset) = call.params.args.get(1) else {
         return Ok(1);
@@ -149,8 +156,8 @@ fn offset(call: &WindowFunction) -> Result<u64> {
     match number {
         Some(ScalarValue::Int64(Some(number))) if number >= 0 => Ok(number as u64),
         _ => {
-            let text = "how many rows it looks back is a constant from 0 on";
-            Err(error(call, text).hint("LAG(x, 2)"))
+            let text = "the number of rows to look back must be a constant that is not negative";
+            Err(error(call, text).hint("for example LAG(x, 2)"))
         }
     }
 }
@@ -163,10 +170,10 @@ fn frame(call: &WindowFunction) -> Result<Frame> {
         end_bound,
         ..
     } = &call.params.window_frame;
-    let form = "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING AND \
-         CURRENT ROW, or UNBOUNDED PRECEDING";
+    let form = "use ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, RANGE BETWEEN INTERVAL '10' MINUTE PRECEDING \
+    AND CURRENT ROW, or UNBOUNDED PRECEDING";
     if !matches!(end_bound, WindowFrameBound::CurrentRow) {
-        return Err(error(call, "a frame ends at the CURRENT ROW").hint(form));
+        return Err(error(call, "a frame must end at CURRENT ROW").hint(form));
     }
     let before = match start_bound {
         WindowFrameBound::Preceding(before) if before.is_null() => None,
@@ -176,7 +183,7 @@ fn frame(call: &WindowFunction) -> Result<Frame> {
             _ => ScalarValue::UInt64(Some(0)),
         }),
         WindowFrameBound::Following(_) => {
-            return Err(error(call, "a frame begins before the CURRENT ROW").hint(form));
+            return Err(error(call, "a frame must start before CURRENT ROW").hint(form));
         }
     };
     match (units, before) {
@@ -185,12 +192,12 @@ fn frame(call: &WindowFunction) -> Result<Frame> {
         (WindowFrameUnits::Rows, Some(ScalarValue::UInt64(rows))) => Ok(Frame::Rows(rows)),
         (WindowFrameUnits::Range, Some(before)) => {
             let ns = interval_ns(&Expr::Literal(before, None)).filter(|ns| *ns >= 0);
-            // A part of a microsecond more reaches no further: times are compared in these.
+            // A fraction of a microsecond makes no difference: times are compared in microseconds.
             let us = ns.and_then(|ns| EventTime::try_from(ns / 1_000).ok());
-            let text = "the length of a RANGE is an interval of days or less";
+            let text = "the length of a RANGE must be an interval of days or smaller units";
             us.map(|us| Frame::Range(Some(us)))
                 .ok_or_else(|| error(call, text).hint(form))
         }
-        _ => Err(error(call, "GROUPS frames are not known here").hint(form)),
+        _ => Err(error(call, "GROUPS frames are not supported").hint(form)),
     }
 }

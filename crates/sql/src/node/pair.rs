@@ -1,5 +1,5 @@
-//! What joins of two streams share: the columns of both sides, the condition over them, and what
-//! `explain` shows.
+//! What joins of two streams share: the columns of both sides, the condition over them, and their description
+//! in EXPLAIN.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use super::translator::refuse_subqueries;
 use crate::error::Result;
 use crate::expression::{Physical, PhysicalExpression, column, physical, replace_columns};
 
-/// The rows of both sides beside each other.
+/// The columns of both sides of a join, side by side.
 pub struct Pair<'a> {
     join: &'a Join,
     /// The columns of both nodes.
     pub schema: SchemaRef,
-    /// Where those of each begin.
+    /// The index of each side's first column.
     pub starts: [usize; 2],
-    /// The columns of the join as SQL has them: those of both plans, without what was added.
+    /// The columns of the join in SQL's order: those of both plans, without columns that were added.
     pub columns: Vec<Physical>,
 }
 
-/// The plans of both sides.
+/// The plans of both sides of a join.
 pub fn plans(join: &Join) -> [&LogicalPlan; 2] {
     [join.left.as_ref(), join.right.as_ref()]
 }
 
 impl<'a> Pair<'a> {
-    /// The rows of two nodes with these columns: those of the join's sides, then what was added.
+    /// The pair of two nodes with these columns: those of the join's sides, followed by added ones.
     pub fn new(join: &'a Join, sides: [&SchemaRef; 2]) -> Pair<'a> {
         let fields = sides.iter().flat_map(|side| side.fields().iter().cloned());
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -62,8 +62,8 @@ impl<'a> Pair<'a> {
         Ok(Some(PhysicalExpression::over(bound, &self.schema)?))
     }
 
-    /// The columns that come out, with their roles: a side that is padded with NULL has no event time, and no
-    /// window, any more.
+    /// The columns of the output, with their roles: a side that may be padded with NULL has no event time and
+    /// no window after the join.
     pub fn output(self, kind: JoinKind, streams: &[Stream; 2]) -> (Vec<Physical>, Vec<Role>) {
         let roles = streams.iter().zip(padded(kind));
         let roles = roles.flat_map(|(stream, padded)| {
@@ -80,7 +80,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Which sides are padded with NULL where they have no partner.
+/// Whether each side is padded with NULL for rows without a partner.
 pub fn padded(kind: JoinKind) -> [bool; 2] {
     [
         matches!(kind, JoinKind::Right | JoinKind::Full),
@@ -88,7 +88,7 @@ pub fn padded(kind: JoinKind) -> [bool; 2] {
     ]
 }
 
-/// Several conditions as one.
+/// Several conditions combined with AND.
 pub fn all_of(
     conditions: Vec<Physical>,
     schema: &SchemaRef,
@@ -100,8 +100,8 @@ pub fn all_of(
     }
 }
 
-/// The conditions of a join, as `explain` shows them: columns that are equal, by their numbers on
-/// both sides, and the rest.
+/// The conditions of a join in EXPLAIN: pairs of equal columns, by their indices on both sides, and the other
+/// condition.
 pub fn shown(
     keys: [&[usize]; 2],
     schemas: [&Schema; 2],

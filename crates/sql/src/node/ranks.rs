@@ -1,4 +1,4 @@
-//! Conditions on ROW_NUMBER(), and what they number.
+//! Conditions on ROW_NUMBER(), and the rows that it numbers.
 
 use datafusion_common::{Column, ScalarValue};
 use datafusion_expr::expr::WindowFunction;
@@ -8,28 +8,28 @@ use datafusion_expr::{Expr, LogicalPlan, Operator, WindowFunctionDefinition};
 
 use crate::error::{Result, SqlError};
 
-/// More first rows than this are no top: state holds as many rows of each partition.
+/// The maximum N of `ROW_NUMBER() <= N`: state holds N rows of each partition.
 const LIMIT_MAX: u64 = 1_000_000;
 
 /// A condition of the form ROW_NUMBER() <= N.
 pub struct Top<'f> {
     pub limit: usize,
-    /// What else has to hold.
+    /// The other conditions that must hold.
     pub rest: Vec<&'f Expr>,
 }
 
-/// Rows with their numbers.
+/// Rows with their row numbers.
 pub struct Numbered<'p> {
     pub window: &'p Window,
     pub call: &'p WindowFunction,
-    /// What stands between the window and the condition, from below; the optimiser leaves out columns
-    /// that nobody wants.
+    /// The projections between the window and the condition, from below; the optimizer leaves out columns
+    /// that are not used.
     pub projections: Vec<&'p Projection>,
-    /// The column of the number, above the projections.
+    /// The index of the row number's column, above the projections.
     pub rank: usize,
 }
 
-/// The numbered rows that a plan is about, if it is about any.
+/// The numbered rows that a plan reads, if it reads any.
 pub fn numbered(plan: &LogicalPlan) -> Result<Option<Numbered<'_>>> {
     match plan {
         LogicalPlan::Window(window) => {
@@ -68,7 +68,7 @@ pub fn numbered(plan: &LogicalPlan) -> Result<Option<Numbered<'_>>> {
     }
 }
 
-/// The call of a function that numbers rows.
+/// The call of the function that numbers the rows.
 fn rank_call(mut expression: &Expr) -> Option<&WindowFunction> {
     while let Expr::Alias(alias) = expression {
         expression = &alias.expr;
@@ -84,13 +84,13 @@ fn rank_call(mut expression: &Expr) -> Option<&WindowFunction> {
         .then_some(call)
 }
 
-/// Reads `rank <= N` out of a condition; `None` where it says nothing of the kind.
+/// Finds `rank <= N` in a condition; `None` if the condition does not limit the rank.
 pub fn top<'f>(predicate: &'f Expr, is_rank: &impl Fn(&Column) -> bool) -> Result<Option<Top<'f>>> {
     let (mut limit, mut rest) = (None::<u64>, Vec::new());
     for part in split_conjunction(predicate) {
         match limit_of(part, is_rank) {
             Some(of_part) => limit = Some(limit.map_or(of_part, |limit| limit.min(of_part))),
-            // Every rank is at least 1.
+            // Always true: every rank is at least 1.
             None if is_always(part, is_rank) => {}
             None => rest.push(part),
         }
@@ -99,15 +99,14 @@ pub fn top<'f>(predicate: &'f Expr, is_rank: &impl Fn(&Column) -> bool) -> Resul
         return Ok(None);
     };
     if limit == 0 || limit > LIMIT_MAX {
-        let error =
-            format!("ROW_NUMBER() <= {limit}: between 1 and {LIMIT_MAX} rows can be the first");
+        let error = format!("ROW_NUMBER() <= {limit}: the limit must be between 1 and {LIMIT_MAX}");
         return Err(SqlError::new(error).near("ROW_NUMBER"));
     }
     let limit = limit as usize;
     Ok(Some(Top { limit, rest }))
 }
 
-/// The comparison of the rank with a number, the rank on the left.
+/// The comparison of the rank with a number, with the rank on the left.
 fn comparison(part: &Expr, is_rank: &impl Fn(&Column) -> bool) -> Option<(Operator, i128)> {
     let Expr::BinaryExpr(binary) = part else {
         return None;

@@ -1,18 +1,18 @@
-//! What checkpoints hold of operators.
+//! The kinds of operator state in checkpoints.
 
 macro_rules! saved {
     ($($kind:ident = $word:literal, $what:literal;)*) => {
-        /// State that checkpoints hold, by the operator that keeps it.
+        /// The state of an operator in checkpoints.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Saved {
             $(#[doc = $what] $kind,)*
         }
 
         impl Saved {
-            /// All of them.
+            /// All kinds of state.
             pub const ALL: &[Saved] = &[$(Saved::$kind,)*];
 
-            /// What checkpoints call the nodes.
+            /// The kind's name in checkpoints.
             pub fn word(self) -> &'static str {
                 match self {
                     $(Saved::$kind => $word,)*
@@ -22,23 +22,23 @@ macro_rules! saved {
     };
 }
 
-// Checkpoints hold the words: a node of another word would not be found again.
+// Checkpoints contain these names: state under another name would not be found again.
 saved! {
-    WindowAggregate = "aggregate", "Aggregation in windows, emitted when they close.";
-    RefiringAggregate = "aggregate", "Aggregation in windows that are emitted more than once.";
-    RunningAggregate = "aggregate", "Running aggregation of rows that stay.";
-    UpdatingAggregate = "aggregate", "Running aggregation that takes rows back, or says what was before.";
-    SessionAggregate = "aggregate", "Aggregation in sessions.";
-    SessionRows = "sessions", "Rows of sessions.";
-    CountWindow = "count window", "Windows of so many rows.";
-    WindowJoin = "join", "Join of rows of the same window.";
-    IntervalJoin = "interval join", "Join of rows whose times are near each other.";
-    TemporalJoin = "temporal join", "Join with the versions of a table.";
-    ChangelogJoin = "join of streams", "Join of two streams.";
-    Over = "over", "Functions of the rows before each row.";
+    WindowAggregate = "aggregate", "An aggregation in windows, emitted when they close.";
+    RefiringAggregate = "aggregate", "An aggregation in windows that are emitted more than once.";
+    RunningAggregate = "aggregate", "A running aggregation of rows that never change.";
+    UpdatingAggregate = "aggregate", "A running aggregation with retractions or previous rows.";
+    SessionAggregate = "aggregate", "An aggregation in sessions.";
+    SessionRows = "sessions", "The rows of sessions.";
+    CountWindow = "count window", "The rows of count windows.";
+    WindowJoin = "join", "A join over the same window.";
+    IntervalJoin = "interval join", "A join within an interval of time.";
+    TemporalJoin = "temporal join", "A join with the versions of a table.";
+    ChangelogJoin = "join of streams", "A join of two streams without a window.";
+    Over = "over", "Functions with OVER.";
     TopN = "top", "The first rows of each partition.";
-    WindowTopN = "top", "The first rows of each partition of a window.";
+    WindowTopN = "top", "The first rows of each partition in a window.";
     ByPrimaryKey = "primary key", "The row of each primary key.";
-    FinalAggregate = "aggregate", "Aggregation that is emitted when its input has ended.";
-    FinalRows = "final", "The rows that are left when the input has ended.";
+    FinalAggregate = "aggregate", "An aggregation that is emitted when its input has ended.";
+    FinalRows = "final", "The rows that remain when the input has ended.";
 }

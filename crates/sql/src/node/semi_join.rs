@@ -1,5 +1,5 @@
-//! Semi and anti joins, written as such or as `IN (SELECT …)` and `EXISTS`: what of them is settled before
-//! they go the way of other joins.
+//! Semi and anti joins, written as such or as `IN (SELECT …)` and `EXISTS`: the steps before they are
+//! translated like other joins.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::check::misplaced;
 use crate::error::{Result, SqlError};
 use crate::nulls::is_never_null;
 
-/// What a join does, where it is one that is known.
+/// The engine's kind of a join, if it is supported.
 pub fn kind(join: &Join) -> Result<JoinKind> {
     Ok(match join.join_type {
         JoinType::Inner => JoinKind::Inner,
@@ -28,8 +28,8 @@ pub fn kind(join: &Join) -> Result<JoinKind> {
     })
 }
 
-/// The join with its sides so that rows of the left one come out, and without a condition that is always
-/// true; `None` if it is so already.
+/// The join with its sides exchanged so that the left rows are kept, and without a condition that is always
+/// true; `None` if nothing changes.
 pub fn in_order(join: &Join) -> Option<Join> {
     let turned = match join.join_type {
         JoinType::RightSemi => Some(JoinType::LeftSemi),
@@ -54,7 +54,7 @@ pub fn in_order(join: &Join) -> Option<Join> {
     Some(join)
 }
 
-/// Which rows of the stream come out of a join with a table, where they come out alone.
+/// Which rows of the stream a join with a table returns, if it returns only columns of the stream.
 pub fn only(join: &Join, kind: JoinKind) -> Result<Option<Only>> {
     Ok(match kind {
         JoinKind::Semi => Some(Only::WithPartner),
@@ -65,8 +65,8 @@ pub fn only(join: &Join, kind: JoinKind) -> Result<Option<Only>> {
     })
 }
 
-/// Refuses a NOT IN of streams if there may be a NULL: in what is compared with it makes every answer
-/// unknown, also those that were given long ago.
+/// Rejects a NOT IN of streams if a value may be NULL: a NULL on the right side makes every answer unknown,
+/// also those that were already emitted.
 pub fn check_not_in(join: &Join) -> Result<()> {
     match join.null_aware && !has_no_nulls(join) {
         true => Err(not_in()),
@@ -75,16 +75,16 @@ pub fn check_not_in(join: &Join) -> Result<()> {
 }
 
 fn not_in() -> SqlError {
-    SqlError::new("NOT IN gives no rows at all once there is a NULL on its right side")
+    SqlError::new("NOT IN returns no rows if there is a NULL on its right side")
         .near("IN")
         .hint(
-            "NOT EXISTS (SELECT 1 FROM t WHERE t.y = o.x) has no such trap; or say that neither is NULL: \
-             WHERE x IS NOT NULL AND x NOT IN (SELECT y FROM t WHERE y IS NOT NULL)",
+            "use NOT EXISTS (SELECT 1 FROM t WHERE t.y = o.x), or exclude NULL on both sides: \
+            WHERE x IS NOT NULL AND x NOT IN (SELECT y FROM t WHERE y IS NOT NULL)",
         )
 }
 
-/// Whether neither side of a NOT IN can be NULL. Which of several equal pairs is that of NOT IN isn't known
-/// any more, so all are looked at.
+/// Whether neither side of a NOT IN can be NULL. Which of several equal pairs belongs to NOT IN is no longer
+/// known, so all are checked.
 fn has_no_nulls(join: &Join) -> bool {
     let is_equation =
         |part: &Expr| matches!(part, Expr::BinaryExpr(binary) if binary.op == Operator::Eq);

@@ -1,4 +1,4 @@
-//! GROUP BY the edges of sessions: the aggregation merges the sessions itself, and no row is kept.
+//! GROUP BY the edges of sessions: the aggregation merges the sessions itself, and keeps no rows.
 
 use arrow_schema::SchemaRef;
 use datafusion_expr::{Expr, LogicalPlan};
@@ -17,9 +17,9 @@ use crate::window::WindowNode;
 
 /// Aggregation in sessions.
 pub struct SessionAggregateNode {
-    /// What it computes.
+    /// The keys and aggregates.
     pub spec: AggregateSpec,
-    /// Which rows are one session.
+    /// The gap and the keys of the sessions.
     pub sessions: SessionSpec,
     /// The columns of the input.
     pub input: SchemaRef,
@@ -85,8 +85,8 @@ impl Node for SessionAggregateNode {
     }
 }
 
-/// Whether an aggregation can merge sessions itself: it groups by their edges and by what they are told
-/// apart by, and looks at nothing else of them.
+/// Whether an aggregation can merge sessions itself: its keys are the edges and the partition of the
+/// sessions, and it uses nothing else of them.
 pub fn can_merge_sessions(keys: &[Expr], calls: &[Expr], plan: &LogicalPlan) -> bool {
     let mut places = Vec::new();
     for key in keys {
@@ -121,7 +121,7 @@ pub fn can_merge_sessions(keys: &[Expr], calls: &[Expr], plan: &LogicalPlan) -> 
         && calls.iter().all(|call| reads_input(plan, call))
 }
 
-/// The window function that a plan is no more than renamed columns of, and which of its columns this is.
+/// The window function of which a plan only renames columns, and the index of the column in its output.
 fn origin(plan: &LogicalPlan, index: usize) -> Option<(&WindowNode, usize)> {
     match plan {
         LogicalPlan::SubqueryAlias(alias) => origin(&alias.input, index),
@@ -142,7 +142,7 @@ fn origin(plan: &LogicalPlan, index: usize) -> Option<(&WindowNode, usize)> {
     }
 }
 
-/// Whether an expression over a plan that [`origin`] sees through reads columns of the window's input only.
+/// Whether an expression over a plan that [`origin`] accepts reads only columns of the window's input.
 fn reads_input(plan: &LogicalPlan, expression: &Expr) -> bool {
     let mut columns = expression.column_refs().into_iter();
     columns.all(|column| {

@@ -1,4 +1,4 @@
-//! SESSION windows whose rows are wanted one by one.
+//! SESSION windows that return their rows one by one.
 
 use arrow_schema::SchemaRef;
 use slackwater_control::query::Exchange;
@@ -17,9 +17,9 @@ use crate::error::Result;
 use crate::expression::{column, column_index};
 use crate::window::WindowNode;
 
-/// Rows with the edges of their session.
+/// Adds the edges of their session to rows.
 pub struct SessionRowsNode {
-    /// Which rows are one session.
+    /// The gap and the keys of the sessions.
     pub sessions: SessionSpec,
     /// The columns of the input.
     pub input: SchemaRef,
@@ -84,9 +84,9 @@ impl Node for SessionRowsNode {
 }
 
 impl Translator<'_> {
-    /// Rows with their sessions. Where the aggregation above makes these
-    /// ([`Translator::merges_sessions`]), their edges are not known here: what stands for them is
-    /// how far a row reaches.
+    /// Rows with their sessions. If the aggregation above merges the sessions itself
+    /// ([`Translator::merges_sessions`]), their edges are not known here: a column holds the end of the
+    /// session that each row would make alone.
     pub(super) fn sessions(
         &mut self,
         window: &WindowNode,
@@ -102,7 +102,7 @@ impl Translator<'_> {
             let stream = ready.stream;
             let mut time = stream.columns.iter();
             let time = time
-                .find(|of| column_index(of) == Some(time_column))
+                .find(|expression| column_index(expression) == Some(time_column))
                 .cloned();
             let (mut columns, mut roles) = (stream.columns.clone(), stream.roles.clone());
             columns.extend(vec![column(reach_column, &reach); 3]);

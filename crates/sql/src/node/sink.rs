@@ -1,4 +1,4 @@
-//! Where rows go: what a sink can do with a changelog is settled here.
+//! Sinks: checks whether a sink supports the changes of its query.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::expression::{NotNull, column};
 use crate::table::{CHANGELOG, Table};
 
 impl Translator<'_> {
-    /// Adds a statement: the rows of `plan` go to a table or, without one, to the terminal.
+    /// Adds a statement: the rows of `plan` are written to a table or, without one, to the terminal.
     pub fn sink(
         &mut self,
         plan: &LogicalPlan,
@@ -42,7 +42,7 @@ impl Translator<'_> {
         self.write(stream, &names, table, latency_target_ns)
     }
 
-    /// Whether a table can't take what a stream does on the way, but what it has come to when its inputs end.
+    /// Whether a table only accepts the final result of a stream, and not the changes before it.
     fn takes_only_last_rows(&mut self, stream: &Stream, table: Option<&Table>) -> Result<bool> {
         let Some(table) = table.filter(|table| table.changelog().is_none()) else {
             return Ok(false);
@@ -53,10 +53,9 @@ impl Translator<'_> {
         let is_final = is_refused && !is_keyed && self.check_final(stream.node).is_ok();
         if is_final {
             self.warnings.push(format!(
-                "'{0}' can only add rows, and the query takes rows back: '{0}' gets the result \
-                 once, when the inputs have ended; 'changelog' = 'op' of the table writes changes \
-                 as they come, SET 'emit' = 'final' says \
-                 that the result at the end is wanted",
+                "'{0}' can only add rows, and the query retracts rows: '{0}' gets the result once, when \
+                the inputs have ended; to get all changes, use the table option 'changelog' = 'op'; to \
+                turn off this warning, SET 'emit' = 'final'",
                 table.name
             ));
         }
@@ -100,14 +99,14 @@ impl Translator<'_> {
                 };
             }
         }
-        // Rows of one key are to be written in order, by one instance. Those of a changelog come from one.
+        // One instance writes all rows of a key, in order. All rows of a changelog come from one instance.
         let key = table.as_deref().map_or(&[][..], |table| &table.primary_key);
         let is_upsert = connector.capabilities().accepts == Accepts::Changes && changelog.is_none();
         let exchange = match is_upsert && !stream.updates && !key.is_empty() {
             true => Exchange::Key(key.to_vec()),
             false => Exchange::Forward,
         };
-        // Who reads rows without their key has to see which one goes.
+        // A reader that ignores the key needs the deletion of the previous row.
         let wants_before = changelog.is_some() || stream.key.is_none();
         let spec = SinkSpec {
             connector,
@@ -123,7 +122,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Adds a sink. Two statements that write the same rows to the same table are still two statements.
+    /// Adds a sink. Two statements that write the same rows to the same table remain two statements.
     fn add_sink(&mut self, spec: SinkSpec, input: usize, exchange: Exchange) {
         let capabilities = spec.connector.capabilities();
         let node = Node {
@@ -139,7 +138,7 @@ impl Translator<'_> {
         self.add(node, NodeSpec::Sink(spec));
     }
 
-    /// The columns of a node that its rows are in order of.
+    /// The columns by which the rows of a node are ordered.
     fn order_of(&self, node: usize) -> RowOrder {
         let below = || self.order_of(self.graph.nodes[node].inputs[0].from);
         match self.specs[node].facts().sorted {
@@ -148,7 +147,7 @@ impl Translator<'_> {
             Sorted::AsInput => below(),
             Sorted::Moved(columns) => {
                 let above = below().into_iter().map_while(|(column, options)| {
-                    let is_it = |of: &Option<usize>| *of == Some(column);
+                    let is_it = |moved: &Option<usize>| *moved == Some(column);
                     Some((columns.iter().position(is_it)?, options))
                 });
                 above.collect()
@@ -156,7 +155,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A node that rejects rows without a value in a column that the table declares NOT NULL.
+    /// A node that rejects rows with a NULL in a column that the table declares NOT NULL.
     fn not_null(&mut self, node: usize, table: &Table) -> usize {
         if table.not_null.is_empty() {
             return node;
@@ -173,7 +172,7 @@ impl Translator<'_> {
         let columns = schema.fields().iter().enumerate();
         let expressions = columns.map(|(index, field)| {
             let column = Arc::new(Column::new(index, field.data_type().clone()));
-            // One check for the row as a whole.
+            // One expression checks all columns.
             NotNull::around(column, std::mem::take(&mut checked))
         });
         let expressions = expressions.collect::<Vec<Arc<dyn Expression>>>();
@@ -195,28 +194,28 @@ fn check_changelog(name: &str, table: &Table) -> Result<()> {
     };
     if name.is_empty() {
         return wrong(
-            "'changelog' names the column that says what each row does".to_string(),
-            "'changelog' = 'op'",
+            "'changelog' needs the name of a column".to_string(),
+            "for example 'changelog' = 'op'",
         );
     }
     if table.physical.index_of(name).is_ok() {
-        let error = format!("'changelog' = '{name}': there is a column of that name already");
+        let error = format!("'changelog' = '{name}': the table already has a column of that name");
         return wrong(
             error,
-            "give the column that says what each row does a name of its own",
+            "choose another name for the column that contains the kind of each change",
         );
     }
     Ok(())
 }
 
-/// Whether the table can hold what the stream does.
+/// Checks whether the table supports the changes of the stream.
 fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) -> Result<()> {
     let name = &table.name;
     if connector.capabilities().accepts == Accepts::Rows && !table.primary_key.is_empty() {
-        let error = format!("'{name}' has a PRIMARY KEY, and its connector can only add rows");
+        let error = format!("'{name}' has a PRIMARY KEY, but its connector can only add rows");
         return Err(SqlError::new(error)
             .at(table.span)
-            .hint("leave the key out; tables of databases can be changed in place"));
+            .hint("remove the key; only tables of databases can update rows"));
     }
     if !stream.updates {
         return Ok(());
@@ -224,18 +223,18 @@ fn check_updates(stream: &Stream, table: &Table, connector: &dyn SinkConnector) 
     match (connector.capabilities().accepts, &stream.key) {
         (Accepts::Rows, Some(_)) if !stream.deletes => Ok(()),
         (Accepts::Rows, _) => Err(SqlError::new(format!(
-            "the query takes rows back, and '{name}' can only add rows"
+            "the query retracts rows, and '{name}' can only add rows"
         ))
         .at(table.span)
         .hint(
-            "WITH (…, 'changelog' = 'op') adds a column that says what each row does; a table of a \
-             database with a PRIMARY KEY is changed in place",
+            "use WITH (…, 'changelog' = 'op'), which adds a column with the kind of each change, or a \
+            database table with a PRIMARY KEY, whose rows can be updated",
         )),
         (Accepts::Changes, _) => Ok(()),
     }
 }
 
-/// Whether the stream replaces rows by what the table replaces them by, where that is asked for.
+/// Whether the stream replaces rows by the primary key of the table, if it has one.
 fn is_by_primary_key(stream: &Stream, table: &Table) -> bool {
     if !stream.updates || table.primary_key.is_empty() {
         return true;

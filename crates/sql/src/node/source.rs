@@ -1,4 +1,4 @@
-//! Tables that are read.
+//! Sources: tables that are read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,15 +66,14 @@ impl Translator<'_> {
         })
     }
 
-    /// Columns of the table that some statement reads, and its event time.
+    /// The columns of the table that some statement reads, and its event time.
     fn kept_columns(&self, table: &Table) -> Vec<usize> {
         let mut kept = self.used.get(&table.name).cloned().unwrap_or_default();
         kept.extend(table.event_time.map(|(time, _)| time));
         kept.into_iter().collect()
     }
 
-    /// The table with only those fields of ROW columns that some statement reads: the others are
-    /// neither parsed nor built.
+    /// The table with only those fields of ROW columns that some statement reads: the others are not parsed.
     fn pruned(&self, table: &Table) -> Table {
         let mut used = self.fields.clone();
         for column in &table.columns {
@@ -136,7 +135,7 @@ impl Translator<'_> {
     }
 }
 
-/// The physical columns that are read for those of a table that are kept.
+/// The physical columns that are needed to compute the kept columns of a table.
 fn projection(table: &Table, kept: &[usize]) -> Result<Vec<usize>> {
     let mut projection = BTreeSet::new();
     for &index in kept {
@@ -156,7 +155,7 @@ fn projection(table: &Table, kept: &[usize]) -> Result<Vec<usize>> {
     Ok(projection.into_iter().collect())
 }
 
-/// The columns of a table that are kept, over those that are read.
+/// The kept columns of a table, as expressions over the physical columns that are read.
 fn computed(
     table: &Table,
     kept: &[usize],
@@ -179,8 +178,8 @@ fn computed(
                 read,
             )?,
         };
-        // All that is read is checked, with the first column: a row without one of the values is
-        // rejected as a whole.
+        // The first column also checks all NOT NULL columns that are read: a row with a NULL in one of them
+        // is rejected as a whole.
         let checked = match columns.is_empty() {
             true => not_null(table, projection),
             false => Vec::new(),
@@ -190,7 +189,7 @@ fn computed(
     Ok(columns)
 }
 
-/// Columns among those that are read which are NOT NULL: their index, and their name.
+/// The indices and names of NOT NULL columns among those that are read.
 fn not_null(table: &Table, projection: &[usize]) -> Vec<(usize, String)> {
     let read = projection.iter().enumerate();
     let read = read.filter(|(_, physical)| table.not_null.contains(physical));

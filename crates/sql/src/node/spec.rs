@@ -1,4 +1,4 @@
-//! The nodes of a query graph: what reads a table, what computes, what writes.
+//! The nodes of a query graph: sources, operators and sinks.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::facts::{
 use crate::state::{self, StateIdentity};
 use crate::table::Table;
 
-/// What a node of the query graph stands for.
+/// A node of the query graph.
 pub enum NodeSpec {
     /// A table that is read.
     Source(SourceSpec),
@@ -31,58 +31,58 @@ pub enum NodeSpec {
 /// A table that is read.
 #[derive(Clone)]
 pub struct SourceSpec {
-    /// The table.
+    /// The table that is read.
     pub table: Arc<Table>,
-    /// What reads it.
+    /// The connector that reads the table.
     pub connector: Arc<dyn SourceConnector>,
-    /// Physical columns that are read.
+    /// The indices of the physical columns that are read.
     pub projection: Vec<usize>,
-    /// The columns of the chunks, over those that are read.
+    /// The columns of the chunks, over the physical columns.
     pub columns: Vec<Arc<dyn Expression>>,
-    /// Their names and types.
+    /// The names and types of the columns.
     pub schema: SchemaRef,
-    /// Event time.
+    /// The event time of the table.
     pub event_time: Option<EventTimeSpec>,
 }
 
 /// A table that is written, or the terminal.
 #[derive(Clone)]
 pub struct SinkSpec {
-    /// The table's name; `None` for the terminal.
+    /// The table; `None` for the terminal.
     pub table: Option<Arc<Table>>,
-    /// What writes it.
+    /// The connector that writes the table.
     pub connector: Arc<dyn SinkConnector>,
-    /// The columns.
+    /// The columns that are written.
     pub schema: SchemaRef,
-    /// What the 99th percentile of its rows' latency is to be below, in nanoseconds.
+    /// The target for the 99th percentile of the latency of the rows, in nanoseconds.
     pub latency_target_ns: Option<u64>,
-    /// What its rows may do to those before them.
+    /// How the rows change earlier ones.
     pub changes: Changes,
-    /// Columns that its rows are in order of, where they are the first ones of something; empty where a table
-    /// of the rows would have no order of its own.
+    /// The columns by which the rows are ordered, if they are the first rows of a result; empty if the result
+    /// has no order.
     pub order: RowOrder,
-    /// Wants to hear what a row was before its update.
+    /// Whether the sink needs the previous row of each update.
     pub wants_before: bool,
-    /// Hears it: it wants to, or what is between it and whoever makes the changes needs it
-    /// ([`crate::changelog::settle`]).
+    /// Whether the sink gets the previous row of each update: because it needs it, or because a node before
+    /// it does ([`crate::changelog::settle`]).
     pub hears_before: bool,
 }
 
-/// What rows may do to those before them.
+/// How rows change earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changes {
-    /// Nothing: all are new.
+    /// All rows are new.
     None,
-    /// A row replaces the one before it that has the same in these columns.
+    /// A row replaces the earlier one with the same values in these columns.
     ByKey(Vec<usize>),
-    /// A row takes one back that is the same.
+    /// A row retracts an equal one.
     ByRow,
-    /// A row replaces another, and no column that is there says which.
+    /// A row replaces another one, and no column says which.
     HiddenKey,
 }
 
 impl NodeSpec {
-    /// The table that is read, if this is one.
+    /// The table that the node reads, if it is a source.
     pub fn as_source(&self) -> Option<&SourceSpec> {
         match self {
             NodeSpec::Source(source) => Some(source),
@@ -90,7 +90,7 @@ impl NodeSpec {
         }
     }
 
-    /// The table that is written, if this is one.
+    /// The table that the node writes, if it is a sink.
     pub fn as_sink(&self) -> Option<&SinkSpec> {
         match self {
             NodeSpec::Sink(sink) => Some(sink),
@@ -98,17 +98,17 @@ impl NodeSpec {
         }
     }
 
-    /// Whether a table is read.
+    /// Whether the node is a source.
     pub fn is_source(&self) -> bool {
         self.as_source().is_some()
     }
 
-    /// Whether a table is written.
+    /// Whether the node is a sink.
     pub fn is_sink(&self) -> bool {
         self.as_sink().is_some()
     }
 
-    /// The columns of what comes out; those that a sink writes.
+    /// The columns of the output; of a sink, the columns that it writes.
     pub fn schema(&self) -> &SchemaRef {
         match self {
             NodeSpec::Source(source) => &source.schema,
@@ -122,7 +122,7 @@ impl NodeSpec {
         match self {
             NodeSpec::Source(_) => NodeKind::Source,
             NodeSpec::Sink(_) => NodeKind::Sink,
-            // A table that is read to its end is kept as state is, though no checkpoint holds it.
+            // A table that is read to its end is in memory like state, though no checkpoint contains it.
             NodeSpec::Operator(node) => {
                 match node.state().is_some() || node.facts().first_input.is_some() {
                     true => NodeKind::Stateful,
@@ -132,8 +132,8 @@ impl NodeSpec {
         }
     }
 
-    /// How rows of input `input` get to the node's instances. (Those of a sink are sent by key
-    /// where its table has one: its edge says so.)
+    /// How rows of input `input` are sent to the node's instances. (Rows are sent to a sink by key if its
+    /// table has one: that is stored in the edge.)
     pub fn exchange(&self, input: usize) -> Exchange {
         match self {
             NodeSpec::Operator(node) => node.exchange(input),
@@ -141,7 +141,7 @@ impl NodeSpec {
         }
     }
 
-    /// What checkpoints hold of an operator's state.
+    /// The operator's state in checkpoints.
     pub fn state(&self) -> Option<State> {
         match self {
             NodeSpec::Operator(node) => node.state(),
@@ -149,7 +149,7 @@ impl NodeSpec {
         }
     }
 
-    /// What identifies what checkpoints hold of the node: positions, state, or commits.
+    /// The identity of what checkpoints contain of the node: positions, state, or commits.
     pub fn identity(&self) -> Option<StateIdentity> {
         match self {
             NodeSpec::Source(source) => Some(StateIdentity::Source(state::Source {
@@ -168,7 +168,7 @@ impl NodeSpec {
         }
     }
 
-    /// What the node takes and emits where rows change others.
+    /// The kinds of changes that the node needs and emits.
     pub fn changelog(&self, wants_before: bool) -> Changelog {
         match self {
             NodeSpec::Source(_) => Changelog::appends(),
@@ -180,7 +180,7 @@ impl NodeSpec {
         }
     }
 
-    /// What of the node's state grows as long as its input does not end.
+    /// The node's state that grows as long as its input does not end.
     pub fn growth(&self, detail: &str) -> Vec<Growth> {
         match self {
             NodeSpec::Operator(node) => node.growth(detail),
@@ -188,7 +188,7 @@ impl NodeSpec {
         }
     }
 
-    /// Everything else.
+    /// All other facts about the node.
     pub fn facts(&self) -> Facts<'_> {
         match self {
             NodeSpec::Source(_) => of_end(Order::AsOutput, Cost::of(15_000.0, 60.0, 1.0)),
@@ -201,7 +201,7 @@ impl NodeSpec {
     ///
     /// # Errors
     ///
-    /// The engine can't do what is asked of it.
+    /// When the engine does not support what the node asks for.
     pub fn operator(&self) -> slackwater_engine::Result<Option<Operator>> {
         match self {
             NodeSpec::Operator(node) => node.operator().map(Some),
@@ -210,7 +210,7 @@ impl NodeSpec {
     }
 }
 
-/// What is said of sources and sinks.
+/// The facts about sources and sinks.
 fn of_end(order: Order, cost: Cost) -> Facts<'static> {
     Facts {
         order,

@@ -1,5 +1,5 @@
-//! The output of a plan: a node of the graph, and for each column of the plan an expression over
-//! the node's columns.
+//! The output of a plan: a node of the graph, and for each column of the plan an expression over the node's
+//! columns.
 
 use arrow_schema::DataType;
 use slackwater_engine::operator::window::Windows;
@@ -7,25 +7,24 @@ use slackwater_engine::operator::window::Windows;
 use super::spec::Changes;
 use crate::expression::Physical;
 
-/// What the columns of a plan are over a node of the graph.
+/// The columns of a plan over a node of the graph.
 #[derive(Clone)]
 pub struct Stream {
     pub node: usize,
     pub columns: Vec<Physical>,
     pub roles: Vec<Role>,
-    /// Event time, where the stream has it, also when the plan has no such column any more.
+    /// The event time, if the stream has one, also if the plan no longer has that column.
     pub time: Option<Physical>,
-    /// Rows replace earlier rows, or take them back.
+    /// Whether rows replace or retract earlier rows.
     pub updates: bool,
-    /// Where `updates`: the columns that tell which row is replaced; `None` where only the whole row
-    /// says it.
+    /// If `updates`: the columns that identify the row that is replaced; `None` if only the whole row does.
     pub key: Option<Vec<Physical>>,
-    /// Where `updates`: rows may go for good.
+    /// If `updates`: whether rows may be deleted.
     pub deletes: bool,
 }
 
 impl Stream {
-    /// What its rows may do to those before them.
+    /// How the rows change earlier ones.
     pub fn changes(&self) -> Changes {
         let place = |part| self.columns.iter().position(|column| column == part);
         match &self.key {
@@ -39,21 +38,21 @@ impl Stream {
     }
 }
 
-/// What is special about a column.
+/// The special meaning of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Plain,
-    /// Event time: windows can be made by it.
+    /// The event time, by which windows can be made.
     Time,
     WindowStart(Windows),
     WindowEnd(Windows),
-    /// Which of the count windows of its key it is.
+    /// The number of the count window within its key.
     WindowNumber,
 }
 
 impl Role {
-    /// The role of a column that is cast. Times of another unit are the same times if the unit is not
-    /// coarser: the planner casts where two units meet.
+    /// The role of a column after a cast. A time in another unit is the same time unless the unit is coarser:
+    /// the planner adds such casts where two units meet.
     pub fn cast(self, from: &DataType, to: &DataType) -> Role {
         let (DataType::Timestamp(from, None), DataType::Timestamp(to, None)) = (from, to) else {
             return Role::Plain;

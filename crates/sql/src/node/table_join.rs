@@ -23,9 +23,9 @@ use crate::table::TableHandle;
 
 /// A join of a stream with a table that ends.
 pub struct TableJoinNode {
-    /// The join.
+    /// The keys and condition of the join.
     pub spec: TableJoinSpec,
-    /// The columns of its output: the stream's alone, where only these come out.
+    /// The columns of the output: only the stream's for semi and anti joins.
     pub schema: SchemaRef,
 }
 
@@ -49,7 +49,7 @@ impl Node for TableJoinNode {
     fn changelog(&self, _: bool) -> Changelog {
         match self.spec.only {
             None => Changelog::as_input(),
-            // As a filter: a row may lose its partner.
+            // As for a filter: an updated row may lose its partner.
             Some(_) => Changelog {
                 needs_before: NeedsBefore::Always,
                 emits: Emits::Filtered,
@@ -86,8 +86,8 @@ impl Node for TableJoinNode {
     }
 }
 
-/// Which side of a join is the table, 0 the left one; `None` where rows of a table would be kept: they
-/// are never at their end, and such a join takes back what it has padded.
+/// The side of a join that is the table, 0 for the left one; `None` if the join would keep rows of the table,
+/// which are never complete: such a join retracts padded rows.
 pub fn table_side(kind: JoinKind, may_be_table: [bool; 2]) -> Option<usize> {
     match (kind, may_be_table) {
         (JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti, [_, true]) => Some(1),
@@ -97,7 +97,7 @@ pub fn table_side(kind: JoinKind, may_be_table: [bool; 2]) -> Option<usize> {
 }
 
 impl Translator<'_> {
-    /// Why a plan can't be the table of a join; `None` if it can.
+    /// The reason why a plan can't be the table of a join; `None` if it can.
     pub(super) fn no_table(&self, plan: &LogicalPlan) -> Result<Option<String>> {
         let mut tables = Vec::new();
         let mut is_aggregated = false;
@@ -125,7 +125,7 @@ impl Translator<'_> {
         Ok(None)
     }
 
-    /// A join of which the side `table_side` is read to its end first.
+    /// A join whose side `table_side` is read to its end first.
     pub(super) fn table_join(
         &mut self,
         join: &Join,

@@ -23,7 +23,7 @@ use crate::expression::Physical;
 
 /// A join of a stream with the versions of a table that changes.
 pub struct TemporalJoinNode {
-    /// The join.
+    /// The keys, times and condition of the join.
     pub spec: TemporalJoinSpec,
 }
 
@@ -55,13 +55,13 @@ impl Node for TemporalJoinNode {
 
     fn growth(&self, detail: &str) -> Vec<Growth> {
         vec![Growth {
-            // Rows of the stream wait for the watermark; it is the versions that are kept.
+            // Rows of the stream wait for the watermark; only the versions are kept.
             input: Some(TABLE),
             keeps: format!(
-                "FOR SYSTEM_TIME AS OF keeps the last version of every key for ever ({detail})"
+                "FOR SYSTEM_TIME AS OF keeps the last version of every key forever ({detail})"
             ),
             bound: Bound::Other(
-                "it is valid until the next one comes, so 'state_ttl' does not count here",
+                "a version is valid until the next one arrives, so 'state_ttl' does not apply to it",
             ),
         }]
     }
@@ -90,7 +90,7 @@ impl Node for TemporalJoinNode {
 }
 
 impl Translator<'_> {
-    /// A join with a table `FOR SYSTEM_TIME AS OF` an event time: `times` are that and the table's.
+    /// A join `FOR SYSTEM_TIME AS OF` an event time: `times` are the stream's and the table's event time.
     pub(super) fn temporal_join(
         &mut self,
         join: &Join,
@@ -100,12 +100,13 @@ impl Translator<'_> {
     ) -> Result<Stream> {
         let near = |error: SqlError| error.near("SYSTEM_TIME");
         if !matches!(kind, JoinKind::Inner | JoinKind::Left) {
-            let error = "FOR SYSTEM_TIME AS OF stands on the right of an INNER or LEFT JOIN";
+            let error = "FOR SYSTEM_TIME AS OF is only supported on the right side of an INNER or LEFT JOIN";
             return Err(near(SqlError::new(error)));
         }
         if join.on.is_empty() {
-            let error = "FOR SYSTEM_TIME AS OF needs a key that is equal on both sides";
-            return Err(near(SqlError::new(error)).hint("… AS r ON s.currency = r.currency"));
+            let error =
+                "FOR SYSTEM_TIME AS OF needs an equality between a key of the table and the stream";
+            return Err(near(SqlError::new(error)).hint("for example ON s.currency = r.currency"));
         }
         let plans = [join.left.as_ref(), join.right.as_ref()];
         let stream = self.translate(plans[0])?;
@@ -114,9 +115,10 @@ impl Translator<'_> {
         let mut bound = Vec::new();
         for ((time, stream), plan) in times.into_iter().zip(&streams).zip(plans) {
             if self.role(time, stream, plan)? != Role::Time {
-                let error = format!("'{time}' is not event time, so no version belongs to it");
+                let error =
+                    format!("'{time}' is not an event time, so it does not select a version");
                 return Err(near(SqlError::new(error))
-                    .hint("name the column that WATERMARK FOR names, or a window's window_time"));
+                    .hint("use the column of WATERMARK FOR, or window_time of a window"));
             }
             bound.push(self.bind(time, stream, plan)?);
         }
@@ -142,8 +144,8 @@ impl Translator<'_> {
         Ok(self.joined("temporal join", detail, temporal_join, &key, sides, beside))
     }
 
-    /// The versions of a table, and the conditions that the planner has put upon them: they hold for
-    /// what was joined.
+    /// The versions of a table, and the conditions that the planner has put above them, which are evaluated
+    /// after the join.
     fn versions(&mut self, plan: &LogicalPlan) -> Result<(Stream, Vec<Physical>)> {
         match plan {
             LogicalPlan::Filter(filter) => {
@@ -158,10 +160,10 @@ impl Translator<'_> {
                 let stream = self.project(stream, &projection.expr, &projection.input)?;
                 match stream.node == node {
                     true => Ok((stream, conditions)),
-                    false => Err(
-                        SqlError::new("versions of a computed table are not known here")
-                            .near("SYSTEM_TIME"),
-                    ),
+                    false => Err(SqlError::new(
+                        "FOR SYSTEM_TIME AS OF a subquery is not supported",
+                    )
+                    .near("SYSTEM_TIME")),
                 }
             }
             _ => Ok((self.translate(plan)?, Vec::new())),

@@ -1,4 +1,4 @@
-//! A changelog as plain rows: `'changelog' = 'op'` of a table that is written.
+//! A changelog as plain rows: the option `'changelog' = 'op'` of a table that is written.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::facts::{
 };
 use super::translator::Translator;
 
-/// A changelog as plain rows.
+/// Turns a changelog into plain rows.
 pub struct ToRowsNode {
-    /// What each row does, then the input's columns.
+    /// The column with the kind of each change, followed by the columns of the input.
     pub schema: SchemaRef,
 }
 
@@ -69,13 +69,13 @@ impl Node for ToRowsNode {
 }
 
 impl Translator<'_> {
-    /// A node whose rows say in a column `name` what they do.
+    /// Adds a node whose column `name` contains the kind of each change.
     pub(super) fn changes_as_rows(&mut self, node: usize, name: &str) -> usize {
         let before = self.schema(node);
         let own = Arc::new(Field::new(name, DataType::Utf8View, true));
         let fields = [own].into_iter().chain(before.fields().iter().cloned());
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let detail = format!("what each row does in {name}");
+        let detail = format!("kind of each change in {name}");
         let key = format!("changelog {name}");
         self.operator("changelog", detail, &[node], ToRowsNode { schema }, &key)
     }

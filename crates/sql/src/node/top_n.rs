@@ -29,7 +29,7 @@ use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::expression::{Physical, column};
 
-/// Conditions on ROW_NUMBER(), and projections of what they let through.
+/// Conditions on ROW_NUMBER(), and projections above them.
 pub const TRANSLATION: Translation = Translation {
     needs: |_| Needs::NOTHING,
     translate: |translator, plan| match plan {
@@ -47,9 +47,9 @@ pub const TRANSLATION: Translation = Translation {
     },
 };
 
-/// The first rows of each partition.
+/// Keeps the first rows of each partition.
 pub struct TopNNode {
-    /// Which rows are the first.
+    /// The partition, order and number of rows.
     pub spec: TopNSpec,
 }
 
@@ -99,9 +99,9 @@ impl Node for TopNNode {
         let names = explain::names(&spec.partition, &spec.input);
         let keeps = match (spec.takes_back, spec.partition.is_empty()) {
             (false, true) => return Vec::new(),
-            (false, false) => format!("PARTITION BY {names} keeps every key for ever"),
+            (false, false) => format!("PARTITION BY {names} keeps every key forever"),
             (true, _) => format!(
-                "ROW_NUMBER() over rows that are taken back keeps all of them for ever ({detail})"
+                "ROW_NUMBER() over rows that may be retracted keeps all of them forever ({detail})"
             ),
         };
         vec![Growth {
@@ -117,7 +117,7 @@ impl Node for TopNNode {
         let partition = partition.map(|&column| (column, SortOptions::default()));
         Facts {
             order: match spec.window {
-                // Those of a window are the same in any order of the input.
+                // The first rows of a window don't depend on the order of the input.
                 Some(_) => Order::Unseen,
                 None => Order::Seen,
             },
@@ -145,7 +145,7 @@ impl Node for TopNNode {
     }
 }
 
-/// What the first rows are of.
+/// PARTITION BY and ORDER BY of the first rows.
 struct Partition {
     columns: Vec<usize>,
     window: Option<WindowKey>,
@@ -153,8 +153,8 @@ struct Partition {
 }
 
 impl Translator<'_> {
-    /// The first rows of each partition, where `filter` asks for these; `None` where it is another
-    /// condition. `above` are the expressions over it: if none wants the rank, it is not computed.
+    /// The first rows of each partition, if `filter` limits the rank; `None` for other conditions. `above`
+    /// are the expressions over the filter: if none of them uses the rank, it is not computed.
     fn top_n(&mut self, filter: &Filter, above: Option<&[Expr]>) -> Result<Option<Stream>> {
         let Some(numbered) = numbered(&filter.input)? else {
             return Ok(None);
@@ -167,11 +167,11 @@ impl Translator<'_> {
         let name = numbered.call.fun.name().to_uppercase();
         if name != "ROW_NUMBER" {
             let error = format!(
-                "{name}() <= N is not known here: how many rows it lets through has no limit"
+                "{name}() <= N is not supported, because it returns an unlimited number of rows"
             );
             return Err(SqlError::new(error)
                 .near(name)
-                .hint("ROW_NUMBER() OVER (…) <= N"));
+                .hint("use ROW_NUMBER() OVER (…) <= N"));
         }
         let is_wanted = |expression: &Expr| expression.column_refs().into_iter().any(is_rank);
         let has_rank = match above {
@@ -235,11 +235,9 @@ impl Translator<'_> {
         columns: &mut Columns,
     ) -> Result<Partition> {
         if call.params.order_by.is_empty() {
-            return Err(
-                SqlError::new("ROW_NUMBER() without ORDER BY numbers rows by chance")
-                    .near("ROW_NUMBER")
-                    .hint("OVER (PARTITION BY … ORDER BY …)"),
-            );
+            return Err(SqlError::new("ROW_NUMBER() needs ORDER BY")
+                .near("ROW_NUMBER")
+                .hint("use OVER (PARTITION BY … ORDER BY …)"));
         }
         let mut place = |expression: &Expr| {
             let bound = self.bind(expression, input, plan)?;
@@ -251,7 +249,7 @@ impl Translator<'_> {
             let role = self.role(expression, input, plan)?;
             if let Role::WindowStart(windows) | Role::WindowEnd(windows) = role {
                 let is_start = matches!(role, Role::WindowStart(_));
-                // Either edge names the window; the end is what it is closed by.
+                // One edge identifies the window. The end is preferred, because windows close by it.
                 if window.is_none() || !is_start {
                     window = Some(WindowKey {
                         column,
@@ -285,17 +283,17 @@ impl Translator<'_> {
     }
 }
 
-/// The stream of the first rows: the columns of the plan, then the rank.
+/// The stream of the first rows: the columns of the plan, followed by the rank.
 fn first(node: usize, spec: &TopNSpec, input: Stream) -> Stream {
     let schema = &spec.schema;
-    // Where nobody wants the rank anything stands for it.
+    // If the rank is not used, any column stands for it.
     let rank = match spec.has_rank {
         true => schema.fields().len() - 1,
         false => 0,
     };
     let columns = (0..input.columns.len()).chain([rank]);
     let columns = columns.map(|at| column(at, schema)).collect();
-    // In a window rows come out when it closes, as those of an aggregate do. Else at any time.
+    // In a window, rows are emitted when the window closes; otherwise at any time.
     let is_windowed = spec.window.is_some();
     let mut roles = match is_windowed {
         true => input.roles,
@@ -316,7 +314,7 @@ fn first(node: usize, spec: &TopNSpec, input: Stream) -> Stream {
     }
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &TopNSpec) -> String {
     let order = explain::order(&spec.order, &spec.input);
     let partition = explain::names(&spec.partition, &spec.input);

@@ -1,12 +1,11 @@
 //! From logical plans to the query graph.
 //!
-//! A [`Stream`] is the output of a plan: a node of the graph, and for each column of the plan an
-//! expression over the node's columns. Projections that only rename or pick columns thus cost no
-//! operator. Nodes that say the same thing about the same input are one node, so that statements of
-//! one file, and a view that is used twice, share what they have in common.
+//! A [`Stream`] is the output of a plan: a node of the graph, and for each column of the plan an expression
+//! over the node's columns. So projections that only rename or pick columns need no operator. Equal nodes
+//! over the same inputs are one node, so that the statements of a file, and all uses of a view, share what
+//! they have in common.
 //!
-//! What becomes of each part of a plan is not known here: the [`Translation`]s of the operators are
-//! asked one after the other.
+//! The translator does not know the operators: it applies their [`Translation`]s one after the other.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::BitOr;
@@ -28,25 +27,26 @@ use crate::session::Session;
 use crate::settings::Balancer;
 use crate::table::{Table, TableHandle};
 
-/// How parts of logical plans become nodes of the query graph.
+/// How a part of a logical plan becomes nodes of the query graph.
 pub struct Translation {
-    /// What the part needs of the streams below it, wherever in the plan it stands.
+    /// What the part needs from the streams below it, anywhere in the plan.
     pub needs: fn(&LogicalPlan) -> Needs,
-    /// The stream of the part; `None` if it is another operator's.
+    /// The stream of the part; `None` if this operator does not translate it.
     pub translate: fn(&mut Translator<'_>, &LogicalPlan) -> Result<Option<Stream>>,
 }
 
-/// What a part of a plan needs of the streams of all plans of a program.
+/// What the parts of all plans of a program need from their streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
-    /// Rows keep their event time, also where the plan has no such column: something orders them by it.
+    /// Whether rows must keep their event time, also if the plan has no such column, because something orders
+    /// by it.
     pub event_time: bool,
-    /// A row at its own watermark is late.
+    /// Whether a row at its partition's watermark is late.
     pub late_at_watermark: bool,
 }
 
 impl Needs {
-    /// Nothing.
+    /// No needs.
     pub const NOTHING: Needs = Needs {
         event_time: false,
         late_at_watermark: false,
@@ -64,7 +64,7 @@ impl BitOr for Needs {
     }
 }
 
-/// A table for late rows, and the nodes that have them.
+/// A table for late rows, and the nodes whose output it gets.
 pub(super) struct LateRowsOf {
     pub table: Arc<Table>,
     pub nodes: Vec<usize>,
@@ -77,27 +77,27 @@ pub struct Translator<'a> {
     translations: &'a [Translation],
     /// The graph so far.
     pub graph: QueryGraph,
-    /// What its nodes stand for.
+    /// The specification of each node.
     pub specs: Vec<NodeSpec>,
-    /// Nodes by what they say.
+    /// The nodes by their keys: nodes with equal keys are one node.
     known: HashMap<String, usize>,
-    /// Columns of each table that some plan reads.
+    /// The columns of each table that some plan reads.
     pub(super) used: HashMap<String, BTreeSet<usize>>,
-    /// Fields of ROW columns that some plan reads.
+    /// The fields of ROW columns that some plan reads.
     pub(super) fields: fields::UsedFields,
-    /// What some part of some plan needs.
+    /// What the parts of all plans need.
     pub(super) needs: Needs,
-    /// The aggregation above the next window function merges its sessions itself.
+    /// Whether the aggregation above the next window function merges its sessions itself.
     pub(super) merges_sessions: bool,
-    /// Late rows, and the tables that they go to.
+    /// The tables for late rows, and their nodes.
     pub(super) late: Vec<LateRowsOf>,
-    /// How many tables of joins the plan at hand lies in. A table is read to its end before the
-    /// stream that it is joined with, so the two share no source: it would wait for itself.
+    /// The number of joined tables that contain the current plan. A table is read to its end before the
+    /// stream that it is joined with, so the two must not share a source: the source would wait for itself.
     pub(super) depth: usize,
-    /// How many of ORDER BY, LIMIT and `'emit' = 'final'` the plan at hand lies in: aggregates then
-    /// emit at the end of their input only.
+    /// The number of ORDER BY, LIMIT and `'emit' = 'final'` that contain the current plan: inside of them,
+    /// aggregates only emit at the end of their input.
     pub(super) at_end: usize,
-    /// What the user is to know of how it was done.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Translator<'a> {
     ///
     /// # Errors
     ///
-    /// An expression of a plan can't be visited.
+    /// When an expression of a plan can't be visited.
     pub fn new(
         session: &'a Session,
         connectors: &'a dyn Connectors,
@@ -183,7 +183,7 @@ impl<'a> Translator<'a> {
         self.specs[node].schema().clone()
     }
 
-    /// A logical expression over the columns of a plan, as one over the stream's node.
+    /// Turns an expression over the columns of a plan into one over the stream's node.
     pub(super) fn bind(
         &self,
         expression: &Expr,
@@ -195,7 +195,7 @@ impl<'a> Translator<'a> {
         replace_columns(&over_plan, &stream.columns)
     }
 
-    /// What is special about the values of an expression.
+    /// The special meaning of an expression's values.
     pub(super) fn role(
         &self,
         expression: &Expr,
@@ -225,8 +225,8 @@ impl<'a> Translator<'a> {
         Edge { from, exchange }
     }
 
-    /// Adds an operator over the output of others, unless there is one that says the same: `key` is
-    /// all that it says beside its inputs.
+    /// Adds an operator over the output of others, unless there is an equal one: `key` is everything that
+    /// identifies it besides its inputs.
     pub(super) fn operator(
         &mut self,
         name: &str,
@@ -255,12 +255,12 @@ impl<'a> Translator<'a> {
         node
     }
 
-    /// The node that says this.
+    /// The node with this key.
     pub(super) fn known(&self, key: &str) -> Option<usize> {
         self.known.get(key).copied()
     }
 
-    /// Adds a node that says `key`.
+    /// Adds a node with a key.
     pub(super) fn add_known(&mut self, node: GraphNode, spec: NodeSpec, key: String) -> usize {
         let node = self.add(node, spec);
         self.known.insert(key, node);
@@ -292,24 +292,22 @@ pub(super) fn refuse_subqueries(expression: &Expr) -> Result<()> {
     Ok(())
 }
 
-/// What is said of a part of a plan that is no operator's.
+/// The error for a part of a plan that no operator translates.
 fn not_supported(plan: &LogicalPlan) -> SqlError {
     match plan {
         LogicalPlan::Extension(extension) => {
-            SqlError::new(format!("{} is not known here", extension.node.name()))
+            SqlError::new(format!("{} is not supported", extension.node.name()))
         }
         LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
-            SqlError::new("a query without a table has no stream to read")
-                .hint("read one: … FROM table")
+            SqlError::new("the query has no FROM").hint("add the table to read: … FROM table")
         }
-        LogicalPlan::Distinct(_) => SqlError::new("DISTINCT ON is not known here"),
-        LogicalPlan::Subquery(_) => {
-            SqlError::new("this subquery is not known here").hint("join with it over equal windows")
-        }
+        LogicalPlan::Distinct(_) => SqlError::new("DISTINCT ON is not supported"),
+        LogicalPlan::Subquery(_) => SqlError::new("this subquery is not supported")
+            .hint("join with it over the same window"),
         other => {
             let shown = other.display().to_string();
             let name = shown.split_once(':').map_or("?", |(name, _)| name);
-            SqlError::new(format!("this is not known in a query here: {name}"))
+            SqlError::new(format!("{name} is not supported in a query"))
         }
     }
 }

@@ -22,11 +22,11 @@ pub const TRANSLATION: Translation = Translation {
     },
 };
 
-/// Several streams of the same columns as one.
+/// Merges several streams with the same columns.
 pub struct UnionNode {
     /// The columns of all inputs.
     pub schema: SchemaRef,
-    /// Some input brings rows that change others.
+    /// Whether some input updates or retracts rows.
     pub changes: bool,
 }
 
@@ -94,7 +94,7 @@ impl Translator<'_> {
             .map(|field| field.name().clone());
         let names = names.collect::<Vec<_>>();
         let keep_time = self.needs.event_time && streams.iter().all(|stream| stream.time.is_some());
-        // The planner has cast the columns to common types, but doesn't know of this one.
+        // The planner has cast the columns to common types, but not the event time outside of them.
         let units = streams.iter().map(|stream| {
             let time = stream.time.as_ref().filter(|_| keep_time);
             time.map(|time| Ok(time.data_type(self.specs[stream.node].schema())?))
@@ -114,7 +114,7 @@ impl Translator<'_> {
             inputs.push(node);
             schema.get_or_insert_with(|| self.schema(node));
         }
-        let schema = schema.ok_or_else(|| SqlError::new("a UNION without inputs"))?;
+        let schema = schema.ok_or_else(|| SqlError::new("a UNION has no inputs"))?;
         let roles = (0..names.len()).map(|index| {
             let role = streams[0].roles[index];
             if streams.iter().all(|stream| stream.roles[index] == role) {
@@ -135,21 +135,21 @@ impl Translator<'_> {
             columns,
             roles,
             time,
-            // The same key may come from several inputs: only whole rows tell.
+            // Several inputs may have the same key: only the whole row identifies the row to replace.
             updates: changes,
             key: None,
             deletes: streams.iter().any(|stream| stream.deletes),
         })
     }
 
-    /// Several nodes of the same columns as one.
+    /// Several nodes with the same columns as one.
     pub(super) fn union_of(&mut self, nodes: &[usize], schema: SchemaRef, changes: bool) -> usize {
         let detail = format!("{} inputs", nodes.len());
         let union = UnionNode { schema, changes };
         self.operator("union", detail, nodes, union, "union")
     }
 
-    /// A time of a stream in a unit that is not coarser.
+    /// The time of a stream in a unit that is at least as fine.
     fn in_unit(&self, time: Physical, unit: TimeUnit, stream: &Stream) -> Result<Physical> {
         let to = DataType::Timestamp(unit, None);
         let schema = self.specs[stream.node].schema();

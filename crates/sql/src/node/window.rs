@@ -1,4 +1,4 @@
-//! Window functions in FROM: TUMBLE, HOP, CUMULATE, SESSION and COUNT_WINDOW, and where lateness is judged.
+//! Window functions in FROM: TUMBLE, HOP, CUMULATE, SESSION and COUNT_WINDOW; and where lateness is decided.
 
 use datafusion_expr::LogicalPlan;
 use slackwater_engine::operator::late_rows::Lateness;
@@ -12,7 +12,7 @@ use crate::window::WindowNode;
 /// Window functions in FROM.
 pub const TRANSLATION: Translation = Translation {
     needs: |plan| Needs {
-        // Sessions that an aggregation merges need the event time of rows.
+        // An aggregation that merges sessions needs the event time of rows.
         event_time: of(plan).is_some_and(|window| window.windows.kind == WindowKind::Session),
         ..Needs::NOTHING
     },
@@ -31,7 +31,7 @@ fn of(plan: &LogicalPlan) -> Option<&WindowNode> {
 
 impl Translator<'_> {
     fn window(&mut self, window: &WindowNode) -> Result<Stream> {
-        // Of this one, not of those that it reads.
+        // The flag applies to this window function, not to those below it.
         let merges = std::mem::take(&mut self.merges_sessions);
         let ready = self.window_input(window)?;
         let windows = &window.windows;
@@ -52,7 +52,7 @@ impl Translator<'_> {
         }
     }
 
-    /// How long after its end a window takes rows.
+    /// How long after its end a window accepts rows.
     fn lateness_us(&self, windows: &Windows) -> Result<i64> {
         let lateness_us = self.session.settings.allowed_lateness_us;
         if lateness_us > 0 && !windows.is_fixed() {
@@ -61,11 +61,12 @@ impl Translator<'_> {
                 _ => "COUNT_WINDOW",
             };
             return Err(SqlError::new(format!(
-                "'allowed_lateness' is for windows with fixed edges: late rows would change those \
-                 of a {function}"
+                "'allowed_lateness' is only supported for windows with fixed edges, and late rows would \
+                change \
+                the edges of a {function}"
             ))
             .near(function)
-            .hint("leave it out, or make the delay in WATERMARK FOR longer"));
+            .hint("remove the setting, or make the delay of WATERMARK FOR longer"));
         }
         Ok(lateness_us)
     }

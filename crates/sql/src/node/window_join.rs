@@ -22,7 +22,7 @@ use crate::expression::Physical;
 
 /// A join of rows of the same window.
 pub struct WindowJoinNode {
-    /// The join.
+    /// The keys, window and condition of the join.
     pub spec: JoinSpec,
 }
 
@@ -39,7 +39,7 @@ impl Node for WindowJoinNode {
         Some(State {
             kind: Saved::WindowJoin,
             identity: identity::window_join(&self.spec),
-            // Earlier versions kept the rows of a join without keys wherever they were restored to.
+            // Earlier versions restored the rows of a join without keys in arbitrary instances.
             is_read_whole: self.spec.sides.iter().any(|side| side.keys.is_empty()),
         })
     }
@@ -77,17 +77,17 @@ impl Node for WindowJoinNode {
     }
 }
 
-/// What two streams are joined by.
+/// The columns by which two streams are joined.
 #[derive(Default)]
 struct On {
-    /// The windows, whether their start names them, and the edge on both sides.
+    /// The window, whether its start identifies it, and the edge on both sides.
     window: Option<(Windows, bool, [Physical; 2])>,
-    /// What else is equal.
+    /// The other equal columns.
     keys: Vec<[Physical; 2]>,
 }
 
 impl Translator<'_> {
-    /// The join as one of rows of the same window; `None` if its conditions name none.
+    /// The join as a window join; `None` if its conditions contain no window.
     pub(super) fn window_join(
         &mut self,
         join: &Join,
@@ -100,10 +100,10 @@ impl Translator<'_> {
         };
         if self.session.settings.allowed_lateness_us > 0 {
             return Err(SqlError::new(
-                "'allowed_lateness' is not known for joins in windows: what they have emitted stays",
+                "'allowed_lateness' is not supported for window joins, which never update their output",
             )
             .near("JOIN")
-            .hint("leave the setting out, or make the delay in WATERMARK FOR longer"));
+            .hint("remove the setting, or make the delay of WATERMARK FOR longer"));
         }
         let mut nodes = [0; 2];
         let sides = [0, 1].map(|side: usize| {
@@ -143,7 +143,7 @@ impl Translator<'_> {
         }))
     }
 
-    /// The window that the equations of a join name, and the other equations.
+    /// The window in the equalities of a join, and the other equalities.
     fn windows_joined(&self, join: &Join, streams: &[Stream; 2]) -> Result<On> {
         let plans = plans(join);
         let mut on = On::default();
@@ -172,7 +172,7 @@ impl Translator<'_> {
     }
 }
 
-/// What `explain` shows.
+/// The node's description in EXPLAIN.
 fn detail(spec: &JoinSpec) -> String {
     let [left, right] = &spec.sides;
     let keys = [left.keys.as_slice(), &right.keys];

@@ -16,32 +16,32 @@ use crate::explain;
 use crate::expression::{Physical, column, column_index, physical, replace_columns};
 use crate::window::WindowNode;
 
-/// The input of windows: every column that is needed is one of its node's.
+/// The input of windows: all columns that they need are columns of its node.
 pub struct Ready {
     pub stream: Stream,
     pub time_column: usize,
-    /// Columns of PARTITION BY.
+    /// The indices of the PARTITION BY columns.
     pub keys: Vec<usize>,
 }
 
 impl Translator<'_> {
-    /// The input, with all columns that windows need as columns of the node.
+    /// The input, with all columns that the windows need as columns of the node.
     pub(super) fn window_input(&mut self, window: &WindowNode) -> Result<Ready> {
         let plan = &window.input;
         let mut stream = self.translate(plan)?;
         let time_index = plan.schema().index_of_column(&window.time)?;
         if stream.updates {
             return Err(SqlError::new(
-                "windows are made over rows that stay, and these are taken back or replaced",
+                "windows need rows that never change, and these are updated or retracted",
             )
             .near("DESCRIPTOR")
-            .hint("make the windows first, then aggregate or join in them"));
+            .hint("apply the window function first, then aggregate or join in the windows"));
         }
         if stream.roles[time_index] != Role::Time {
             return Err(not_event_time(window));
         }
-        // A computed event time has to be a column before windows can be made by it; and where rows are
-        // copied or kept, what nobody reads is left behind and nothing is computed twice.
+        // A computed event time must become a column before windows can use it. Where rows are copied or
+        // kept, unused columns are dropped and nothing is computed twice.
         let windows = &window.windows;
         let passes = windows.kind == WindowKind::Aligned && windows.size == windows.slide;
         let is_column = |index: usize| column_index(&stream.columns[index]).is_some();
@@ -53,12 +53,15 @@ impl Translator<'_> {
         if !passes || !needed.into_iter().all(is_column) {
             stream = self.settle(stream, plan)?;
         }
-        let place = |stream: &Stream, of: &Column| {
-            let index = plan.schema().index_of_column(of)?;
+        let place = |stream: &Stream, column: &Column| {
+            let index = plan.schema().index_of_column(column)?;
             let place = column_index(&stream.columns[index]);
-            place.ok_or_else(|| SqlError::new(format!("'{}' is not computed yet", of.name)))
+            place.ok_or_else(|| SqlError::new(format!("'{}' is not computed yet", column.name)))
         };
-        let keys = window.partition_by.iter().map(|of| place(&stream, of));
+        let keys = window
+            .partition_by
+            .iter()
+            .map(|column| place(&stream, column));
         Ok(Ready {
             time_column: place(&stream, &window.time)?,
             keys: keys.collect::<Result<Vec<usize>>>()?,
@@ -66,16 +69,16 @@ impl Translator<'_> {
         })
     }
 
-    /// The schema of the input's node with further columns.
+    /// The schema of the input's node, followed by further columns.
     pub(super) fn with_fields(&self, input: &Stream, own: &[(&str, DataType)]) -> SchemaRef {
         let before = self.schema(input.node);
         let own = own.iter();
-        let own = own.map(|(name, of)| Arc::new(Field::new(*name, of.clone(), true)));
+        let own = own.map(|(name, data_type)| Arc::new(Field::new(*name, data_type.clone(), true)));
         let fields = before.fields().iter().cloned().chain(own);
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
-    /// What `explain` shows of windows over an input.
+    /// The description of windows over an input in EXPLAIN.
     pub(super) fn windows_detail(&self, windows: &Windows, ready: &Ready) -> String {
         let schema = self.specs[ready.stream.node].schema();
         let name = |&index: &usize| explain::readable(schema.field(index).name());
@@ -88,7 +91,7 @@ impl Translator<'_> {
         detail
     }
 
-    /// The stream of rows with their windows, whose columns stand at the end of the node.
+    /// The stream of rows with their windows, whose columns are the last ones of the node.
     pub(super) fn windowed(
         &mut self,
         window: &WindowNode,
@@ -97,10 +100,10 @@ impl Translator<'_> {
     ) -> Result<Stream> {
         let windows = window.windows;
         let schema = self.schema(node);
-        // The last of that name: the rows may have windows of an earlier function.
+        // The last column of that name: the rows may have windows of an earlier function.
         let mut fields = schema.fields().iter();
         let start = fields.rposition(|field| field.name() == "window_start");
-        let start = start.ok_or_else(|| SqlError::new("a window without its start"))?;
+        let start = start.ok_or_else(|| SqlError::new("a window has no start"))?;
         let mut time = ready.stream.columns.iter();
         let time = time.find(|column| column_index(column) == Some(ready.time_column));
         let time = time.cloned();
@@ -110,7 +113,7 @@ impl Translator<'_> {
             column(start + 1, &schema),
             window_time(start + 1, &schema, &windows)?,
         ]);
-        // A second window function on the old event time would judge lateness twice.
+        // A second window function on the old event time would drop late rows twice.
         let roles = ready.stream.roles.iter().map(|role| match role {
             Role::Time => Role::Plain,
             role => *role,
@@ -137,28 +140,28 @@ impl Translator<'_> {
     }
 }
 
-/// What is said of windows by a column that is not event time.
+/// The error for a column of a window function that is not an event time.
 fn not_event_time(window: &WindowNode) -> SqlError {
     let name = &window.time.name;
     let place = window.time.spans.first().map_or(Span::empty(), to_span);
     if is_now(&Expr::Column(window.time.clone()), &window.input) {
         let error =
-            format!("'{name}' is PROCTIME() and not event time, so there are no windows by it");
+            format!("windows need an event time, and '{name}' is a column that is PROCTIME()");
         return SqlError::new(error).at(place).hint(format!(
             "declare it with the table, in CREATE TABLE: {name} AS PROCTIME(), WATERMARK FOR {name} AS {name}"
         ));
     }
     SqlError::new(format!(
-        "'{name}' is not event time, so there are no windows by it"
+        "windows need an event time, and '{name}' is not one"
     ))
     .at(place)
     .hint(format!(
-        "declare it with the table: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND; of what a \
-         window gives, window_time is the event time"
+        "declare it for the table: WATERMARK FOR {name} AS {name} - INTERVAL '5' SECOND; of the columns \
+        of a window function, window_time is an event time"
     ))
 }
 
-/// `window_end - 1 ms` (or one tick of a finer unit): the event time of what a window produces.
+/// `window_end - 1 ms` (or one tick of a finer unit): the event time of the result of a window.
 fn window_time(end: usize, schema: &Schema, windows: &Windows) -> Result<Physical> {
     let tick_ns = match windows.unit {
         TimeUnit::Second | TimeUnit::Millisecond => 1_000_000,

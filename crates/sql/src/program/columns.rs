@@ -1,4 +1,4 @@
-//! The columns of a query, fitted to those of a view or of the table that it is written to.
+//! Matches the columns of a query with those of a view, or of the table that it is written to.
 
 use arrow_schema::{DataType, Fields};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
@@ -21,7 +21,7 @@ pub fn rename(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
     let columns = plan.schema().columns();
     if columns.len() != names.len() {
         return Err(SqlError::new(format!(
-            "the view names {}, its query has {}",
+            "the view has {} in its list, but its query returns {}",
             count(names.len()),
             columns.len()
         )));
@@ -35,8 +35,8 @@ pub fn rename(plan: LogicalPlan, names: &[Ident]) -> Result<LogicalPlan> {
         .build()?)
 }
 
-/// The plan with the columns of a table: by position, cast where a type differs.
-/// `places` are those of the query's columns, where they are known.
+/// The plan with the columns of a table, matched by position and cast if a type differs. `places` are the
+/// places of the query's columns, if they are known.
 pub fn fit(
     plan: LogicalPlan,
     table: &Table,
@@ -77,7 +77,7 @@ pub fn fit(
     let columns = plan.schema().columns();
     if columns.len() != order.len() {
         return Err(SqlError::new(format!(
-            "the query has {}, '{}' takes {}",
+            "the query returns {}, but '{}' has {}",
             count(columns.len()),
             table.name,
             count(order.len())
@@ -106,7 +106,7 @@ pub fn fit(
             cast(column, field.data_type().clone())
         } else {
             let error = SqlError::new(format!(
-                "column {} of the query is {}, column '{}' of '{}' is {}",
+                "column {} of the query is {}, but column '{}' of '{}' is {}",
                 position + 1,
                 sql_name(&from),
                 field.name(),
@@ -119,7 +119,7 @@ pub fn fit(
             };
             return Err(match field.data_type() {
                 DataType::Struct(fields) => error.hint(format!(
-                    "write {}, or declare the table's column with that type",
+                    "use {}, or declare the table's column with that type",
                     row_of(fields)
                 )),
                 DataType::List(_) => error.hint("declare the table's column with that type"),
@@ -131,7 +131,7 @@ pub fn fit(
     Ok(LogicalPlanBuilder::from(plan).project(fitted)?.build()?)
 }
 
-/// What makes a ROW of these fields.
+/// The expression that makes a ROW with these fields.
 fn row_of(fields: &Fields) -> String {
     let fields = fields.iter().map(|field| {
         let value = match field.data_type() {

@@ -44,14 +44,14 @@ impl Compiler<'_> {
         }
     }
 
-    /// The table that another one is to be like.
+    /// The declaration of the table after LIKE.
     fn other(&self, name: &Ident) -> Result<&CreateTable> {
         self.created.get(&name.value).ok_or_else(|| {
             if self.session.is_view(&name.value) {
-                let error = format!("'{}' is a view: LIKE takes a table", name.value);
+                let error = format!("LIKE needs a table, and '{}' is a view", name.value);
                 return SqlError::new(error)
                     .at(name.span)
-                    .hint("CREATE TABLE … WITH (…) AS SELECT * FROM the view");
+                    .hint("use CREATE TABLE … WITH (…) AS SELECT * FROM the view");
             }
             let known = self.created.keys().cloned().collect::<Vec<String>>();
             let error = SqlError::new(format!("there is no table '{}'", name.value)).at(name.span);
@@ -62,14 +62,14 @@ impl Compiler<'_> {
         })
     }
 
-    /// The columns of a table for the rows of a query.
+    /// The columns of a table that is declared with AS.
     fn columns_of(&self, query: &Query) -> Result<Vec<ColumnDefinition>> {
         let plan = self.session.plan(query.clone())?;
         let plan = self.session.analyse(plan)?;
         let columns = plan.schema().fields().iter().map(|field| {
             if field.data_type() == &DataType::Null {
                 let error = format!("column '{}' has no type", field.name());
-                return Err(SqlError::new(error).hint("CAST(NULL AS STRING)"));
+                return Err(SqlError::new(error).hint("use CAST(NULL AS STRING), or another type"));
             }
             Ok(ColumnDefinition {
                 name: Ident::new(field.name()),
@@ -88,18 +88,21 @@ impl Compiler<'_> {
             (false, true) => return Ok(()),
             (false, false) => SqlError::new(format!("there is no table or view '{}'", name.value)),
             (true, _) => SqlError::new(format!(
-                "'{}' can't be dropped: a text says what there is as a whole",
+                "DROP is not supported for '{}', because a file declares all of its tables and views",
                 name.value
             )),
         };
         Err(error.at(name.span).hint(match is_known {
-            true => "leave DROP and the declaration out, or give the new one another name; \\drop name forgets it in \
-                     the shell",
-            false => "leave it out: nothing outlives a run",
+            true => {
+                "remove DROP and the first declaration, or use another name for the second; in the \
+            shell, \\drop name \
+            removes a declaration"
+            }
+            false => "remove the statement: tables and views only exist during a run",
         }))
     }
 
-    /// Takes what was set back: one setting, or all.
+    /// Undoes the SET of one setting, or of all.
     pub(super) fn reset(&mut self, key: Option<&str>) -> Result<()> {
         let options = self.connectors.table_options();
         let known = key.is_some_and(|key| setting(key).is_some());
@@ -108,7 +111,7 @@ impl Compiler<'_> {
             && !known
             && !is_set
         {
-            // Says what is wrong with the name.
+            // The error for an unknown name.
             return Settings::default().set(key, "", &options).map_err(|error| {
                 match error.message.starts_with("there is no setting") {
                     true => error,

@@ -1,10 +1,10 @@
-//! More of what the planner says, in our words: functions and operators whose operands don't fit, and forms
-//! that aren't supported. `text` has SQL's names of types already.
+//! More errors of the planner in our own words: operands of the wrong types, and syntax that is not
+//! supported. `text` already has SQL's names of types.
 
 use super::{between, last_part};
 use crate::error::SqlError;
 
-/// The messages that are known here.
+/// The errors that this module rewords.
 pub(super) fn known(text: &str) -> Option<SqlError> {
     arguments(text)
         .or_else(|| operands(text))
@@ -13,7 +13,7 @@ pub(super) fn known(text: &str) -> Option<SqlError> {
         .or_else(|| syntax(text))
 }
 
-/// Any other message: as it is, unless it shows what the planner is made of.
+/// Any other error: unchanged, unless it contains internal details of the planner.
 pub(super) fn shown(text: &str) -> SqlError {
     const INSIDES: [&str; 10] = [
         "Ident {",
@@ -41,28 +41,28 @@ pub(super) fn shown(text: &str) -> SqlError {
     match INSIDES.iter().any(|inside| plain.contains(inside)) {
         false => SqlError::new(plain),
         true => SqlError::new("this form of expression is not supported")
-            .hint("docs/sql.md says which forms there are"),
+            .hint("docs/sql.md lists the supported syntax"),
     }
 }
 
-/// A kind of argument, as the planner names it.
+/// A kind of argument, in the planner's words.
 fn kind(name: &str) -> String {
     match name {
         "String" => "STRING".to_string(),
-        "Integer" => "a whole number".to_string(),
+        "Integer" => "an integer".to_string(),
         "Numeric" => "a number".to_string(),
         other => other.to_string(),
     }
 }
 
-/// Functions whose arguments don't fit.
+/// Functions with arguments of the wrong types.
 fn arguments(text: &str) -> Option<SqlError> {
     if let Some(name) = between(text, "unction '", "' requires ") {
         let wanted = kind(between(text, "' requires ", ", but received ")?);
         let received =
             between(text, "(DataType: ", ").").or(between(text, "but received ", " ("))?;
         return Some(SqlError::new(format!(
-            "function '{name}' takes {wanted}, not {received}"
+            "function '{name}' needs {wanted}, not {received}"
         )));
     }
     if let Some(name) = between(text, "unction '", "' user-defined coercion failed") {
@@ -71,16 +71,16 @@ fn arguments(text: &str) -> Option<SqlError> {
             .and_then(|at| between(&text[at..], ": [", "]"));
         let error = match types {
             Some(types) => {
-                format!("the arguments of '{name}' have no type in common: {types}")
+                format!("the arguments of '{name}' have no common type: {types}")
             }
-            None => format!("the arguments of '{name}' have no type in common"),
+            None => format!("the arguments of '{name}' have no common type"),
         };
-        // An array is written without the name of its function.
+        // The user has written an array, not the function that makes it.
         let error = SqlError::new(error).hint("CAST them to one type");
         return Some(match name {
             "make_array" => SqlError::new(match types {
-                Some(types) => format!("the elements of an ARRAY have no type in common: {types}"),
-                None => "the elements of an ARRAY have no type in common".to_string(),
+                Some(types) => format!("the elements of an ARRAY have no common type: {types}"),
+                None => "the elements of an ARRAY have no common type".to_string(),
             })
             .hint("CAST them to one type"),
             name => error.near(name),
@@ -107,18 +107,20 @@ fn arguments(text: &str) -> Option<SqlError> {
         };
         let wanted = wanted.join(" or ");
         return Some(SqlError::new(format!(
-            "function '{name}' takes {wanted} {noun}, not {received}"
+            "function '{name}' needs {wanted} {noun}, not {received}"
         )));
     }
     if let Some(name) = between(text, "'", "' does not support zero arguments") {
-        let error = format!("function '{name}' takes an argument, and there is none");
+        let error = format!("function '{name}' needs an argument");
         return Some(SqlError::new(error).near(name));
     }
     if text.starts_with("named_struct requires") {
         return Some(
-            SqlError::new("named_struct takes names and values in turn, and names are strings")
-                .near("named_struct")
-                .hint("named_struct('city', city, 'n', 5)"),
+            SqlError::new(
+                "the arguments of named_struct must be names, as strings, and values in turn",
+            )
+            .near("named_struct")
+            .hint("for example named_struct('city', city, 'n', 5)"),
         );
     }
     if text.starts_with("Percentile value") {
@@ -128,8 +130,8 @@ fn arguments(text: &str) -> Option<SqlError> {
             "percentile_disc",
         ];
         let error = match between(text, "inclusive, ", " is invalid") {
-            Some(value) => format!("a percentile is a number between 0 and 1, not {value}"),
-            None => "a percentile is a constant between 0 and 1".to_string(),
+            Some(value) => format!("a percentile must be between 0 and 1, not {value}"),
+            None => "a percentile must be a constant between 0 and 1".to_string(),
         };
         let named = text.to_lowercase();
         let name = name.into_iter().find(|name| named.contains(name));
@@ -138,31 +140,33 @@ fn arguments(text: &str) -> Option<SqlError> {
     if text.contains("Must be a supported arrow type name") {
         let name = between(text, "Unsupported type '", "'")?;
         return Some(
-            SqlError::new(format!("'{name}' is not a type that arrow_cast can read"))
-                .hint("CAST(… AS type) takes the types of SQL"),
+            SqlError::new(format!("'{name}' is not a type that arrow_cast supports"))
+                .hint("use CAST(… AS type) with a type of SQL"),
         );
     }
     None
 }
 
-/// Operators whose operands don't fit.
+/// Operators with operands of the wrong types.
 fn operands(text: &str) -> Option<SqlError> {
-    let cast = "CAST one of them";
+    let cast = "CAST one of the operands";
     if let Some(operation) =
         text.strip_prefix("Cannot infer common argument type for regex operation ")
     {
         return Some(
-            SqlError::new(format!("there is no {operation}")).hint(
-                "a regular expression is a STRING, and is matched with one: CAST(… AS STRING)",
-            ),
+            SqlError::new(format!("operator does not exist: {operation}"))
+                .hint("a regular expression and its operand must be strings: CAST(… AS STRING)"),
         );
     }
     if let Some(operation) = text.strip_prefix("Cannot infer common type for bitwise operation ") {
-        return Some(SqlError::new(format!("there is no {operation}")).hint("CAST(… AS BIGINT)"));
+        return Some(
+            SqlError::new(format!("operator does not exist: {operation}"))
+                .hint("CAST(… AS BIGINT)"),
+        );
     }
     if let Some(rest) = text.strip_prefix("Cannot automatically convert ") {
         let (from, to) = rest.split_once(" to ")?;
-        let error = format!("{to} is expected here, not {from}");
+        let error = format!("expected {to}, found {from}");
         return Some(SqlError::new(error).hint(match to {
             // No CAST makes one.
             "INTERVAL" => "INTERVAL '5' SECOND".to_string(),
@@ -171,7 +175,7 @@ fn operands(text: &str) -> Option<SqlError> {
     }
     if let Some(signs) = text.strip_prefix("Unary operator '") {
         let (sign, _) = signs.split_once('\'')?;
-        return Some(SqlError::new(format!("{sign} takes a number")).hint("CAST(… AS DOUBLE)"));
+        return Some(SqlError::new(format!("{sign} needs a number")).hint("CAST(… AS DOUBLE)"));
     }
     if let Some(pair) = text.strip_prefix("For function 'nullif' ") {
         let pair = pair.strip_suffix(" is not comparable.").unwrap_or(pair);
@@ -213,15 +217,17 @@ fn operands(text: &str) -> Option<SqlError> {
         };
         let error = SqlError::new(format!("the operator {sign} is not supported"));
         return Some(match sign {
-            "//" => error.hint("whole numbers are divided without decimals by /"),
-            "->" | "->>" | "#>" | "#>>" => error.hint("JSON_VALUE(text, '$.name') reads a field"),
+            "//" => error.hint("use /, whose result for integers is an integer"),
+            "->" | "->>" | "#>" | "#>>" => {
+                error.hint("use JSON_VALUE(text, '$.name') to read a field")
+            }
             _ => error,
         });
     }
     None
 }
 
-/// Literals that aren't valid.
+/// Invalid literals.
 fn values(text: &str) -> Option<SqlError> {
     if let Some(rest) = text.strip_prefix("regex parse error:") {
         let mut lines = rest.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -233,21 +239,21 @@ fn values(text: &str) -> Option<SqlError> {
     }
     if text.starts_with("Typed literal requires a string payload") {
         return Some(
-            SqlError::new("a literal of a type is written with a string")
-                .hint("DATE '2024-02-29', TIMESTAMP '2024-02-29 12:34:56'"),
+            SqlError::new("a literal with a type must be a string")
+                .hint("for example DATE '2024-02-29' or TIMESTAMP '2024-02-29 12:34:56'"),
         );
     }
     if text.starts_with("Unsupported Value '") {
         return Some(
             SqlError::new("strings with a prefix, such as N'…', are not supported")
-                .hint("write the string without it"),
+                .hint("write the string without the prefix"),
         );
     }
     if text.starts_with("Unsupported Interval Expression") {
         return Some(
-            SqlError::new("an INTERVAL of several units, or with a precision, is not supported")
+            SqlError::new("an INTERVAL with several units or a precision is not supported")
                 .near("INTERVAL")
-                .hint("INTERVAL '14' MONTH, INTERVAL '1 day 2 hours'"),
+                .hint("use INTERVAL '14' MONTH or INTERVAL '1 day 2 hours'"),
         );
     }
     None
@@ -258,13 +264,13 @@ fn clauses(text: &str) -> Option<SqlError> {
     if let Some(name) = between(text, "The window ", " is not defined") {
         return Some(
             SqlError::new(format!("there is no window '{name}'")).hint(format!(
-                "… FROM t WINDOW {name} AS (PARTITION BY k ORDER BY ts)"
+                "define it: … FROM t WINDOW {name} AS (PARTITION BY k ORDER BY ts)"
             )),
         );
     }
     if text.starts_with("Aggregate function calls cannot contain window function calls") {
         return Some(
-            SqlError::new("a function with OVER can't stand inside an aggregate")
+            SqlError::new("an aggregate can't contain a function with OVER")
                 .near("OVER")
                 .hint("compute it in a subquery: FROM (SELECT … OVER (…) AS x FROM t)"),
         );
@@ -274,40 +280,44 @@ fn clauses(text: &str) -> Option<SqlError> {
         let column = last_part(what.split(' ').next().unwrap_or(what));
         return Some(
             SqlError::new(format!(
-                "HAVING takes keys and aggregates, and '{column}' is neither"
+                "HAVING can only use keys and aggregates, and '{column}' is neither"
             ))
             .near("HAVING")
-            .hint("conditions on rows stand in WHERE"),
+            .hint("use WHERE for conditions on rows"),
         );
     }
     if text.starts_with("QUALIFY clause requires window functions") {
         return Some(
             SqlError::new("QUALIFY needs a function with OVER")
                 .near("QUALIFY")
-                .hint("conditions on columns stand in WHERE"),
+                .hint("use WHERE for conditions on columns"),
         );
     }
     if let Some(name) = text.strip_prefix("Invalid qualifier ") {
         let name = name.trim_end_matches('.');
         return Some(
-            SqlError::new(format!("FROM names no table '{name}'"))
+            SqlError::new(format!("there is no table '{name}' in FROM"))
                 .near(name)
                 .hint(format!(
-                    "{name}.* takes the columns of a table that FROM names so"
+                    "{name}.* needs a table of that name, or with that alias, in FROM"
                 )),
         );
     }
     if let Some(name) = between(text, "WITH query name \"", "\" specified more than once") {
         return Some(
-            SqlError::new(format!("two queries of WITH are named '{name}'"))
+            SqlError::new(format!("WITH defines '{name}' twice"))
                 .hint("give one of them another name"),
         );
     }
     if let Some(columns) = between(text, "Source table contains ", " columns but only ") {
         let names = between(text, " columns but only ", " names")?;
         let noun = if columns == "1" { "column" } else { "columns" };
-        let error = format!("the table has {columns} {noun}, and {names} names are given");
-        return Some(SqlError::new(error).near("AS").hint("name each, or none"));
+        let error = format!("the table has {columns} {noun}, but the alias has {names} names");
+        return Some(
+            SqlError::new(error)
+                .near("AS")
+                .hint("name all columns, or none"),
+        );
     }
     if let Some(name) = between(
         text,
@@ -315,21 +325,19 @@ fn clauses(text: &str) -> Option<SqlError> {
         "\"",
     ) {
         return Some(
-            SqlError::new(format!(
-                "'{name}' is computed twice, as a key and as a column"
-            ))
-            .near("GROUP")
-            .hint("aggregates can't be keys: name the columns in GROUP BY"),
+            SqlError::new(format!("'{name}' is both a key and a column"))
+                .near("GROUP")
+                .hint("aggregates can't be keys: use columns in GROUP BY"),
         );
     }
     None
 }
 
-/// What the parser reads and the planner doesn't know.
+/// Syntax that the parser accepts and the planner does not support.
 fn syntax(text: &str) -> Option<SqlError> {
     if text.starts_with("Dot access not supported for") {
         return Some(
-            SqlError::new("a field of an expression is written in brackets")
+            SqlError::new("use brackets to access a field of an expression")
                 .hint("(expression)['name']"),
         );
     }
@@ -337,10 +345,10 @@ fn syntax(text: &str) -> Option<SqlError> {
         let node = node.strip_prefix("in sqltorel: ").unwrap_or(node);
         let name = node.split([' ', '(', '{']).next().unwrap_or_default();
         return Some(match name {
-            "TableFunction" => SqlError::new("TABLE(…) in FROM takes a window function only")
+            "TableFunction" => SqlError::new("TABLE(…) in FROM needs a window function")
                 .near("TABLE")
-                .hint("TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"),
-            "Value" => SqlError::new("this constant can't stand here"),
+                .hint("for example TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"),
+            "Value" => SqlError::new("a constant is not allowed here"),
             name => {
                 let name = name.to_uppercase();
                 SqlError::new(format!("{name} is not supported")).near(name)

@@ -1,11 +1,11 @@
-//! Functions that there aren't, and arguments that they don't take.
+//! Errors about unknown functions, and about arguments that functions do not accept.
 
 use super::between;
 use crate::error::{SqlError, Unknown};
 use crate::names::WINDOW_FUNCTIONS;
 use crate::types::with_sql_types;
 
-/// What the planner says of a function, in our words.
+/// The planner's errors about functions, in our own words.
 pub(super) fn said(text: &str) -> Option<SqlError> {
     if let Some(name) = between(text, "Invalid function '", "'") {
         return Some(no_function(name));
@@ -13,7 +13,7 @@ pub(super) fn said(text: &str) -> Option<SqlError> {
     if let Some(name) = between(text, "to satisfy a call to '", "'") {
         let received = with_sql_types(between(text, "coercion from ", " to the signature")?);
         return Some(SqlError::new(format!(
-            "function '{name}' takes no {received}"
+            "function '{name}' does not accept {received}"
         )));
     }
     let name = between(text, "unction '", "'")?;
@@ -21,10 +21,10 @@ pub(super) fn said(text: &str) -> Option<SqlError> {
         let received = between(text, "(DataType: ", ").")?;
         let received = with_sql_types(received);
         return Some(SqlError::new(format!(
-            "function '{name}' takes no {received}"
+            "function '{name}' does not accept {received}"
         )));
     }
-    // Of several forms none takes so many: `forms` says which numbers they take.
+    // With several overloads none accepts so many arguments: `forms` lists the numbers that they accept.
     let has_forms = text.contains("errors: ");
     for (expects, but) in [
         (" expects ", " arguments but received "),
@@ -41,7 +41,7 @@ pub(super) fn said(text: &str) -> Option<SqlError> {
                 "arguments"
             };
             return Some(SqlError::new(format!(
-                "function '{name}' takes {wanted} {noun}, not {received}"
+                "function '{name}' needs {wanted} {noun}, not {received}"
             )));
         }
     }
@@ -51,13 +51,13 @@ pub(super) fn said(text: &str) -> Option<SqlError> {
     let (_, types) = text.split_once(" expects ")?;
     let (wanted, received) = types.split_once(" but received ")?;
     let received = received.trim_end_matches('.');
-    let sql_type = |of: &str| match of {
+    let sql_type = |name: &str| match name {
         "String" => "STRING".to_string(),
         "Numeric" => "a number".to_string(),
         other => with_sql_types(other),
     };
     Some(SqlError::new(format!(
-        "function '{name}' takes {}, not {}",
+        "function '{name}' needs {}, not {}",
         sql_type(wanted),
         sql_type(received)
     )))
@@ -81,14 +81,14 @@ fn no_function(name: &str) -> SqlError {
             _ => (" PARTITION BY k", "100", ", window_number, k"),
         };
         return error.hint(format!(
-            "{window} stands in FROM: FROM {window}(TABLE t{per}, DESCRIPTOR(ts), {lengths}) GROUP BY \
-             window_start, window_end{keys}"
+            "use {window} in FROM: FROM {window}(TABLE t{per}, DESCRIPTOR(ts), {lengths}) GROUP BY \
+            window_start, window_end{keys}"
         ));
     }
     if upper == "CURRENT_WATERMARK" {
         return error.hint(
-            "whether a row is late is decided by its own partition's watermark: SET 'late_rows' = 't' \
-             writes late rows to table t, and the report counts them",
+            "the watermark of its own partition decides whether a row is late: SET 'late_rows' = 't' writes \
+            late rows to table t, and the report has their number",
         );
     }
     const NEED_OVER: [&str; 9] = [
@@ -105,16 +105,16 @@ fn no_function(name: &str) -> SqlError {
     if NEED_OVER.contains(&upper.as_str()) {
         return SqlError::new(format!("{upper} needs OVER"))
             .near(name)
-            .hint(format!("{upper}(…) OVER (PARTITION BY k ORDER BY ts)"));
+            .hint(format!("use {upper}(…) OVER (PARTITION BY k ORDER BY ts)"));
     }
     if ["LISTAGG", "GROUP_CONCAT", "COLLECT"].contains(&upper.as_str()) {
         return error.hint(
-            "what it gives would depend on the order in which rows arrive; FIRST_VALUE and LAST_VALUE \
-             order by event time",
+            "the result would depend on the order in which rows arrive; use FIRST_VALUE or LAST_VALUE, which \
+            order rows by event time",
         );
     }
-    // Whoever knows the functions says which one is near.
+    // The caller knows the functions, and suggests a similar one.
     error
-        .hint("docs/functions.md says which functions there are, \\df in the shell lists them")
+        .hint("docs/functions.md lists the functions, as does \\df in the shell")
         .unknown(Unknown::Function)
 }

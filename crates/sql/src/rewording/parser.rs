@@ -1,4 +1,4 @@
-//! Errors of the tokenizer and of `sqlparser`, in our words and at the place that is meant.
+//! Errors of the tokenizer and of `sqlparser`, in our own words and at the right place.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
@@ -7,7 +7,7 @@ use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError}
 use crate::error::{SqlError, in_quotes, nearest};
 use crate::names::WINDOW_FUNCTIONS;
 
-/// A tokenizer's error about `text`: something in quotes, or a comment, that does not end.
+/// An error of the tokenizer about `text`: a string, a name or a comment that is not closed.
 pub fn from_tokenizer(error: &TokenizerError, text: &str) -> SqlError {
     let at = |location: Location, length: u64| {
         let end = Location::new(location.line, location.column + length);
@@ -15,20 +15,20 @@ pub fn from_tokenizer(error: &TokenizerError, text: &str) -> SqlError {
     };
     let says = |part: &str| error.message.contains(part);
     if says("multi-line comment") {
-        // The tokenizer names the end of the text; what is wrong is where the comment begins.
+        // The tokenizer's place is the end of the text; the start of the comment is more helpful.
         let before = &text[..text.rfind("/*").unwrap_or(0)];
         let line = before.matches('\n').count() as u64 + 1;
         let column = before.chars().rev().take_while(|&c| c != '\n').count() as u64 + 1;
-        return SqlError::new("this comment does not end")
+        return SqlError::new("the comment is not closed")
             .at(at(Location::new(line, column), 2))
             .hint("close it with */");
     }
     let (message, hint) = if says("Unterminated string literal") {
-        ("this text does not end", "close it with '")
+        ("the string is not closed", "close it with '")
     } else if says("Expected close delimiter") {
         (
-            "this name does not end",
-            "close it with \"; texts stand in single quotes",
+            "the quoted name is not closed",
+            "close it with \"; strings need single quotes",
         )
     } else {
         (error.message.as_str(), "")
@@ -36,7 +36,7 @@ pub fn from_tokenizer(error: &TokenizerError, text: &str) -> SqlError {
     SqlError::new(message).at(at(error.location, 1)).hint(hint)
 }
 
-/// A parser's error; it has its place only in its text: `… at Line: 3, Column: 14`.
+/// An error of the parser, which has its place only in its text: `… at Line: 3, Column: 14`.
 pub fn from_parser(error: &ParserError) -> SqlError {
     let text = match error {
         ParserError::ParserError(text) | ParserError::TokenizerError(text) => text.as_str(),
@@ -65,7 +65,7 @@ pub fn from_parser(error: &ParserError) -> SqlError {
     let wanted = match wanted {
         "identifier" => "a name".to_string(),
         "a data type name" => "a type".to_string(),
-        "literal int" => "a whole number".to_string(),
+        "literal int" => "an integer".to_string(),
         after_is if after_is.ends_with("after IS") => {
             "NULL, TRUE, FALSE or DISTINCT FROM, with or without NOT,".to_string()
         }
@@ -74,12 +74,11 @@ pub fn from_parser(error: &ParserError) -> SqlError {
         other => other.to_string(),
     };
     match place {
-        Some(start) => SqlError::new(format!(
-            "{wanted} is expected here, not {}",
-            in_quotes(found)
-        ))
-        .at(span(start, found.chars().count() as u64)),
-        None => SqlError::new(format!("{wanted} is expected, but the statement ends")).near_end(),
+        Some(start) => SqlError::new(format!("expected {wanted}, found {}", in_quotes(found)))
+            .at(span(start, found.chars().count() as u64)),
+        None => {
+            SqlError::new(format!("expected {wanted}, found the end of the statement")).near_end()
+        }
     }
 }
 
@@ -93,7 +92,7 @@ fn span(start: Location, length: u64) -> Span {
     Span::new(start, Location::new(start.line, start.column + length))
 }
 
-/// Keywords that statements are made of.
+/// Keywords of statements.
 const KEYWORDS: &[&str] = &[
     "SELECT",
     "FROM",
@@ -127,8 +126,8 @@ const KEYWORDS: &[&str] = &[
     "USING",
 ];
 
-/// What a syntax error more likely means: a misspelt keyword at or just before its place, a CASE
-/// without END, or `name(TABLE t, …)` with a name that is no window function.
+/// The likely cause of a syntax error: a misspelled keyword at or directly before its place, a CASE without
+/// END, or `name(TABLE t, …)` with a name that is not a window function.
 pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     if !error.message.contains("expected") {
         return error;
@@ -162,9 +161,9 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     if count(Keyword::CASE) > count(Keyword::END)
         && let Some(case) = solid.iter().find(|token| is_keyword(token, Keyword::CASE))
     {
-        return SqlError::new("this CASE has no END")
+        return SqlError::new("CASE has no END")
             .at(case.span)
-            .hint("CASE WHEN condition THEN value ELSE value END");
+            .hint("use CASE WHEN condition THEN value ELSE value END");
     }
     let Some(place) = error.place else {
         return error;
@@ -183,7 +182,7 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
             && word.keyword == Keyword::NoKeyword
             && let Some(keyword) = near_keyword(&word.value)
         {
-            return SqlError::new(format!("'{}' is not expected here", word.value))
+            return SqlError::new(format!("syntax error at '{}'", word.value))
                 .at(token.span)
                 .hint(format!("did you mean {keyword}?"));
         }
@@ -191,7 +190,7 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     error
 }
 
-/// There is no such function in FROM.
+/// The error for an unknown function in FROM.
 pub fn no_table_function(name: &str) -> SqlError {
     let known = WINDOW_FUNCTIONS.iter().map(|name| name.to_string());
     let known = known.collect::<Vec<String>>();
@@ -209,7 +208,7 @@ fn is_keyword(token: &TokenWithSpan, wanted: Keyword) -> bool {
 /// A keyword that differs from the word by one or two letters.
 fn near_keyword(word: &str) -> Option<&'static str> {
     let word = word.to_uppercase();
-    // Of three letters and less everything is near something.
+    // Short words are similar to too many others.
     let near = |keyword: &&&str| {
         keyword.len() > 3
             && word.len() > 2

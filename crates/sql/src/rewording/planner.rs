@@ -1,5 +1,5 @@
-//! Errors of DataFusion in our words: with SQL's names of types, without the planner's insides, and
-//! with a hint where one is known.
+//! Errors of DataFusion in our own words: with SQL's names of types, without internal details of the planner,
+//! and with a hint where there is one.
 
 use datafusion_common::{DataFusionError, Diagnostic, SchemaError};
 
@@ -47,15 +47,15 @@ fn from_datafusion(error: &DataFusionError, diagnostic: Option<&Diagnostic>) -> 
 }
 
 fn placed(error: SqlError, diagnostic: Option<&Diagnostic>) -> SqlError {
-    // The planner's place is often the whole query; a word says it better.
+    // The planner's place is often the whole query; a word is more exact.
     match diagnostic.and_then(|diagnostic| diagnostic.span) {
         Some(span) => error.at_unless_near(to_span(span)),
         None => error,
     }
 }
 
-/// Without the advice to report a bug to another project, without a backtrace, and without the
-/// names of kinds of errors that inner errors begin with.
+/// The message without the advice to report a bug to another project, without a backtrace, and without the
+/// kinds of errors with which nested errors start.
 fn first_sentence(text: &str) -> String {
     let end = [
         "\n\nbacktrace",
@@ -79,7 +79,7 @@ fn first_sentence(text: &str) -> String {
     ];
     while let Some(kind) = KINDS.iter().find(|kind| text.starts_with(**kind)) {
         text = match *kind {
-            // `Optimizer rule 'name' failed\ncaused by\n…`: what caused it says more.
+            // `Optimizer rule 'name' failed\ncaused by\n…`: only the cause is shown.
             "Optimizer rule " => match text.split_once("caused by\n") {
                 Some((_, cause)) => cause,
                 None => break,
@@ -90,7 +90,7 @@ fn first_sentence(text: &str) -> String {
     text.to_string()
 }
 
-/// The messages that users meet, one by one. What is not here is shown as DataFusion says it.
+/// The errors that users meet, one by one. All others are shown as DataFusion writes them.
 fn known(text: &str) -> Option<SqlError> {
     functions::said(text)
         .or_else(|| grouping(text))
@@ -101,29 +101,29 @@ fn known(text: &str) -> Option<SqlError> {
 fn grouping(text: &str) -> Option<SqlError> {
     if text.contains(" to grouping function is not in grouping columns") {
         let column = last_part(between(text, "Argument ", " to grouping function")?);
-        let message = format!("GROUPING takes keys of the GROUP BY, and '{column}' is none");
+        let message = format!("GROUPING needs keys of the GROUP BY, and '{column}' is not one");
         return Some(SqlError::new(message).near("GROUPING"));
     }
     if text.contains("must be in GROUP BY or an aggregate function")
         || text.contains("must appear in the GROUP BY clause")
     {
         let column = last_part(between(text, "column \"", "\"")?);
-        let message = format!("column '{column}' is neither in GROUP BY nor in an aggregate");
+        let message = format!("column '{column}' must be in GROUP BY or in an aggregate");
         return Some(SqlError::new(message).hint(format!(
-            "add it to GROUP BY, or take one of its values, such as MAX({column})"
+            "add it to GROUP BY, or use an aggregate, such as MAX({column})"
         )));
     }
     if text.starts_with("Aggregate functions are not allowed in the WHERE clause") {
         return Some(
-            SqlError::new("WHERE is decided row by row, before anything is aggregated")
+            SqlError::new("aggregates are not allowed in WHERE")
                 .near("WHERE")
-                .hint("conditions on aggregates stand in HAVING"),
+                .hint("use HAVING for conditions on aggregates"),
         );
     }
     if text.starts_with("Aggregate function calls cannot be nested") {
         let inner = between(text, "nested: '", "(").unwrap_or_default();
         return Some(
-            SqlError::new("an aggregate inside another aggregate")
+            SqlError::new("an aggregate can't contain another aggregate")
                 .near(inner)
                 .hint("compute the inner one in a subquery over the same window"),
         );
@@ -134,8 +134,8 @@ fn grouping(text: &str) -> Option<SqlError> {
     if text.starts_with("Physical plan does not support logical expression AggregateFunction") {
         return Some(
             SqlError::new(
-                "an aggregate can't be computed here: GROUP BY, ON and computed columns are decided row \
-                 by row",
+                "an aggregate is not allowed in GROUP BY, ON or a computed column, which are computed \
+                for each row",
             )
             .near("GROUP"),
         );
@@ -143,80 +143,80 @@ fn grouping(text: &str) -> Option<SqlError> {
     None
 }
 
-/// Literals that are no value of the type that they are compared with or cast to.
+/// Literals that are not valid values of the type that they are compared with or cast to.
 fn value(text: &str) -> Option<SqlError> {
     if let Some(value) = between(text, "Cannot cast value '", "' to value of ") {
         let wanted = with_sql_types(between(text, "to value of ", " type")?);
         let error = SqlError::new(format!("'{value}' is not a valid {wanted}"));
         return Some(match wanted.as_str() {
-            "BOOLEAN" => error.hint("TRUE or FALSE"),
+            "BOOLEAN" => error.hint("use TRUE or FALSE"),
             _ => error,
         });
     }
     if let Some(value) = between(text, "Cannot cast string '", "' to value of ") {
         let wanted = with_sql_types(between(text, "to value of ", " type")?);
-        return Some(SqlError::new(format!("'{value}' is no {wanted}")));
+        return Some(SqlError::new(format!("'{value}' is not a valid {wanted}")));
     }
     if let Some(value) = between(text, "Error parsing timestamp from '", "'") {
         return Some(
-            SqlError::new(format!("'{value}' is no TIMESTAMP"))
-                .hint("TIMESTAMP '2024-02-29 12:34:56.789'"),
+            SqlError::new(format!("'{value}' is not a valid TIMESTAMP"))
+                .hint("for example TIMESTAMP '2024-02-29 12:34:56.789'"),
         );
     }
     if let Some(value) = between(text, "Invalid input syntax for type interval: \"", "\"") {
         return Some(
-            SqlError::new(format!("'{value}' is no INTERVAL"))
-                .hint("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
+            SqlError::new(format!("'{value}' is not a valid INTERVAL"))
+                .hint("for example INTERVAL '5' SECOND or INTERVAL '1' HOUR"),
         );
     }
     if text.starts_with("Unsupported interval argument") {
         return Some(
-            SqlError::new("INTERVAL takes a number in quotes, then its unit")
+            SqlError::new("INTERVAL needs a number in quotes, followed by its unit")
                 .near("INTERVAL")
-                .hint("INTERVAL '5' SECOND, INTERVAL '1' HOUR"),
+                .hint("for example INTERVAL '5' SECOND or INTERVAL '1' HOUR"),
         );
     }
     if let Some(node) = text.strip_prefix("Unsupported ast node in sqltorel: ")
         && !node.starts_with("Value")
     {
         let name = node.split([' ', '(', '{']).next().unwrap_or_default();
-        let error = format!("{} is not known in an expression here", name.to_uppercase());
+        let error = format!("{} is not supported in an expression", name.to_uppercase());
         return Some(SqlError::new(error).near(name.to_uppercase()));
     }
     if text.starts_with("LIKE does not support escape_char") {
         return Some(
-            SqlError::new("LIKE knows no other ESCAPE than the backslash")
+            SqlError::new("LIKE only supports the backslash as ESCAPE character")
                 .near("ESCAPE")
-                .hint("LIKE '10\\%' finds a percent sign"),
+                .hint("for example LIKE '10\\%' for a percent sign"),
         );
     }
     if let Some(text) = between(text, "Unsupported Value 'UnicodeStringLiteral(\"", "\")'") {
         return Some(
-            SqlError::new("texts with U& in front are not known here")
+            SqlError::new("strings with the prefix U& are not supported")
                 .near(text)
-                .hint("write the characters themselves: texts are UTF-8"),
+                .hint("write the characters themselves, in UTF-8"),
         );
     }
     if let Some(value) = between(text, "Can't cast value ", " to type ") {
-        let (_, of) = text.rsplit_once(" to type ")?;
+        let (_, data_type) = text.rsplit_once(" to type ")?;
         return Some(SqlError::new(format!(
-            "'{value}' is no {}",
-            with_sql_types(of)
+            "'{value}' is not a valid {}",
+            with_sql_types(data_type)
         )));
     }
     if let Some(name) = text.strip_suffix(" with datetime is not supported") {
         return Some(
-            SqlError::new(format!("{name}(… TO unit) is not known here"))
+            SqlError::new(format!("{name}(… TO unit) is not supported"))
                 .near(name)
-                .hint("FLOOR(ts TO HOUR) rounds down; an INTERVAL can be added to it"),
+                .hint("use FLOOR(ts TO HOUR), which rounds down, and add an INTERVAL"),
         );
     }
-    // The second is the first, shown once already.
-    let casts = ["Unsupported CAST from ", "there is no CAST from "];
+    // The second one is our own message, when it is reworded again.
+    let casts = ["Unsupported CAST from ", "can't cast from "];
     if casts.iter().any(|cast| text.starts_with(cast)) {
         return Some(
             SqlError::new(with_sql_types(
-                &text.replace("Unsupported CAST", "there is no CAST"),
+                &text.replace("Unsupported CAST", "can't cast"),
             ))
             .near("CAST"),
         );
@@ -224,12 +224,12 @@ fn value(text: &str) -> Option<SqlError> {
     None
 }
 
-/// What tables, columns and conditions look like.
+/// Columns of the wrong number or name, and conditions of the wrong type.
 fn shape(text: &str) -> Option<SqlError> {
     if text.starts_with("Too many columns! The subquery should only return one column") {
         return Some(
-            SqlError::new("a subquery is compared by one column, and this one has several")
-                .hint("select the one that is meant, or write EXISTS"),
+            SqlError::new("the subquery must return a single column")
+                .hint("select one column, or use EXISTS"),
         );
     }
     if text.starts_with("Projections require unique expression names") {
@@ -248,11 +248,11 @@ fn shape(text: &str) -> Option<SqlError> {
         );
     }
     if text.starts_with("Cannot create filter with non-boolean predicate '") {
-        let (_, of) = text.rsplit_once(" returning ")?;
+        let (_, data_type) = text.rsplit_once(" returning ")?;
         return Some(
             SqlError::new(format!(
-                "a condition is true or false, this one is {}",
-                with_sql_types(of)
+                "a condition must be a BOOLEAN, and this is {}",
+                with_sql_types(data_type)
             ))
             .near("WHERE"),
         );
@@ -278,38 +278,36 @@ fn shape(text: &str) -> Option<SqlError> {
         let other = between(text, ") and else (", ") to common")?;
         let types = with_sql_types(&format!("{then} and {other}"));
         return Some(
-            SqlError::new(format!(
-                "the branches of CASE have no type in common: {types}"
-            ))
-            .near("CASE")
-            .hint("CAST them to one type"),
+            SqlError::new(format!("the branches of CASE have no common type: {types}"))
+                .near("CASE")
+                .hint("CAST them to one type"),
         );
     }
     if let Some(field) = between(text, "Field ", " not found in struct") {
         let error = SqlError::new(format!("there is no field '{field}'"));
         return Some(error.unknown(Unknown::Field));
     }
-    if let Some(of) = between(
+    if let Some(data_type) = between(
         text,
         "Cannot access field at argument 1: type ",
         " is not Struct",
     ) {
         return Some(SqlError::new(format!(
             "{} has no fields",
-            with_sql_types(of)
+            with_sql_types(data_type)
         )));
     }
-    if let Some((_, of)) =
+    if let Some((_, data_type)) =
         text.split_once("Unary operator 'NOT' requires a boolean expression, got ")
     {
         return Some(SqlError::new(format!(
-            "NOT takes a condition, not {}",
-            with_sql_types(of)
+            "NOT needs a condition, not {}",
+            with_sql_types(data_type)
         )));
     }
     if text.starts_with("There isn't a common type to coerce") {
         return Some(
-            SqlError::new("LIKE takes texts")
+            SqlError::new("LIKE needs strings")
                 .near("LIKE")
                 .hint("CAST(… AS STRING)"),
         );
@@ -338,11 +336,12 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
             };
             if WINDOW_COLUMNS.contains(&field.name.as_str()) {
                 return error.hint(
-                    "it comes from a window: FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
+                    "it is a column of a window function: FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL \
+                    '10' SECOND)",
                 );
             }
             match nearest(&field.name, &names) {
-                // The name is right and its table is not.
+                // The column exists in another table.
                 Some(near) if near == field.name => {
                     let tables = valid_fields.iter().filter(|valid| valid.name == near);
                     let tables = tables.map(|valid| format!("'{}'", valid.flat_name()));
@@ -369,12 +368,15 @@ fn from_schema_error(error: &SchemaError) -> SqlError {
              GROUP BY a, b",
         ),
         SchemaError::AmbiguousReference { field } => {
-            let error = SqlError::new(format!("column '{}' is in more than one table", field.name));
+            let error = SqlError::new(format!(
+                "column '{}' is ambiguous: several tables have it",
+                field.name
+            ));
             let error = match field.spans.first() {
                 Some(span) => error.at(to_span(span)),
                 None => error,
             };
-            error.hint(format!("write which one: table.{}", field.name))
+            error.hint(format!("add the table: table.{}", field.name))
         }
         SchemaError::DuplicateQualifiedField { qualifier, .. } => {
             SqlError::new(format!("two tables are named '{qualifier}'"))
@@ -388,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_planner_says_inside_is_left_out() {
+    fn internal_details_of_the_planner_are_removed() {
         assert_eq!(
             first_sentence(
                 "Optimizer rule 'simplify' failed\ncaused by\nArrow error: Cast error: no"

@@ -1,4 +1,4 @@
-//! From `CREATE TABLE` to a table: its columns, with computed ones planned, its event time and its key.
+//! From `CREATE TABLE` to a table: its columns, the plans of computed ones, its event time and its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::table::{Table, TableColumn};
 use crate::types::sql_name;
 use crate::window::interval_ns;
 
-/// Delays longer than this are a mistake, and would leave event time no room: 1,000 years.
+/// The maximum delay of a watermark, 1,000 years: longer ones are mistakes, and would overflow event times.
 const DELAY_MAX_US: i64 = 1000 * 366 * 86_400 * 1_000_000;
 
 impl Session {
@@ -83,7 +83,7 @@ impl Session {
                 let data_type = schema.field(index).data_type();
                 if !matches!(data_type, DataType::Timestamp(_, None)) {
                     return Err(SqlError::new(format!(
-                        "'{}' is {}; event time must be a TIMESTAMP",
+                        "event time must be a TIMESTAMP, and '{}' is {}",
                         column.value,
                         sql_name(data_type)
                     ))
@@ -119,28 +119,29 @@ impl Session {
     }
 }
 
-/// How a column that is no time becomes one.
-fn time_of(column: &str, of: &DataType) -> String {
-    // A name that the table has not.
+/// The hint how to turn a column into a TIMESTAMP.
+fn time_of(column: &str, data_type: &DataType) -> String {
+    // A name that the table does not use.
     let name = if column == "ts" { "event_time" } else { "ts" };
-    let made = match of {
+    let made = match data_type {
         DataType::Utf8View => {
             return format!(
-                "add a computed column: {name} AS TO_TIMESTAMP({column}), and name it: WATERMARK FOR \
-                 {name} AS {name} - INTERVAL '5' SECOND; TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss') reads other forms"
+                "add a computed column: {name} AS TO_TIMESTAMP({column}), and use it: WATERMARK FOR {name} \
+                AS {name} \
+                - INTERVAL '5' SECOND; for other formats use TO_TIMESTAMP({column}, 'dd.MM.yyyy HH:mm:ss')"
             );
         }
         DataType::Date32 => format!("CAST({column} AS TIMESTAMP(3))"),
         other if other.is_integer() => format!("TO_TIMESTAMP_LTZ({column}, 3)"),
         _ => "TO_TIMESTAMP_LTZ(ms, 3)".to_string(),
     };
-    let unit = match of.is_integer() {
-        true => " (3: it counts milliseconds; 0: seconds)",
+    let unit = match data_type.is_integer() {
+        true => " (3 for milliseconds, 0 for seconds)",
         false => "",
     };
     format!(
-        "add a computed column: {name} AS {made}{unit}, and name it: WATERMARK FOR {name} AS {name} - \
-         INTERVAL '5' SECOND"
+        "add a computed column: {name} AS {made}{unit}, and use it: WATERMARK FOR {name} AS {name} - \
+        INTERVAL '5' SECOND"
     )
 }
 
@@ -149,19 +150,19 @@ fn primary_key(physical: &SchemaRef, create: &CreateTable) -> Result<Vec<usize>>
     let mut key = Vec::new();
     for name in &create.primary_key {
         let index = physical.index_of(&name.value).map_err(|_| {
-            let of_table = create.columns.iter();
-            let is_computed = of_table
+            let declared = create.columns.iter();
+            let is_computed = declared
                 .map(|column| &column.name.value)
                 .any(|n| n == &name.value);
             let known = physical.fields().iter().map(|field| field.name().clone());
             let known = known.collect::<Vec<String>>();
             if is_computed {
                 return SqlError::new(format!(
-                    "'{}' is computed: it is no part of a key",
+                    "'{}' is a computed column, which can't be part of a PRIMARY KEY",
                     name.value
                 ))
                 .at(name.span)
-                .hint("a PRIMARY KEY has columns that are read or written");
+                .hint("use columns that are read or written");
             }
             let error = SqlError::new(format!("there is no column '{}'", name.value)).at(name.span);
             match nearest(&name.value, &known) {
@@ -185,11 +186,11 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// The expression over physical columns, and its type. It may name computed columns that stand
+    /// The expression over physical columns, and its type. It may use computed columns that are declared
     /// before it.
     fn compute(&self, session: &Session, name: &str, ast: &AstExpr) -> Result<(Expr, DataType)> {
         use datafusion_common::tree_node::{Transformed, TreeNode};
-        // Columns of the source that stand behind this one can be used too.
+        // Physical columns may be declared after it.
         let mut fields = self.fields.to_vec();
         for field in self.physical.fields() {
             if !fields.iter().any(|known| known.name() == field.name()) {
@@ -207,7 +208,7 @@ impl Known<'_> {
                         .iter()
                         .position(|field| field.name() == &column.name);
                     match index.map(|index| &self.columns[index]) {
-                        // It would be computed once more, and be another one.
+                        // Computing it again would give another value.
                         Some(TableColumn::Computed(computed)) if computed.is_volatile() => {
                             Err(changing(&column.name))
                         }
@@ -230,21 +231,21 @@ impl Known<'_> {
                 let expression = projection.expr[0].clone().unalias();
                 Ok((unqualify(expression)?, data_type))
             }
-            _ => Err(SqlError::new("this expression can't be computed")),
+            _ => Err(SqlError::new("the expression can't be computed")),
         }
     }
 }
 
 fn changing(column: &str) -> DataFusionError {
     let error = SqlError::new(format!(
-        "'{column}' is another value each time that it is computed, so no other column can be computed \
-         from it"
+        "'{column}' has another value each time it is computed, so other columns can't be computed \
+        from it"
     ));
-    let error = error.hint("compute the other one in a view");
+    let error = error.hint("compute the other column in a view");
     DataFusionError::External(Box::new(error))
 }
 
-/// The same expression over columns without a table's name.
+/// The expression with columns that are not qualified by a table.
 fn unqualify(expression: Expr) -> Result<Expr> {
     use datafusion_common::tree_node::{Transformed, TreeNode};
     let transformed = expression.transform(|part| match part {
@@ -260,9 +261,9 @@ fn watermark_delay_us(session: &Session, column: &str, expression: &AstExpr) -> 
     let is_column =
         |part: &AstExpr| matches!(part, AstExpr::Identifier(name) if name.value == column);
     let wrong = || {
-        SqlError::new("a watermark is the column, or the column minus an interval").hint(format!(
-            "WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND"
-        ))
+        SqlError::new("a watermark must be the column, or the column minus an interval").hint(
+            format!("WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND"),
+        )
     };
     let mut expression = expression;
     while let AstExpr::Nested(inner) = expression {

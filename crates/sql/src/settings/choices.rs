@@ -1,22 +1,21 @@
-//! What some settings choose between.
+//! The choices of some settings.
 
-/// How chunks of a source are dealt out to the operators behind it.
+/// How chunks of a source are distributed among the operators after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balancer {
-    /// To unions, to whom has the least waiting, where nothing can see the order of rows; else not at
-    /// all.
+    /// Only before unions, by demand, where the order of rows can't be observed.
     Auto,
-    /// In turn.
+    /// To each instance in turn.
     RoundRobin,
-    /// To whom has the least waiting.
+    /// By demand: to the instance with the fewest waiting chunks.
     Demand,
 }
 
 impl Balancer {
-    /// All of them.
+    /// All choices.
     pub const ALL: [Balancer; 3] = [Balancer::Auto, Balancer::Demand, Balancer::RoundRobin];
 
-    /// The name in a setting.
+    /// The choice in a setting.
     pub fn name(self) -> &'static str {
         match self {
             Balancer::Auto => "auto",
@@ -29,18 +28,18 @@ impl Balancer {
 /// Whether buckets of keys move between instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rebalance {
-    /// Where that relieves one that has too much to do.
+    /// Buckets move away from an overloaded instance.
     Auto,
-    /// They stay where they are.
+    /// Buckets do not move.
     Off,
-    /// Some move all the time, at random: for tests.
+    /// Some buckets move at random all the time: for tests.
     Shuffle,
 }
 
 /// Whether rows are aggregated before they are sent by key, and the rest after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TwoPhase {
-    /// Once a key has more rows than an instance can take.
+    /// Once a key has more rows than an instance can process.
     Auto,
     /// From the beginning.
     On,
@@ -48,28 +47,28 @@ pub enum TwoPhase {
     Off,
 }
 
-/// Instances of each parallelisable subquery of a statement.
+/// The number of instances of each subquery of a statement that can be parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parallelism {
-    /// So many.
+    /// A fixed number.
     Fixed(usize),
-    /// As many as its work needs, by what it is known to cost.
+    /// As many as the work needs, by its known cost.
     Auto,
 }
 
-/// Processes that the workers of a query are dealt out to.
+/// The processes among which the workers of a query are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processes {
-    /// So many.
+    /// A fixed number of processes.
     Count(usize),
-    /// One for each NUMA node that has a worker.
+    /// One process for each NUMA node that has a worker.
     Nodes,
 }
 
 /// What connects the processes of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkKind {
-    /// Shared memory where both ends are on one host, TCP elsewhere.
+    /// Shared memory between processes of one host, TCP otherwise.
     Auto,
     /// Shared memory.
     SharedMemory,
@@ -78,10 +77,10 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
-    /// All of them.
+    /// All choices.
     pub const ALL: [LinkKind; 3] = [LinkKind::Auto, LinkKind::SharedMemory, LinkKind::Tcp];
 
-    /// What connects processes of one host.
+    /// The link between processes of one host.
     pub fn used(self) -> &'static str {
         match self {
             LinkKind::Auto | LinkKind::SharedMemory => "shm",
@@ -89,7 +88,7 @@ impl LinkKind {
         }
     }
 
-    /// As it is written in a setting.
+    /// The choice in a setting.
     pub fn name(self) -> &'static str {
         match self {
             LinkKind::Auto => "auto",

@@ -1,24 +1,24 @@
-//! Settings by Flink's names.
+//! Settings with Flink's names.
 //!
-//! One that means the same here is set, one that is about something that isn't there changes nothing, and is
-//! warned of; where the meaning differs it is refused, with what to write instead.
+//! A setting that means the same here is applied. A setting for something that does not exist here has no
+//! effect, with a warning. If its meaning differs, it is rejected, with a hint what to write instead.
 
 use slackwater_engine::time::parse_duration_ns;
 
 use crate::error::{Result, SqlError};
 
-/// What a setting of another engine means here.
+/// The meaning of another engine's setting.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meant {
-    /// Our setting, and its value.
+    /// One of our settings, and its value.
     Ours(&'static str, String),
-    /// It asks for what is the case anyway.
+    /// The setting asks for what is always true here.
     AsItIs,
-    /// Nothing, and why.
+    /// No effect; the reason.
     Nothing(&'static str),
 }
 
-/// What `key` means; `None` where it is no name of another engine.
+/// The meaning of `key`; `None` if it is not a name of another engine.
 pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
     let value = value.trim();
     let ours = |name, value: String| Some(Ok(Meant::Ours(name, value)));
@@ -26,14 +26,14 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
     let refused = |error: String, hint: &str| Some(Err(SqlError::new(error).hint(hint)));
     match key {
         "table.exec.state.ttl" => match is_zero(value) {
-            // Flink keeps state for ever then.
+            // In Flink, 0 means that state is kept forever.
             true => ours("state_ttl", "none".to_string()),
             false => duration("state_ttl"),
         },
         "execution.checkpointing.interval" => duration("checkpoint_interval"),
         "execution.buffer-timeout" | "execution.buffer-timeout.interval" => match value {
             "-1" | "-1 ms" => Some(Ok(Meant::Nothing(
-                "'linger' says how long rows are collected",
+                "use 'linger' to set how long rows are collected",
             ))),
             _ => duration("linger"),
         },
@@ -54,51 +54,51 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
             "batch" => ours("emit", "final".to_string()),
             _ => refused(
                 format!("'{key}' = '{value}': there is no such mode"),
-                "'streaming', or 'batch': the result once, when the inputs have ended",
+                "use 'streaming', or 'batch', which returns the result once, when the inputs have ended",
             ),
         },
         "execution.checkpointing.mode" => match value.to_uppercase().as_str() {
             "EXACTLY_ONCE" => Some(Ok(Meant::AsItIs)),
-            _ => Some(Ok(Meant::Nothing("checkpoints are exactly once"))),
+            _ => Some(Ok(Meant::Nothing("checkpoints are always exactly once"))),
         },
         "table.local-time-zone" => match is_utc(value) {
             true => Some(Ok(Meant::AsItIs)),
             false => refused(
-                format!("'{key}' = '{value}': times are in UTC here"),
-                "leave it out, and shift times in the query: ts + INTERVAL '1' HOUR",
+                format!("'{key}' = '{value}': all times are in UTC"),
+                "remove the setting, and shift times in the query: ts + INTERVAL '1' HOUR",
             ),
         },
         "table.exec.sink.not-null-enforcer" => match value.to_uppercase().as_str() {
             "DROP" => Some(Ok(Meant::AsItIs)),
             _ => refused(
                 format!(
-                    "'{key}' = '{value}': a NULL in a NOT NULL column rejects its row, which is counted and kept"
+                    "'{key}' = '{value}' is not supported: a NULL in a NOT NULL column rejects its row"
                 ),
-                "leave it out; 'on_error' = 'fail' among the options of the table that is read ends the query instead",
+                "remove the setting; the table option 'on_error' = 'fail' ends the query instead",
             ),
         },
         "table.exec.source.idle-timeout" => match is_zero(value) {
             true => Some(Ok(Meant::AsItIs)),
             false => refused(
-                format!("'{key}' belongs to each table here"),
-                &format!("CREATE TABLE … WITH (…, 'idle_timeout' = '{value}')"),
+                format!("'{key}' is an option of each table here"),
+                &format!("use CREATE TABLE … WITH (…, 'idle_timeout' = '{value}')"),
             ),
         },
         "state.checkpoints.dir" | "execution.checkpointing.dir" => refused(
             format!(
-                "'{key}' is 'state' here, and a query that is run again goes on from what is kept there"
+                "'{key}' is called 'state' here, and a query that is run again resumes from it"
             ),
-            "SET 'state' = 'DIR', or slackwater run --state DIR",
+            "use SET 'state' = 'DIR', or slackwater run --state DIR",
         ),
         "taskmanager.numberOfTaskSlots" => refused(
-            format!("'{key}' is 'workers' here"),
-            &format!("SET 'workers' = '{value}'"),
+            format!("'{key}' is called 'workers' here"),
+            &format!("use SET 'workers' = '{value}'"),
         ),
         _ => without_meaning(key).map(|instead| Ok(Meant::Nothing(instead))),
     }
 }
 
-/// Whether it is the setting `parallelism`, by whatever name.
+/// Whether a key is the setting `parallelism`, under any of its names.
 pub fn is_parallelism(key: &str) -> bool {
     let names = [
         "parallelism",
@@ -108,50 +108,54 @@ pub fn is_parallelism(key: &str) -> bool {
     names.contains(&key)
 }
 
-/// What to know about a setting that is about something that isn't there.
+/// The reason why a setting has no effect.
 fn without_meaning(key: &str) -> Option<&'static str> {
     const BY_NAME: [(&str, &str); 27] = [
         (
             "pipeline.max-parallelism",
-            "keys lie in a fixed number of buckets, which any parallelism shares out",
+            "keys are divided into a fixed number of buckets, which any parallelism can share",
         ),
         (
             "table.exec.mini-batch.",
-            "changes of a key within a chunk are one; 'latency_target' or 'linger', and 'chunk_rows' say how long \
-             and how many rows are collected",
+            "several changes of a key within a chunk are merged; use 'latency_target', or 'linger' and \
+            'chunk_rows', \
+            to set how long and how many rows are collected",
         ),
         (
             "table.exec.sink.upsert-materialize",
-            "a sink with a PRIMARY KEY gets one row for each key without it",
+            "a sink with a PRIMARY KEY always gets one row for each key",
         ),
-        ("table.exec.async-lookup.", "lookups keep the order of rows"),
-        ("table.exec.", "it is about Flink's operators"),
-        ("table.optimizer.", "it is about Flink's optimizer"),
-        ("table.", "it is about Flink's planner"),
-        ("sql-client.", "it is about Flink's client"),
-        ("pipeline.", "it is about Flink's jobs"),
+        (
+            "table.exec.async-lookup.",
+            "lookups always keep the order of rows",
+        ),
+        ("table.exec.", "it configures Flink's operators"),
+        ("table.optimizer.", "it configures Flink's optimizer"),
+        ("table.", "it configures Flink's planner"),
+        ("sql-client.", "it configures Flink's client"),
+        ("pipeline.", "it configures Flink's jobs"),
         (
             "execution.checkpointing.",
-            "'checkpoint_interval' says how often a query is saved",
+            "use 'checkpoint_interval' to set how often checkpoints are taken",
         ),
-        ("execution.", "it is about Flink's jobs"),
+        ("execution.", "it configures Flink's jobs"),
         (
             "restart-strategy",
-            "'restarts' says how often a query that is saved is started again",
+            "use 'restarts' to set how often a query with checkpoints is restarted",
         ),
         (
             "state.backend",
-            "state is kept in memory; 'memory_limit' bounds it",
+            "state is kept in memory; use 'memory_limit' to bound it",
         ),
-        ("state.", "it is about Flink's state backends"),
+        ("state.", "it configures Flink's state backends"),
         (
             "taskmanager.",
-            "there are no task managers; 'workers', 'processes' and 'memory_limit' say what a query may use",
+            "there are no task managers; use 'workers', 'processes' and 'memory_limit' instead",
         ),
         ("jobmanager.", "there is no job manager"),
         ("rest.", "there is no server"),
         ("web.", "there is no server"),
-        ("metrics.", "run --report writes the figures of a run"),
+        ("metrics.", "run --report writes the statistics of a run"),
         ("cluster.", "there is no cluster"),
         ("high-availability", "there is no cluster"),
         ("kubernetes.", "there is no cluster"),
@@ -179,7 +183,7 @@ fn is_utc(zone: &str) -> bool {
     known.contains(&zone.as_str()) || ["+0", "+00:00", "-00:00", "+00"].contains(&offset)
 }
 
-/// A duration of Flink's, whose number alone counts milliseconds.
+/// A duration in Flink's syntax, where a number without a unit is in milliseconds.
 fn in_our_words(key: &str, value: &str) -> Result<String> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let text = match is_number {
@@ -190,7 +194,7 @@ fn in_our_words(key: &str, value: &str) -> Result<String> {
         Some(_) => Ok(text),
         None => Err(
             SqlError::new(format!("'{key}': '{value}' is not a duration"))
-                .hint("a number and a unit, such as '10 min', '1 h' or '1 d'"),
+                .hint("use a number and a unit, such as '10 min', '1 h' or '1 d'"),
         ),
     }
 }
@@ -200,7 +204,7 @@ mod tests {
     use super::super::Settings;
 
     #[test]
-    fn settings_by_the_names_of_flink() {
+    fn flink_settings_with_the_same_meaning_are_applied() {
         let mut settings = Settings::default();
         for (key, value) in [
             ("table.exec.state.ttl", "1 d"),
@@ -228,11 +232,11 @@ mod tests {
             settings.set(key, "x", &[]).unwrap();
         }
         assert_eq!(settings.notes.len(), 3, "{:?}", settings.notes);
-        assert!(settings.notes[0].contains("changes nothing here"));
+        assert!(settings.notes[0].contains("has no effect"));
     }
 
     #[test]
-    fn settings_that_mean_something_else_here_are_refused() {
+    fn flink_settings_with_another_meaning_are_rejected() {
         let mut settings = Settings::default();
         for (key, value, says) in [
             ("execution.runtime-mode", "both", "no such mode"),
@@ -241,13 +245,13 @@ mod tests {
             (
                 "execution.checkpointing.dir",
                 "file:///tmp/x",
-                "'state' here",
+                "called 'state' here",
             ),
             ("table.exec.state.ttl", "soon", "is not a duration"),
             (
                 "parallelism.default",
                 "many",
-                "'parallelism.default' is 'parallelism' here",
+                "'parallelism.default' sets 'parallelism'",
             ),
         ] {
             let error = settings.set(key, value, &[]).unwrap_err();

@@ -1,4 +1,5 @@
-//! `docs/settings.md` is generated from the table; `UPDATE_EXPECTED=1` writes it. What the table says is true.
+//! `docs/settings.md` is generated from the table of settings; `UPDATE_EXPECTED=1` writes it. Also checks the
+//! table.
 
 use std::path::PathBuf;
 
@@ -15,11 +16,11 @@ const HEAD: &str = "\
 A setting belongs to a query, while an option belongs to a table. `SET 'name' = 'value';` sets it in a file or
 in the shell, `--set name=value` on the command line, which takes precedence; `RESET 'name'` undoes a SET, and
 `RESET` all of them. The last SET of a setting applies to all queries of the file; only `parallelism` and
-`late_rows` apply to the statements after them. [Names of Flink's settings](coming-from.md#flinks-names) are
+`late_rows` apply to the statements after them. [Flink's names](coming-from.md#flinks-names) of settings are
 accepted where they mean the same.
 ";
 
-/// Constants in quotes as code.
+/// The text with constants in quotes as code.
 fn with_code(text: &str) -> String {
     let parts = text.split('\'').enumerate();
     let parts = parts.map(|(at, part)| match at % 2 {
@@ -52,15 +53,22 @@ fn capitalized(text: &str) -> String {
     first.unwrap_or_default() + characters.as_str()
 }
 
-fn section(of: &Setting) -> String {
-    let meaning = capitalized(&with_code(of.meaning));
-    let (values, default) = (with_code(of.values), with_code(of.default));
-    let facts = format!("Values: {values}. Default: {default}. Since {}.", of.since);
-    let more = of.more.split("\n\n").filter(|more| !more.is_empty());
+fn section(setting: &Setting) -> String {
+    let meaning = capitalized(&with_code(setting.meaning));
+    let (values, default) = (with_code(setting.values), with_code(setting.default));
+    let facts = format!(
+        "Values: {values}. Default: {default}. Since {}.",
+        setting.since
+    );
+    let more = setting.more.split("\n\n").filter(|more| !more.is_empty());
     let paragraphs = [format!("{meaning}."), facts].into_iter();
     let paragraphs = paragraphs.chain(more.map(str::to_string));
     let paragraphs = paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph)));
-    format!("\n### `{}`\n{}", of.name, paragraphs.collect::<String>())
+    format!(
+        "\n### `{}`\n{}",
+        setting.name,
+        paragraphs.collect::<String>()
+    )
 }
 
 fn page() -> String {
@@ -74,7 +82,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_has_what_the_table_has() {
+fn the_page_is_up_to_date() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
     if std::env::var_os("UPDATE_EXPECTED").is_some() {
         std::fs::write(&path, page()).unwrap();
@@ -87,12 +95,12 @@ fn the_page_has_what_the_table_has() {
 }
 
 #[test]
-fn settings_are_in_order_and_each_there_once() {
+fn settings_are_sorted_and_unique() {
     let names: Vec<&str> = SETTINGS.iter().map(|setting| setting.name).collect();
     assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
 }
 
-/// The constants in quotes of a text.
+/// The constants in quotes in a text.
 fn constants(text: &str) -> impl Iterator<Item = &str> {
     text.split('\'').skip(1).step_by(2)
 }
@@ -102,7 +110,7 @@ fn every_value_that_the_table_shows_can_be_set() {
     for setting in SETTINGS {
         let mut shown = 0;
         for value in constants(setting.values).chain(constants(setting.default)) {
-            // The ends of a range that it does not take in stand as "above zero".
+            // The excluded end of a range is written as "above zero", without quotes.
             let set = Settings::default().set(setting.name, value, &[]);
             assert_eq!(set, Ok(()), "'{}' = '{value}'", setting.name);
             shown += 1;
@@ -115,7 +123,7 @@ fn every_value_that_the_table_shows_can_be_set() {
 }
 
 #[test]
-fn defaults_are_what_holds_without_a_set() {
+fn defaults_hold_without_a_set() {
     for setting in SETTINGS {
         let mut constants = constants(setting.default);
         let (Some(default), None) = (constants.next(), constants.next()) else {
@@ -123,7 +131,7 @@ fn defaults_are_what_holds_without_a_set() {
         };
         let mut settings = Settings::default();
         settings.set(setting.name, default, &[]).unwrap();
-        // What was asked for is noted beside its value.
+        // These remember that a value was set.
         settings.linger_set = false;
         settings.wait_delay_set = false;
         settings.parallelism = settings

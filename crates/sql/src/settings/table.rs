@@ -1,5 +1,4 @@
-//! The settings: one entry each, from which SET, `--set`, completion, messages and `docs/settings.md` are
-//! made.
+//! The table of settings. SET, `--set`, completion, messages and `docs/settings.md` are generated from it.
 
 use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
@@ -17,23 +16,23 @@ use super::{
 pub struct Setting {
     /// The name in `SET 'name' = 'value'`.
     pub name: &'static str,
-    /// The values that it takes, with constants in quotes. A test sets each of these.
+    /// The values that are accepted, with constants in quotes. A test sets each of these.
     pub values: &'static str,
-    /// The value without a SET: a constant in quotes, which a test sets, or what it follows from.
+    /// The value without a SET: a constant in quotes, which a test sets, or a description.
     pub default: &'static str,
-    /// The version that had it first.
+    /// The first version with this setting.
     pub since: &'static str,
-    /// What it is for.
+    /// The part of the page to which the setting belongs.
     pub topic: Topic,
-    /// What it says, as "… is this".
+    /// The meaning, as the end of "… is".
     pub meaning: &'static str,
-    /// What else there is to know, in Markdown for its page.
+    /// A longer description, in Markdown for the page.
     pub more: &'static str,
-    /// Sets a value; `None` for one that it does not take.
+    /// Sets a value; `None` if the value is not valid.
     pub(super) set: fn(&mut Settings, &str) -> Option<()>,
 }
 
-/// What settings are for: the parts of their page.
+/// The parts of the page of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topic {
     /// Latency and CPU time.
@@ -66,13 +65,13 @@ impl Topic {
     }
 }
 
-/// The setting of a name.
+/// The setting with a name.
 pub fn setting(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
 impl Setting {
-    /// What to write instead of a value that it does not take.
+    /// The hint for a value that is not valid.
     pub fn hint(&self) -> String {
         let Setting {
             name,
@@ -93,10 +92,10 @@ pub const SETTINGS: &[Setting] = &[
         default: "'none'",
         since: "0.1.0",
         topic: Topic::Results,
-        meaning: "how long after its end a window takes rows that change it",
+        meaning: "how long after its end a window accepts late rows, which update it",
         more: "See [before the end, and after it](sql.md#before-the-end-and-after-it).",
         set: |settings, value| {
-            // Whole microseconds, like watermarks.
+            // In microseconds, like watermarks.
             let lateness_ns = unless_none(value, parse_duration_ns)?.unwrap_or(0);
             settings.allowed_lateness_us = lateness_ns.div_ceil(1000) as i64;
             Some(())
@@ -108,10 +107,10 @@ pub const SETTINGS: &[Setting] = &[
         default: "'auto'",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "how the chunks of a source are dealt out to the operators after it",
-        more: "`'demand'`: to the instance that has the least waiting; `'round_robin'`: in turn. \
-               Both need `'order' = 'none'`. `'auto'`: to a union by demand where nothing sees the \
-               order of rows, else not at all ([more](internals/balancing.md)).",
+        meaning: "how the chunks of a source are distributed among the operators after it",
+        more: "`'demand'`: to the instance with the fewest waiting chunks; `'round_robin'`: in turn. \
+        Both need `'order' = 'none'`. `'auto'`: to a union by demand, if the order of rows \
+        can't be observed, else not at all ([more](internals/balancing.md)).",
         set: |settings, value| {
             let choices = Balancer::ALL.map(|choice| (choice.name(), choice));
             settings.balancer = chosen(value, &choices)?;
@@ -124,9 +123,9 @@ pub const SETTINGS: &[Setting] = &[
         default: "'auto'",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "how rows get to all instances that want them all",
-        more: "`'auto'` takes what is the cheapest by this host's calibration for the number of \
-               receivers and the size of messages ([more](internals/broadcast.md)).",
+        meaning: "how rows are sent to all instances that need all of them",
+        more: "`'auto'` chooses the cheapest way for the number of receivers and the size of \
+        messages, by this host's calibration ([more](internals/broadcast.md)).",
         set: |settings, value| {
             settings.broadcast = match value.trim() {
                 "auto" => None,
@@ -141,9 +140,10 @@ pub const SETTINGS: &[Setting] = &[
         default: "'10 s'",
         since: "0.1.0",
         topic: Topic::State,
-        meaning: "how often a query that is run with --state is saved",
-        more: "The time counts from the first row that is not saved yet. Transactional sinks show \
-               their rows that much later ([guarantees](guarantees.md)).",
+        meaning: "the time between checkpoints of a query that is run with --state",
+        more: "The time starts with the first row that is not yet in a checkpoint. Transactional \
+        sinks publish their rows with a checkpoint, up to that much later \
+        ([guarantees](guarantees.md)).",
         set: |settings, value| {
             let interval_ns = parse_duration_ns(value);
             settings.checkpoint_interval_ns =
@@ -157,7 +157,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "8192; with a latency target what meets it",
         since: "0.1.0",
         topic: Topic::Latency,
-        meaning: "how many rows travel together at most",
+        meaning: "the maximum number of rows in a chunk, which is sent as a whole",
         more: "",
         set: |settings, value| {
             settings.chunk_rows = number(value, CHUNK_ROWS_MAX)?;
@@ -172,13 +172,14 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Results,
         meaning: "what running aggregates and windows emit, and when",
-        more: "`'changes'`: a running aggregate emits the changes of a chunk, those of a key \
-               merged. `'every_row'`: one update per input row. A time: windows that have changed \
-               are [emitted before they close](sql.md#before-the-end-and-after-it), too; running \
-               aggregates emit their changes as before. `'final'`: every query emits [its result \
-               once](sql.md#final-results-order-by-limit-emit--final), when its inputs have ended.",
+        more: "`'changes'`: a running aggregate emits the changes of a chunk, with those of a key \
+        merged. `'every_row'`: one update for each input row. A time: windows that have \
+        changed are [emitted before they close](sql.md#before-the-end-and-after-it), too; \
+        running aggregates emit their changes as before. `'final'`: every query emits [its \
+        result once](sql.md#final-results-order-by-limit-emit--final), when its inputs have \
+        ended.",
         set: |settings, value| {
-            // Whether each row is emitted, and whether nothing is before the end.
+            // Whether each row is emitted, and whether only final results are.
             let choices = [
                 ("changes", (false, false)),
                 ("every_row", (true, false)),
@@ -202,7 +203,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "'none'",
         since: "0.1.0",
         topic: Topic::Results,
-        meaning: "the table that takes rows that are late for windows of the statements that follow",
+        meaning: "the table that keeps rows that are late for windows of the statements that follow",
         more: "See [late rows to a table](sql.md#late-rows-to-a-table).",
         set: |settings, value| {
             settings.late_rows = match value.trim() {
@@ -219,16 +220,16 @@ pub const SETTINGS: &[Setting] = &[
         default: "'none'",
         since: "0.1.0",
         topic: Topic::Latency,
-        meaning: "the time within which 99 of 100 rows leave their sink",
-        more: "It is met with as little CPU time as that takes: how long workers sleep, the size of \
-               chunks and the number of workers follow from it, and change with the load \
-               ([more](internals/latency.md)). Without a target rows are collected for at most 10 \
-               ms.\n\n\
-               `latency_target.NAME` sets it for one sink's table (the table's option \
-               `'latency_target'` does the same), or for all that reads a view (the tightest of \
-               several). A sink's own target takes precedence over those of views, and these over \
-               that of the query; SET takes precedence over the table's option. Where paths share a \
-               source the tightest one applies.",
+        meaning: "the time within which 99 of 100 rows must reach their sink",
+        more: "The engine meets the target with as little CPU time as possible: it chooses how long \
+        workers sleep, the size of chunks and the number of workers, and adapts them to the \
+        load ([more](internals/latency.md)). Without a target rows are collected for at most \
+        10 ms.\n\n\
+               `latency_target.NAME` sets it for the table of one sink (the table's option \
+               `'latency_target'` does the same), or for everything that reads a view. A sink's own \
+               target takes precedence over those of views (the tightest of several), and these over \
+               that of the query; SET takes precedence over the table's option. If paths share a \
+               source, the tightest target applies.",
         set: |settings, value| {
             settings.latency_target_ns = latency_target(value)?;
             Some(())
@@ -241,8 +242,8 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Latency,
         meaning: "how long a source may collect rows for a chunk",
-        more: "A warning says so where it breaks a latency target; likewise for `'wait' = \
-               'sleep:…'`.",
+        more: "A warning says so if it is too long for a latency target; likewise for `'wait' = \
+        'sleep:…'`.",
         set: |settings, value| {
             settings.linger_ns = parse_duration_ns(value)?;
             settings.linger_set = true;
@@ -256,7 +257,7 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "what connects the processes",
-        more: "Shared memory (which `'auto'` takes on one host), or TCP over the loopback address.",
+        more: "Shared memory (the choice of `'auto'` on one host), or TCP over the loopback address.",
         set: |settings, value| {
             let choices = LinkKind::ALL.map(|choice| (choice.name(), choice));
             settings.link = chosen(value, &choices)?;
@@ -269,11 +270,11 @@ pub const SETTINGS: &[Setting] = &[
         default: "'none'",
         since: "0.1.0",
         topic: Topic::State,
-        meaning: "how much memory all operators may hold between them",
-        more: "Several processes share it evenly. From three quarters on, sources that are ahead of \
-               others wait for them; over the limit the query ends, with its state saved if it is \
-               run with `--state`. Queues, blocks of sources and the program itself are not \
-               counted: they have limits of their own.",
+        meaning: "the maximum memory of all operators together",
+        more: "Several processes share it evenly. At three quarters of it, sources that are ahead of \
+        others wait for them; above it, the query ends, and saves its state if it is run with \
+        `--state`. Queues, blocks of sources and the program itself are not counted: they have \
+        limits of their own.",
         set: |settings, value| {
             settings.memory_limit = unless_none(value, bytes)?;
             Some(())
@@ -285,7 +286,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "'keep'",
         since: "0.1.0",
         topic: Topic::Results,
-        meaning: "whether rows of one key stay in the order of their partition where that can be seen",
+        meaning: "whether rows of one key stay in the order of their partition where it can be observed",
         more: "",
         set: |settings, value| {
             settings.keep_order = chosen(value, &[("keep", true), ("none", false)])?;
@@ -298,8 +299,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "'1'",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "how many instances each subquery of the statements that follow has, where it can \
-                  be parallel",
+        meaning: "the number of instances of each subquery of the statements that follow, if it can \
+        be parallel",
         more: "`'auto'`: as many as its work needs. See [parallelism](sql.md#parallelism).",
         set: |settings, value| {
             settings.parallelism = Some(match value.trim() {
@@ -316,9 +317,8 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "where instances and threads run",
-        more: "`'numa'`: so that rows travel little between NUMA nodes; `'spread'`: dealt out over \
-               all nodes; `'os'`: dealt out, and no thread is pinned \
-               ([more](internals/placement.md)).",
+        more: "`'numa'`: so that few rows are sent between NUMA nodes; `'spread'`: spread over all \
+        nodes; `'os'`: spread, and threads are not pinned ([more](internals/placement.md)).",
         set: |settings, value| {
             let strategies = [Strategy::Numa, Strategy::Spread, Strategy::Os];
             let choices = strategies.map(|strategy| (strategy.name(), strategy));
@@ -332,7 +332,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "'1'",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "how many processes the workers are dealt out to",
+        meaning: "the number of processes among which the workers are divided",
         more: "At most as many as `workers`. `'nodes'`: one for each NUMA node that has a worker. \
                With one, the program runs the threads itself.",
         set: |settings, value| {
@@ -349,9 +349,9 @@ pub const SETTINGS: &[Setting] = &[
         default: "'auto'",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "whether keys move, with their state, to instances that have less to do",
-        more: "`'auto'`: when their instance has too much to do or is slow. `'shuffle'` moves some \
-               at random all the time, for tests.",
+        meaning: "whether keys move, with their state, to instances with less load",
+        more: "`'auto'`: if their instance is overloaded or slow. `'shuffle'` moves some at random \
+        all the time, for tests.",
         set: |settings, value| {
             let choices = [
                 ("auto", Rebalance::Auto),
@@ -368,8 +368,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "'10'",
         since: "0.1.0",
         topic: Topic::State,
-        meaning: "how often within ten minutes a query that is run with --state is started again \
-                  after a failure",
+        meaning: "how often within ten minutes a query that is run with --state is restarted after a \
+        failure",
         more: "",
         set: |settings, value| {
             let restarts = value.trim().parse().ok();
@@ -383,8 +383,9 @@ pub const SETTINGS: &[Setting] = &[
         default: "none: state is lost when the query ends",
         since: "0.1.0",
         topic: Topic::State,
-        meaning: "where checkpoints are kept",
-        more: "As `--state` of the command line: the query is saved there, and resumes from there.",
+        meaning: "where checkpoints are stored",
+        more: "Like `--state` on the command line: checkpoints are stored there, and the query resumes from \
+        them.",
         set: |settings, value| {
             let place = Some(value.trim()).filter(|place| !place.is_empty())?;
             settings.state = Some(place.to_string());
@@ -397,7 +398,7 @@ pub const SETTINGS: &[Setting] = &[
         default: "'none'",
         since: "0.1.0",
         topic: Topic::State,
-        meaning: "the event time for which running aggregates, joins and top-N keep what nothing touches",
+        meaning: "the event time for which running aggregates, joins and top-N keep unused state",
         more: "See [state that grows](sql.md#state-that-grows).",
         set: |settings, value| {
             settings.state_ttl_us = unless_none(value, state_ttl_us)?;
@@ -411,7 +412,7 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "whether the rows of a chunk are aggregated before they are sent by key",
-        more: "`'auto'`: once a key has more rows than an instance can take.",
+        more: "`'auto'`: once a key has more rows than an instance can process.",
         set: |settings, value| {
             let choices = [
                 ("auto", TwoPhase::Auto),
@@ -428,13 +429,13 @@ pub const SETTINGS: &[Setting] = &[
         default: "'auto'",
         since: "0.1.0",
         topic: Topic::Latency,
-        meaning: "how workers wait that have nothing to do",
-        more: "`'auto'`: the cheapest way that keeps to `wait_delay`. `'interrupt'`: wait to be \
-               woken. `'sleep:…'`: sleep, and find what has come. `'poll'`: look again at once, a \
-               whole core per worker. `'spin:…'`: look for that long, then wait. `'backoff'`: sleep \
-               from 1 µs on, twice as long each time, up to 1 ms. Only `'poll'` uses the CPU when \
-               nothing comes. With more workers than cores `'poll'` and `'spin:…'` become \
-               `'interrupt'` ([more](internals/waiting.md#what-an-idle-worker-does)).",
+        meaning: "how idle workers wait",
+        more: "`'auto'`: the cheapest way that stays within `wait_delay`. `'interrupt'`: wait to be woken. \
+        `'sleep:…'`: sleep, then check for messages. `'poll'`: check all the time, which uses a \
+        whole core per worker. `'spin:…'`: check for that long, then wait. `'backoff'`: sleep \
+        for 1 µs, then twice as long each time, up to 1 ms. Only `'poll'` uses the CPU while \
+        there are no messages. With more workers than cores, `'poll'` and `'spin:…'` become \
+        `'interrupt'` ([more](internals/waiting.md#what-an-idle-worker-does)).",
         set: |settings, value| {
             settings.wait = value.parse().ok()?;
             Some(())
@@ -446,8 +447,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "'1 ms'",
         since: "0.1.0",
         topic: Topic::Latency,
-        meaning: "how long 'wait' = 'auto' may let a message lie at each link on its way",
-        more: "The other ways to wait ignore it.",
+        meaning: "the maximum time for which 'wait' = 'auto' may delay a message at each link",
+        more: "Other ways to wait ignore it.",
         set: |settings, value| {
             let delay_ns = positive_ns(value);
             settings.wait_delay_ns = delay_ns.filter(|delay_ns| *delay_ns <= WAIT_DELAY_MAX_NS)?;
@@ -461,8 +462,8 @@ pub const SETTINGS: &[Setting] = &[
         default: "as many as parallelism, at most the cores; with a latency target as many as cores",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "how many threads run the instances",
-        more: "With a latency target most of them sleep.",
+        meaning: "the number of threads that run the instances",
+        more: "With a latency target, most of them sleep.",
         set: |settings, value| {
             settings.workers = Some(number(value, PARALLELISM_MAX)?);
             Some(())

@@ -1,9 +1,9 @@
-//! Values that are set, and that are refused.
+//! Tests of setting values.
 
 use super::*;
 
 #[test]
-fn a_misplaced_option_is_told_where_it_goes() {
+fn the_error_for_an_option_of_tables_says_where_to_set_it() {
     let mut settings = Settings::default();
     let options = ["on_error".to_string()];
     let error = settings.set("on_error", "fail", &options).unwrap_err();
@@ -57,7 +57,7 @@ fn values_are_checked() {
 }
 
 #[test]
-fn the_target_of_a_sink_is_the_nearest_one() {
+fn the_most_specific_target_of_a_sink_applies() {
     let mut settings = Settings::default();
     let ms = |ms: u64| Some(ms * 1_000_000);
     let views = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
@@ -79,7 +79,7 @@ fn the_target_of_a_sink_is_the_nearest_one() {
 }
 
 #[test]
-fn the_delay_belongs_to_auto_in_either_order() {
+fn wait_delay_applies_to_auto_in_either_order() {
     let auto = |delay| WaitMode::Auto { delay };
     let mut settings = Settings::default();
     assert_eq!(settings.wait_mode(), auto(Duration::from_millis(1)));

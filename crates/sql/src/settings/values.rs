@@ -1,11 +1,12 @@
-//! Values of settings: choices, numbers, durations and sizes. `None` stands for a value that is not one.
+//! The values of settings: choices, numbers, durations and sizes. `None` stands for a value that is not
+//! valid.
 
 use slackwater_engine::time::parse_duration_ns;
 
-/// What a value chooses among names.
+/// The choice with a name.
 pub fn chosen<T: Copy>(value: &str, choices: &[(&str, T)]) -> Option<T> {
     let choice = choices.iter().find(|(name, _)| *name == value.trim());
-    choice.map(|(_, of)| *of)
+    choice.map(|(_, chosen)| *chosen)
 }
 
 /// A number from 1 to `max`.
@@ -27,12 +28,12 @@ pub fn positive_ns(value: &str) -> Option<u64> {
     parse_duration_ns(value).filter(|ns| *ns > 0)
 }
 
-/// A latency target, or none.
+/// A latency target, or `'none'`.
 pub fn latency_target(value: &str) -> Option<Option<u64>> {
     unless_none(value, positive_ns)
 }
 
-/// At least a millisecond, the least that event time tells apart in most tables.
+/// A duration of at least a millisecond, the resolution of event time in most tables.
 pub fn state_ttl_us(text: &str) -> Option<i64> {
     let us = parse_duration_ns(text)? / 1_000;
     i64::try_from(us).ok().filter(|&us| us >= 1_000)
@@ -56,6 +57,6 @@ pub fn bytes(text: &str) -> Option<u64> {
         _ => return None,
     };
     let bytes = number.parse::<f64>().ok()? * unit;
-    // Far below where doubles no longer count bytes.
+    // Far below the numbers at which a double can't count single bytes.
     (1.0..1e15).contains(&bytes).then_some(bytes as u64)
 }

@@ -1,7 +1,7 @@
-//! Comparisons with constants without a cast: `CAST(k AS BIGINT) > 5` is `k > 5`.
+//! Removes casts from comparisons with constants: `CAST(k AS BIGINT) > 5` becomes `k > 5`.
 //!
-//! That is so where the cast gives different values for different ones, keeps their order and can't fail, and
-//! where the constant is one of them.
+//! That is correct if the cast keeps different values different, keeps their order and can't fail, and if the
+//! constant has a value in the original type.
 
 use arrow_schema::{DataType, TimeUnit};
 use datafusion_common::tree_node::Transformed;
@@ -9,7 +9,7 @@ use datafusion_common::{DFSchema, ScalarValue};
 use datafusion_expr::expr::InList;
 use datafusion_expr::{Expr, ExprSchemable, lit};
 
-/// What is cast, and the constant as one of its type.
+/// The expression inside a cast, and the constant with its type.
 pub fn off(cast: &Expr, value: &ScalarValue, schema: &DFSchema) -> Option<(Expr, ScalarValue)> {
     let (inner, to) = match cast {
         Expr::Cast(cast) => (cast.expr.as_ref(), cast.field.data_type()),
@@ -25,13 +25,13 @@ pub fn off(cast: &Expr, value: &ScalarValue, schema: &DFSchema) -> Option<(Expr,
     (back == *value).then(|| (inner.clone(), narrow))
 }
 
-/// The same for all values of a list.
+/// Removes the cast of an IN list, for all of its values.
 pub fn off_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     let mut inner = None;
     let values = list.list.iter().map(|value| match value {
         Expr::Literal(value, _) => {
-            let (of, value) = off(&list.expr, value, schema)?;
-            inner = Some(of);
+            let (without_cast, value) = off(&list.expr, value, schema)?;
+            inner = Some(without_cast);
             Some(lit(value))
         }
         _ => None,
@@ -47,7 +47,7 @@ pub fn off_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// Whether a cast gives different values for different ones, in the same order, and never fails.
+/// Whether a cast keeps different values different and in the same order, and never fails.
 pub fn is_wider(from: &DataType, to: &DataType) -> bool {
     use DataType::{
         Date32, Decimal128, Float32, Float64, Int8, Int16, Int32, LargeUtf8, Timestamp, Utf8,
@@ -63,7 +63,7 @@ pub fn is_wider(from: &DataType, to: &DataType) -> bool {
                 _ => from.primitive_width() <= to.primitive_width(),
             }
         }
-        // The number of a row is unsigned, and meets a BIGINT as a DECIMAL.
+        // An unsigned integer is compared with a BIGINT as a DECIMAL.
         (from, Decimal128(digits, scale)) if from.is_integer() => {
             digits_of(from).is_some_and(|needed| i16::from(*digits) - i16::from(*scale) >= needed)
         }
@@ -73,7 +73,7 @@ pub fn is_wider(from: &DataType, to: &DataType) -> bool {
         }
         (Int8 | Int16, Float32 | Float64) | (Int32 | Float32, Float64) => true,
         (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View) => true,
-        // Nanoseconds end in 2262: times behind it can't be cast to them.
+        // Nanoseconds end in 2262: later times can't be cast to them.
         (Timestamp(unit, None), Timestamp(to_unit, None)) => {
             per_second(unit) <= per_second(to_unit) && *to_unit != TimeUnit::Nanosecond
         }
@@ -82,7 +82,7 @@ pub fn is_wider(from: &DataType, to: &DataType) -> bool {
     }
 }
 
-/// The digits of the largest number of a type.
+/// The number of digits of the largest value of a type.
 fn digits_of(integer: &DataType) -> Option<i16> {
     match integer {
         DataType::Int8 | DataType::UInt8 => Some(3),

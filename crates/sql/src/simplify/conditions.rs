@@ -1,5 +1,5 @@
-//! AND and OR. They are computed from left to right: where the left side decides, the right side is not
-//! computed, and can't fail.
+//! AND and OR. They are evaluated from left to right: if the left side decides, the right side is not
+//! evaluated, and can't fail.
 
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result, ScalarValue};
@@ -8,8 +8,9 @@ use datafusion_expr::{BinaryExpr, Expr, ExprSchemable, Operator};
 
 use super::{binary, casts, is_comparison};
 
-/// Without TRUE in AND, and FALSE in OR; and with a condition that both sides of an OR begin with in front of
-/// it: `a.k = b.k AND x OR a.k = b.k AND y` is `a.k = b.k AND (x OR y)`, whose key can be joined by.
+/// Removes TRUE from AND and FALSE from OR, and moves a condition that both sides of an OR start with in
+/// front of it: `a.k = b.k AND x OR a.k = b.k AND y` becomes `a.k = b.k AND (x OR y)`, so that `k` can be a
+/// join key.
 pub fn simplify(condition: BinaryExpr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let BinaryExpr { left, op, right } = condition;
     let decides = op == Operator::Or;
@@ -35,8 +36,8 @@ fn known(condition: &Expr) -> Option<bool> {
     }
 }
 
-/// Conditions that both sides of an OR hold, if nothing on either side can fail: they are computed in another
-/// order then.
+/// Conditions that both sides of an OR contain, if nothing on either side can fail: the order of evaluation
+/// changes.
 fn common(left: &Expr, right: &Expr, schema: &DFSchema) -> Vec<Expr> {
     let of_right = split_conjunction(right);
     let mut common = Vec::new();
@@ -58,13 +59,13 @@ fn in_front(common: Vec<Expr>, left: Expr, right: Expr) -> Expr {
     };
     let rest = match (rest(left), rest(right)) {
         (Some(left), Some(right)) => Some(binary(left, Operator::Or, right)),
-        // One side says nothing else: where the common conditions hold it holds.
+        // A side without other conditions is true when the common conditions are.
         _ => None,
     };
     conjunction(common.into_iter().chain(rest)).expect("there is a common condition")
 }
 
-/// Whether an expression has a value for every row.
+/// Whether an expression never fails.
 pub fn cannot_fail(expression: &Expr, schema: &DFSchema) -> bool {
     let all = |parts: &[&Expr]| parts.iter().all(|part| cannot_fail(part, schema));
     match expression {

@@ -1,10 +1,10 @@
-//! Conditions are pushed down in the order in which they are written.
+//! Pushes conditions down in the order in which they are written.
 //!
-//! DataFusion's rule puts those that compare a column with a constant behind the others, and calls of functions
+//! DataFusion's rule moves comparisons of a column with a constant behind the others, and function calls
 //! behind all. `WHERE kind = 'number' AND CAST(value AS INT) > 5` would then reject the rows that its first
-//! condition leaves out. It also leaves out one of two conditions on a column, with little regard for NULL.
-//! There is no switch. So the rule is shown conditions that it can't tell apart: each is an argument of the
-//! function [`AsWritten`], which is taken off afterwards.
+//! condition filters out. It also removes one of two conditions on a column, which is wrong for some NULLs.
+//! The rule has no option to turn this off, so it only sees conditions that it can't tell apart: each is an
+//! argument of the function [`AsWritten`], which is removed afterwards.
 
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_common::{DataFusionError, Result, exec_err};
@@ -21,7 +21,7 @@ use datafusion_optimizer::{OptimizerConfig, OptimizerRule};
 
 use arrow_schema::DataType;
 
-/// Pushes conditions down.
+/// The optimizer rule.
 #[derive(Debug, Default)]
 pub struct PushDown {
     inner: PushDownFilter,
@@ -32,7 +32,7 @@ impl OptimizerRule for PushDown {
         "push_down"
     }
 
-    /// It walks through the plan itself.
+    /// The rule visits the plan itself.
     fn apply_order(&self) -> Option<ApplyOrder> {
         None
     }
@@ -52,7 +52,7 @@ impl OptimizerRule for PushDown {
     }
 }
 
-/// Whether a node is a condition on an aggregate without GROUP BY. That has a row also where its input has none,
+/// Whether a node is a condition on an aggregate without GROUP BY. It has a row even if its input has none,
 /// so a constant condition can't be pushed below it.
 fn is_over_total(plan: &LogicalPlan) -> bool {
     match plan {
@@ -98,7 +98,7 @@ fn show(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// The condition that is its argument.
+/// A function that returns its only argument, a condition.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct AsWritten {
     signature: Signature,
@@ -126,11 +126,11 @@ impl ScalarUDFImpl for AsWritten {
         Ok(DataType::Boolean)
     }
 
-    /// The rule asks what a condition says of NULL.
+    /// The rule evaluates whether a condition rejects NULL.
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.pop() {
             Some(condition) => Ok(condition),
-            None => exec_err!("as_written takes a condition"),
+            None => exec_err!("as_written needs a condition"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Random expressions over edge values: with and without what is done at plan time they give the same values,
-//! and fail for the same rows.
+//! Random expressions over edge values: they have the same values with and without the rewrites, and fail for
+//! the same rows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::expression::physical;
 use crate::session::Session;
 use crate::statement::{Statement, parse};
 
-/// The columns, and the values that they have in turn; an empty string is NULL.
+/// The columns, and their values in turn; an empty string is NULL.
 const COLUMNS: [(&str, &str, &[&str]); 13] = [
     ("p", "BOOLEAN", &["true", "false", ""]),
     ("q", "BOOLEAN", &["", "true", "false", "false"]),
@@ -93,14 +93,14 @@ const COLUMNS: [(&str, &str, &[&str]); 13] = [
 
 const ROWS: usize = 60;
 
-/// A number from the environment: `EXPRESSIONS=100000 SEED=5 cargo test … simplify` tries more.
+/// A number from the environment: `EXPRESSIONS=100000 SEED=5 cargo test … simplify` tests more.
 fn given(name: &str, default: usize) -> usize {
     let given = std::env::var(name).ok();
     given.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 fn session() -> Session {
-    let columns = COLUMNS.map(|(name, of, _)| format!("{name} {of}"));
+    let columns = COLUMNS.map(|(name, data_type, _)| format!("{name} {data_type}"));
     let text = format!("CREATE TABLE v ({})", columns.join(", "));
     let mut session = Session::new();
     let Statement::CreateTable(create) = parse(&text).unwrap().remove(0).statement else {
@@ -121,17 +121,17 @@ fn rows(session: &Session) -> RecordBatch {
     let columns = columns
         .enumerate()
         .map(|(number, (field, (_, _, values)))| {
-            // Each column goes through its values at its own pace.
+            // Each column repeats its values with another shift.
             let value = |row: usize| values[(row + row / values.len() * number) % values.len()];
-            let texts = (0..ROWS).map(value);
-            let texts = texts.map(|text| (!text.is_empty()).then_some(text));
-            let texts: ArrayRef = Arc::new(StringArray::from_iter(texts));
-            cast_with_options(&texts, field.data_type(), &strict).unwrap()
+            let strings = (0..ROWS).map(value);
+            let strings = strings.map(|text| (!text.is_empty()).then_some(text));
+            let strings: ArrayRef = Arc::new(StringArray::from_iter(strings));
+            cast_with_options(&strings, field.data_type(), &strict).unwrap()
         });
     RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()
 }
 
-/// Random numbers from a seed.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -143,12 +143,12 @@ impl Random {
         ((self.0 >> 33) as usize) % bound
     }
 
-    fn of<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
+    fn choice<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
     }
 
     fn negation(&mut self) -> &'static str {
-        self.of(&["", "", "NOT "])
+        self.choice(&["", "", "NOT "])
     }
 
     fn number(&mut self, depth: usize) -> String {
@@ -169,8 +169,8 @@ impl Random {
             ];
             let columns = ["t", "k", "n", "d", "e", "x", "f"];
             return match self.below(3) {
-                0 => self.of(&constants).to_string(),
-                _ => self.of(&columns).to_string(),
+                0 => self.choice(&constants).to_string(),
+                _ => self.choice(&columns).to_string(),
             };
         }
         let one = self.number(depth - 1);
@@ -185,12 +185,12 @@ impl Random {
                     "DOUBLE",
                     "FLOAT",
                 ];
-                let cast = self.of(&["CAST", "CAST", "TRY_CAST"]);
-                format!("{cast}({one} AS {})", self.of(&to))
+                let cast = self.choice(&["CAST", "CAST", "TRY_CAST"]);
+                format!("{cast}({one} AS {})", self.choice(&to))
             }
             3 => format!("(- {one})"),
             4 | 5 => {
-                let operator = self.of(&["+", "-", "*", "/", "%"]);
+                let operator = self.choice(&["+", "-", "*", "/", "%"]);
                 format!("({one} {operator} {})", self.number(0))
             }
             6 => format!(
@@ -201,7 +201,7 @@ impl Random {
             7 => format!("COALESCE({one}, {})", self.number(0)),
             8 => format!(
                 "{}({one})",
-                self.of(&["abs", "round", "floor", "ceil", "signum"])
+                self.choice(&["abs", "round", "floor", "ceil", "signum"])
             ),
             _ => format!("NULLIF({one}, {})", self.number(0)),
         }
@@ -219,7 +219,7 @@ impl Random {
             "0",
             "NULL",
         ];
-        self.of(&casts).to_string()
+        self.choice(&casts).to_string()
     }
 
     fn time(&mut self, depth: usize) -> String {
@@ -233,20 +233,26 @@ impl Random {
             "TIMESTAMP '1969-12-31 23:59:59.5'",
             "DATE '2024-01-01'",
         ];
-        let time = self.of(&times).to_string();
+        let time = self.choice(&times).to_string();
         if depth == 0 {
             return time;
         }
         match self.below(4) {
-            0 => format!("CAST({time} AS TIMESTAMP({}))", self.of(&["0", "3", "6"])),
-            1 => format!("FLOOR({time} TO {})", self.of(&["YEAR", "DAY", "SECOND"])),
+            0 => format!(
+                "CAST({time} AS TIMESTAMP({}))",
+                self.choice(&["0", "3", "6"])
+            ),
+            1 => format!(
+                "FLOOR({time} TO {})",
+                self.choice(&["YEAR", "DAY", "SECOND"])
+            ),
             2 => format!("CAST({time} AS DATE)"),
             _ => format!("({time} + INTERVAL '1' DAY)"),
         }
     }
 
     fn text(&mut self) -> String {
-        let texts = [
+        let strings = [
             "s",
             "CAST(k AS STRING)",
             "CAST(a AS STRING)",
@@ -256,7 +262,7 @@ impl Random {
             "upper(s)",
             "NULLIF(s, 'x')",
         ];
-        self.of(&texts).to_string()
+        self.choice(&strings).to_string()
     }
 
     fn length(&mut self) -> String {
@@ -268,7 +274,7 @@ impl Random {
             "INTERVAL '500' MILLISECOND",
             "(-INTERVAL '36' HOUR)",
         ];
-        self.of(&lengths).to_string()
+        self.choice(&lengths).to_string()
     }
 
     fn condition(&mut self, depth: usize) -> String {
@@ -291,7 +297,7 @@ impl Random {
                 6 => format!("(NOT {one})"),
                 _ => {
                     let word =
-                        self.of(&["TRUE", "FALSE", "UNKNOWN", "NOT TRUE", "NOT FALSE", "NULL"]);
+                        self.choice(&["TRUE", "FALSE", "UNKNOWN", "NOT TRUE", "NOT FALSE", "NULL"]);
                     format!("({one} IS {word})")
                 }
             };
@@ -299,18 +305,18 @@ impl Random {
         let depth = depth.min(2);
         match self.below(16) {
             0 => self
-                .of(&["p", "q", "TRUE", "FALSE", "CAST(NULL AS BOOLEAN)", "1 = 1"])
+                .choice(&["p", "q", "TRUE", "FALSE", "CAST(NULL AS BOOLEAN)", "1 = 1"])
                 .to_string(),
             1..=4 => format!(
                 "({} {} {})",
                 self.number(depth),
-                self.of(&COMPARISONS),
+                self.choice(&COMPARISONS),
                 self.number(depth.min(1))
             ),
             5 | 6 => format!(
                 "({} {} {})",
                 self.time(depth),
-                self.of(&COMPARISONS),
+                self.choice(&COMPARISONS),
                 self.time(depth.min(1))
             ),
             7 => format!(
@@ -321,14 +327,15 @@ impl Random {
                 self.number(0)
             ),
             8 | 9 => {
-                let of = self.of(&["k", "n", "CAST(k AS BIGINT)", "CAST(n AS INT)", "d", "x"]);
+                let operand =
+                    self.choice(&["k", "n", "CAST(k AS BIGINT)", "CAST(n AS INT)", "d", "x"]);
                 let list = (0..=self.below(4))
                     .map(|_| self.integer())
                     .collect::<Vec<String>>();
-                format!("({of} {}IN ({}))", self.negation(), list.join(", "))
+                format!("({operand} {}IN ({}))", self.negation(), list.join(", "))
             }
             10 => {
-                let of = self.of(&[
+                let operand = self.choice(&[
                     "k IN (1)",
                     "k NOT IN (1)",
                     "k NOT IN (2)",
@@ -336,7 +343,7 @@ impl Random {
                     "k = 1",
                     "k <> 2",
                 ]);
-                let other = self.of(&[
+                let other = self.choice(&[
                     "k IN (2)",
                     "k NOT IN (2)",
                     "k NOT IN (1, 2)",
@@ -344,16 +351,16 @@ impl Random {
                     "k = 2",
                     "k >= 1",
                 ]);
-                format!("({of} {} {other})", self.of(&["AND", "OR"]))
+                format!("({operand} {} {other})", self.choice(&["AND", "OR"]))
             }
             11 => format!(
                 "(({} ^ k) = {})",
-                self.of(&["k", "n", "0"]),
-                self.of(&["0", "k", "1"])
+                self.choice(&["k", "n", "0"]),
+                self.choice(&["0", "k", "1"])
             ),
             12 => {
-                let operator = self.of(&["~", "!~", "LIKE", "NOT LIKE", "ILIKE", "~*"]);
-                let pattern = self.of(&[
+                let operator = self.choice(&["~", "!~", "LIKE", "NOT LIKE", "ILIKE", "~*"]);
+                let pattern = self.choice(&[
                     "'.*'",
                     "'%'",
                     "'x'",
@@ -368,24 +375,24 @@ impl Random {
             13 => format!(
                 "({} {} {})",
                 self.text(),
-                self.of(&COMPARISONS),
+                self.choice(&COMPARISONS),
                 self.text()
             ),
             14 => format!(
                 "({} {} {})",
                 self.length(),
-                self.of(&COMPARISONS),
+                self.choice(&COMPARISONS),
                 self.length()
             ),
             _ => {
-                let of = self.of(&["k", "n", "x", "d", "s"]);
-                format!("({of} {} {of})", self.of(&COMPARISONS))
+                let operand = self.choice(&["k", "n", "x", "d", "s"]);
+                format!("({operand} {} {operand})", self.choice(&COMPARISONS))
             }
         }
     }
 }
 
-/// The one expression of a projection, or the condition of a filter, without those rewrites; and its input.
+/// The expression without the rewrites, except for functions that must be replaced.
 fn only_functions(expression: Expr, schema: &DFSchema) -> Expr {
     let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone()));
     let context = context.build();
@@ -401,7 +408,7 @@ fn only_functions(expression: Expr, schema: &DFSchema) -> Expr {
     rewritten.unwrap().data
 }
 
-/// What an expression gives for a row alone.
+/// The value of an expression for a single row.
 fn value(expression: &Expr, schema: &DFSchema, row: &RecordBatch) -> Option<ScalarValue> {
     let computed = physical(expression, schema).unwrap();
     let columns = schema.fields().iter();
@@ -418,7 +425,7 @@ fn value(expression: &Expr, schema: &DFSchema, row: &RecordBatch) -> Option<Scal
     Some(value)
 }
 
-/// All expressions of the first projection with a computed column, or all conditions of filters.
+/// The computed expression of the first projection, or all conditions of filters, with their schemas.
 fn parts(plan: &LogicalPlan, conditions: bool) -> Vec<(Expr, DFSchema)> {
     let mut found = Vec::new();
     plan.apply(|node| {
@@ -446,10 +453,10 @@ fn plans(session: &Session, text: &str) -> Option<(LogicalPlan, LogicalPlan)> {
     let Statement::Select(query) = parse(text).unwrap().remove(0).statement else {
         panic!("a query");
     };
-    // What doesn't fit together is refused.
+    // Operands of the wrong types are rejected.
     let plan = session.plan(*query).ok()?;
     let plain = session.analyse(plan.clone()).ok()?;
-    // A constant that fails is refused.
+    // A constant that fails is rejected.
     Some((plain, session.optimise(plan).ok()?))
 }
 
@@ -462,7 +469,7 @@ fn is_same(one: &Option<ScalarValue>, other: &Option<ScalarValue>) -> bool {
 }
 
 #[test]
-fn an_expression_gives_the_same_with_and_without_what_is_done_at_plan_time() {
+fn rewrites_change_no_value() {
     let session = session();
     let rows = rows(&session);
     let mut random = Random(given("SEED", 20_240_229) as u64);
@@ -485,14 +492,14 @@ fn an_expression_gives_the_same_with_and_without_what_is_done_at_plan_time() {
             let got = value(&simple, &schema, &row);
             assert!(
                 is_same(&wanted, &got),
-                "{written} as {simple}: {got:?} and not {wanted:?} for {row:?}"
+                "{written} as {simple}: {got:?} instead of {wanted:?} for {row:?}"
             );
             compared += 1;
             failed += usize::from(wanted.is_none());
             nulls += usize::from(wanted.is_some_and(|value| value.is_null()));
         }
     }
-    // Otherwise this test says little.
+    // Enough values, failures and NULLs are compared.
     assert!(
         compared > 10_000 && failed > 100 && nulls > 1_000,
         "{compared} {failed} {nulls}"
@@ -500,7 +507,7 @@ fn an_expression_gives_the_same_with_and_without_what_is_done_at_plan_time() {
 }
 
 #[test]
-fn a_condition_keeps_and_rejects_the_same_rows_when_it_is_pushed_down() {
+fn pushed_down_conditions_keep_and_reject_the_same_rows() {
     let session = session();
     let rows = rows(&session);
     let mut random = Random(given("SEED", 7) as u64);
@@ -534,7 +541,7 @@ fn a_condition_keeps_and_rejects_the_same_rows_when_it_is_pushed_down() {
                 _ => 2,
             };
             let wanted = outcome(value(&plain, &plain_schema, &row));
-            // The innermost one is the last.
+            // The innermost condition is the last one.
             let mut got = 1;
             for (condition, schema) in conditions.iter().rev() {
                 if got == 1 {
@@ -549,7 +556,7 @@ fn a_condition_keeps_and_rejects_the_same_rows_when_it_is_pushed_down() {
 }
 
 #[test]
-fn constants_and_casts_are_done_at_plan_time() {
+fn constants_and_casts_are_rewritten() {
     let session = session();
     let simple = |written: &str| {
         let query = format!("SELECT {written} AS c FROM v");

@@ -1,7 +1,7 @@
-//! Types as stored identities spell them: as SQL does, where SQL has a name for it.
+//! The names of types in stored identities: those of SQL, if SQL has one.
 //!
-//! Two types that Arrow lays out in different ways have different names, because stored rows are Arrow's. The
-//! function is exhaustive: a type that Arrow adds is asked for by the compiler.
+//! Two types with different layouts in Arrow have different names, because stored rows are Arrow's. The
+//! function is exhaustive: the compiler reports types that Arrow adds.
 
 use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit, UnionMode};
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,13 @@ pub struct Type(pub String);
 
 impl Type {
     /// The name of an Arrow type.
-    pub fn of(of: &DataType) -> Type {
-        Type(name(of))
+    pub fn of(data_type: &DataType) -> Type {
+        Type(name(data_type))
     }
 }
 
-fn name(of: &DataType) -> String {
-    match of {
+fn name(data_type: &DataType) -> String {
+    match data_type {
         DataType::Null => "NULL".to_string(),
         DataType::Boolean => "BOOLEAN".to_string(),
         DataType::Int8 => "TINYINT".to_string(),
@@ -86,7 +86,7 @@ fn name(of: &DataType) -> String {
     }
 }
 
-/// A type within another; its field's name means nothing.
+/// The name of a nested type, without the name of its field.
 fn item_of(field: &Field) -> String {
     let null = if field.is_nullable() { "" } else { " NOT NULL" };
     format!("{}{null}", name(field.data_type()))
@@ -96,12 +96,12 @@ fn named(field: &Field) -> String {
     format!("{} {}", quoted(field.name()), item_of(field))
 }
 
-/// A name in back-quotes, as SQL quotes it.
+/// A name in backquotes, as in SQL.
 fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
 
-/// Digits after the decimal point of a second.
+/// The number of decimals of a second.
 fn decimals(unit: TimeUnit) -> u8 {
     match unit {
         TimeUnit::Second => 0,

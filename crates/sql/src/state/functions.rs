@@ -1,4 +1,4 @@
-//! Functions whose states are stored.
+//! Functions in stored identities.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,9 +10,9 @@ use super::{Column, Direction, Type};
 pub struct Call {
     /// The function.
     pub function: Function,
-    /// What it is called with.
+    /// The columns of the arguments.
     pub arguments: Vec<Column>,
-    /// It has a FILTER. Which rows pass is no part of the identity: it only decides which rows come.
+    /// Whether the call has a FILTER. Its condition is not part of the identity: it only selects the rows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub filter: bool,
 }
@@ -27,7 +27,7 @@ pub enum Function {
     /// SUM.
     #[serde(rename = "sum")]
     Sum {
-        /// Type of the result.
+        /// The type of the result.
         #[serde(rename = "type")]
         to: Type,
     },
@@ -37,94 +37,95 @@ pub enum Function {
     /// MIN.
     #[serde(rename = "min")]
     Min {
-        /// Type of the argument.
+        /// The type of the argument.
         #[serde(rename = "type")]
-        of: Type,
+        data_type: Type,
     },
     /// MAX.
     #[serde(rename = "max")]
     Max {
-        /// Type of the argument.
+        /// The type of the argument.
         #[serde(rename = "type")]
-        of: Type,
+        data_type: Type,
     },
     /// FIRST_VALUE.
     #[serde(rename = "first-value")]
     First {
-        /// IGNORE NULLS.
+        /// Whether NULL is ignored.
         ignore_nulls: bool,
-        /// Type of the argument.
+        /// The type of the argument.
         #[serde(rename = "type")]
-        of: Type,
+        data_type: Type,
     },
     /// LAST_VALUE.
     #[serde(rename = "last-value")]
     Last {
-        /// IGNORE NULLS.
+        /// Whether NULL is ignored.
         ignore_nulls: bool,
-        /// Type of the argument.
+        /// The type of the argument.
         #[serde(rename = "type")]
-        of: Type,
+        data_type: Type,
     },
     /// PERCENTILE_CONT and MEDIAN.
     #[serde(rename = "quantile")]
     Quantile {
-        /// Between 0 and 1, in the fewest digits that give the same DOUBLE: JSON readers round numbers.
+        /// The fraction, between 0 and 1, with the fewest digits that read as the same DOUBLE: JSON readers
+        /// round numbers.
         fraction: String,
-        /// Type of the argument.
+        /// The type of the argument.
         #[serde(rename = "type")]
-        of: Type,
+        data_type: Type,
     },
-    /// A function of distinct arguments.
+    /// A function with DISTINCT.
     #[serde(rename = "distinct")]
     Distinct {
         /// The function.
         function: Box<Function>,
-        /// Types of the arguments.
+        /// The types of the arguments.
         arguments: Vec<Type>,
     },
-    /// A function of a library, or a user's own.
+    /// A function of a library, or of the user.
     #[serde(rename = "other")]
     Other {
-        /// The name that it is called by, in SQL.
+        /// The function's name in SQL.
         function: String,
-        /// Types of the arguments; empty for a user's own function, which has those of its columns.
+        /// The types of the arguments; empty for a user's function, whose types are those of its columns.
         arguments: Vec<Type>,
-        /// Arguments that are constants, as SQL.
+        /// The constant arguments, as SQL.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         constants: Vec<String>,
         /// The directions of WITHIN GROUP (ORDER BY …).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         order: Vec<Direction>,
-        /// IGNORE NULLS.
+        /// Whether NULL is ignored.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ignore_nulls: bool,
     },
 }
 
-/// A call of a function of the rows before each row.
+/// A call of a function with OVER.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverCall {
     /// The function.
     pub function: OverFunction,
-    /// The columns that it is called with.
+    /// The columns of the arguments.
     pub arguments: Vec<usize>,
-    /// The column of its FILTER.
+    /// The column of the call's FILTER.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<usize>,
 }
 
-/// A function of the rows before each row.
+/// A function with OVER.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", deny_unknown_fields)]
 pub enum OverFunction {
-    /// An aggregate of a frame.
+    /// An aggregate over a frame.
     #[serde(rename = "aggregate")]
     Aggregate {
         /// The function.
         function: Function,
-        /// The rows that it takes.
+        /// The rows of the frame.
         frame: Frame,
     },
     /// ROW_NUMBER.
@@ -139,21 +140,21 @@ pub enum OverFunction {
     /// LAG.
     #[serde(rename = "lag")]
     Lag {
-        /// How many rows back.
+        /// The number of rows to look back.
         offset: u64,
-        /// Type of the argument.
+        /// The type of the argument.
         #[serde(rename = "type")]
-        of: Type,
+        data_type: Type,
     },
 }
 
-/// The rows of a frame, which ends with the current row.
+/// The rows of a frame, which ends at the current row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Frame {
-    /// So many rows before it; `null` for all.
+    /// A number of rows before the current row; `null` for all.
     #[serde(rename = "rows")]
     Rows(Option<u64>),
-    /// Rows at most so many microseconds before it; `null` for all.
+    /// The rows within a number of microseconds before the current row; `null` for all.
     #[serde(rename = "range_us")]
     Range(Option<i64>),
 }

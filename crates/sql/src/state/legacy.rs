@@ -1,9 +1,9 @@
-//! What identified state before it had a format of its own: strings that were made from the names of the
-//! engine's types, of Arrow 59 and of DataFusion 55.
+//! The identity of state before it had a format of its own: strings that contain names of types of the
+//! engine, of Arrow 59 and of DataFusion 55.
 //!
-//! **Frozen.** These are the strings that manifests of format 1 hold. They are derived from the identity
-//! alone, so that nothing that is renamed elsewhere changes them. Never add to this: state that is new has no
-//! old form.
+//! **Frozen.** These strings are in manifests of format 1. They are derived from the identity alone, so that
+//! renaming types elsewhere does not change them. Never add to this module: new kinds of state have no old
+//! form.
 
 use super::{
     Aggregate, AggregateForm, Column, Frame, Function, JoinKind, OverCall, OverFunction, Side,
@@ -11,19 +11,19 @@ use super::{
 };
 use crate::types::with_sql_types;
 
-/// A manifest of format 1 called them aspects: names and values.
+/// The aspects of a state in a manifest of format 1: names and values.
 pub type Aspects = Vec<(String, String)>;
 
-/// What a manifest of format 1 holds of state of this identity.
+/// The aspects of a state with this identity.
 pub fn aspects(identity: &StateIdentity) -> Aspects {
     let aspects = match identity {
         StateIdentity::Source(source) => vec![("connector", source.connector.clone())],
         StateIdentity::Sink(sink) => vec![("output", output(sink))],
-        StateIdentity::Aggregate(of) => aggregate(of),
-        StateIdentity::SessionRows(of) | StateIdentity::CountWindow(of) => vec![
-            ("rows", columns(&of.rows)),
-            ("keys", format!("{:?}", of.keys)),
-            ("windows", windows(of.window)),
+        StateIdentity::Aggregate(state) => aggregate(state),
+        StateIdentity::SessionRows(state) | StateIdentity::CountWindow(state) => vec![
+            ("rows", columns(&state.rows)),
+            ("keys", format!("{:?}", state.keys)),
+            ("windows", windows(state.window)),
         ],
         StateIdentity::WindowJoin(join) => vec![
             ("rows", sides(&join.left, &join.right)),
@@ -70,17 +70,17 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
                 ("functions", format!("[{functions}]")),
             ]
         }
-        StateIdentity::FirstRows(of) => vec![
-            ("rows", columns(&of.rows)),
-            ("keys", format!("{:?}", of.keys)),
-            ("order", order(&of.order)),
-            ("kept", kept(of.kept)),
-            ("windows", of.window.map_or("none".to_string(), windows)),
+        StateIdentity::FirstRows(state) => vec![
+            ("rows", columns(&state.rows)),
+            ("keys", format!("{:?}", state.keys)),
+            ("order", order(&state.order)),
+            ("kept", kept(state.kept)),
+            ("windows", state.window.map_or("none".to_string(), windows)),
         ],
-        StateIdentity::FinalRows(of) => vec![
-            ("rows", columns(&of.rows)),
-            ("order", order(&of.order)),
-            ("kept", kept(of.kept)),
+        StateIdentity::FinalRows(state) => vec![
+            ("rows", columns(&state.rows)),
+            ("order", order(&state.order)),
+            ("kept", kept(state.kept)),
         ],
     };
     let aspects = aspects.into_iter();
@@ -89,11 +89,11 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
         .collect()
 }
 
-/// Why state that a manifest of format 1 calls `stored` is not state of this identity; `None` where it is.
+/// The difference between the aspects of a manifest of format 1 and an identity; `None` if they are equal.
 pub fn difference(stored: &[(String, String)], identity: &StateIdentity) -> Option<String> {
     let now = aspects(identity);
     let value = |aspects: &[(String, String)], name: &str| {
-        // One aggregation may have two forms, of which the first was compared.
+        // An aggregation may have two aspects `form`, of which the first is compared.
         let found = aspects.iter().find(|(aspect, _)| aspect == name);
         found.map(|(_, value)| without_parameters(value))
     };
@@ -110,21 +110,21 @@ pub fn difference(stored: &[(String, String)], identity: &StateIdentity) -> Opti
     })
 }
 
-/// DataFusion printed the parameters of a function of its own as it has them in memory, which is nothing to
-/// compare with: name, types and columns of the call stand beside it.
+/// The text without the parameters of DataFusion's own functions, which were printed as they are in memory.
+/// The name, types and columns of the call are compared anyway.
 fn without_parameters(text: &str) -> String {
     const PARAMETERS: &str = ", AggregateFunctionParams {";
     let mut shown = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(PARAMETERS) {
         shown.push_str(&rest[..at]);
-        rest = behind_braces(&rest[at + PARAMETERS.len()..]);
+        rest = after_braces(&rest[at + PARAMETERS.len()..]);
     }
     shown + rest
 }
 
-/// What comes after the brace that closes one that is open. Strings in between may have braces.
-fn behind_braces(text: &str) -> &str {
+/// The text after the closing brace of an open one. Strings in between may contain braces.
+fn after_braces(text: &str) -> &str {
     let mut depth = 1;
     let (mut is_string, mut is_escaped) = (false, false);
     for (at, c) in text.char_indices() {
@@ -158,18 +158,21 @@ fn output(sink: &Sink) -> String {
     }
 }
 
-fn aggregate(of: &Aggregate) -> Vec<(&'static str, String)> {
-    let calls = of.aggregates.iter().map(|call| {
+fn aggregate(aggregate: &Aggregate) -> Vec<(&'static str, String)> {
+    let calls = aggregate.aggregates.iter().map(|call| {
         let filter = if call.filter { " FILTER" } else { "" };
         let arguments = columns(&call.arguments);
         format!("{}({arguments}){filter}", function(&call.function))
     });
     let mut aspects = vec![
-        ("keys", columns(&of.keys)),
+        ("keys", columns(&aggregate.keys)),
         ("aggregates", calls.collect::<Vec<_>>().join(", ")),
-        ("windows", of.window.map_or("none".to_string(), windows)),
+        (
+            "windows",
+            aggregate.window.map_or("none".to_string(), windows),
+        ),
     ];
-    let form = match of.form {
+    let form = match aggregate.form {
         AggregateForm::Plain => None,
         AggregateForm::Refires => Some("emitted more than once"),
         AggregateForm::RefiresWithBefore => Some("emitted more than once, says what was before"),
@@ -181,28 +184,44 @@ fn aggregate(of: &Aggregate) -> Vec<(&'static str, String)> {
     aspects
 }
 
-fn function(of: &Function) -> String {
-    let debug = |of: &Type| arrow(of).debug;
-    match of {
+fn function(callee: &Function) -> String {
+    let debug = |data_type: &Type| arrow(data_type).debug;
+    match callee {
         Function::Count => "Count".to_string(),
         Function::Sum { to } => format!("Sum {{ to: {} }}", debug(to)),
         Function::Average => "Average".to_string(),
-        Function::Min { of } => format!("Extreme {{ largest: false, of: {} }}", debug(of)),
-        Function::Max { of } => format!("Extreme {{ largest: true, of: {} }}", debug(of)),
-        Function::First { ignore_nulls, of } => first_last(false, *ignore_nulls, of),
-        Function::Last { ignore_nulls, of } => first_last(true, *ignore_nulls, of),
-        Function::Quantile { fraction, of } => {
-            let (fraction, of) = (fraction.parse::<f64>().unwrap_or(f64::NAN), debug(of));
-            format!("Quantile {{ fraction: {fraction:?}, of: {of} }}")
+        Function::Min { data_type } => {
+            format!("Extreme {{ largest: false, of: {} }}", debug(data_type))
+        }
+        Function::Max { data_type } => {
+            format!("Extreme {{ largest: true, of: {} }}", debug(data_type))
+        }
+        Function::First {
+            ignore_nulls,
+            data_type,
+        } => first_last(false, *ignore_nulls, data_type),
+        Function::Last {
+            ignore_nulls,
+            data_type,
+        } => first_last(true, *ignore_nulls, data_type),
+        Function::Quantile {
+            fraction,
+            data_type,
+        } => {
+            let (fraction, data_type) = (
+                fraction.parse::<f64>().unwrap_or(f64::NAN),
+                debug(data_type),
+            );
+            format!("Quantile {{ fraction: {fraction:?}, of: {data_type} }}")
         }
         Function::Distinct {
-            function: of,
+            function: inner,
             arguments,
         } => {
-            let (of, arguments) = (function(of), types(arguments));
-            format!("Distinct {{ function: {of}, arguments: [{arguments}] }}")
+            let (inner, arguments) = (function(inner), types(arguments));
+            format!("Distinct {{ function: {inner}, arguments: [{arguments}] }}")
         }
-        // A user's own has no types.
+        // A user's function has no types.
         Function::Other {
             function,
             arguments,
@@ -217,37 +236,37 @@ fn function(of: &Function) -> String {
 }
 
 fn types(all: &[Type]) -> String {
-    let all = all.iter().map(|of| arrow(of).debug);
+    let all = all.iter().map(|data_type| arrow(data_type).debug);
     all.collect::<Vec<_>>().join(", ")
 }
 
-fn first_last(last: bool, ignore_nulls: bool, of: &Type) -> String {
-    let of = arrow(of).debug;
-    format!("FirstLast {{ last: {last}, ignore_nulls: {ignore_nulls}, of: {of} }}")
+fn first_last(last: bool, ignore_nulls: bool, data_type: &Type) -> String {
+    let data_type = arrow(data_type).debug;
+    format!("FirstLast {{ last: {last}, ignore_nulls: {ignore_nulls}, of: {data_type} }}")
 }
 
 fn over_call(call: &OverCall) -> String {
-    let of = match &call.function {
+    let function = match &call.function {
         OverFunction::Aggregate {
-            function: of,
+            function: callee,
             frame,
         } => {
             let frame = match frame {
                 Frame::Rows(rows) => format!("Rows({rows:?})"),
                 Frame::Range(us) => format!("Range({us:?})"),
             };
-            let of = function(of);
-            format!("Aggregate {{ function: {of}, frame: {frame} }}")
+            let callee = function(callee);
+            format!("Aggregate {{ function: {callee}, frame: {frame} }}")
         }
         OverFunction::RowNumber => "RowNumber".to_string(),
         OverFunction::Rank => "Rank".to_string(),
         OverFunction::DenseRank => "DenseRank".to_string(),
-        OverFunction::Lag { offset, of } => {
-            format!("Lag {{ offset: {offset}, of: {} }}", arrow(of).debug)
+        OverFunction::Lag { offset, data_type } => {
+            format!("Lag {{ offset: {offset}, of: {} }}", arrow(data_type).debug)
         }
     };
     let (arguments, filter) = (&call.arguments, &call.filter);
-    format!("OverCall {{ function: {of}, arguments: {arguments:?}, filter: {filter:?} }}")
+    format!("OverCall {{ function: {function}, arguments: {arguments:?}, filter: {filter:?} }}")
 }
 
 fn sides(left: &Side, right: &Side) -> String {
@@ -255,19 +274,20 @@ fn sides(left: &Side, right: &Side) -> String {
     format!("{}; {}", side(left), side(right))
 }
 
-fn columns(of: &[Column]) -> String {
-    let columns = of.iter();
-    let columns = columns.map(|column| format!("{} {}", column.name, arrow(&column.of).display));
+fn columns(columns: &[Column]) -> String {
+    let columns = columns.iter();
+    let columns =
+        columns.map(|column| format!("{} {}", column.name, arrow(&column.data_type).display));
     columns.collect::<Vec<_>>().join(", ")
 }
 
-fn order(of: &[SortColumn]) -> String {
-    let columns = of.iter().map(|of| {
+fn order(order: &[SortColumn]) -> String {
+    let columns = order.iter().map(|column| {
         let SortColumn {
             column,
             descending,
             nulls_first,
-        } = of;
+        } = column;
         format!(
             "({column}, SortOptions {{ descending: {descending}, nulls_first: {nulls_first} }})"
         )
@@ -275,12 +295,12 @@ fn order(of: &[SortColumn]) -> String {
     format!("[{}]", columns.collect::<Vec<_>>().join(", "))
 }
 
-fn kept(of: Option<u64>) -> String {
-    of.map_or("all".to_string(), |rows| rows.to_string())
+fn kept(limit: Option<u64>) -> String {
+    limit.map_or("all".to_string(), |rows| rows.to_string())
 }
 
-fn join_kind(of: JoinKind) -> &'static str {
-    match of {
+fn join_kind(kind: JoinKind) -> &'static str {
+    match kind {
         JoinKind::Inner => "Inner",
         JoinKind::Left => "Left",
         JoinKind::Right => "Right",
@@ -290,24 +310,24 @@ fn join_kind(of: JoinKind) -> &'static str {
     }
 }
 
-fn windows(of: Window) -> String {
-    let kind = match of.kind {
+fn windows(window: Window) -> String {
+    let kind = match window.kind {
         WindowKind::Aligned => "",
         WindowKind::Cumulating => "kind: Cumulating, ",
         WindowKind::Session => "kind: Session, ",
         WindowKind::Count => "kind: Count, ",
     };
-    let unit = match of.unit {
+    let unit = match window.unit {
         Unit::Second => "Second",
         Unit::Millisecond => "Millisecond",
         Unit::Microsecond => "Microsecond",
         Unit::Nanosecond => "Nanosecond",
     };
-    let Window { size, slide, .. } = of;
+    let Window { size, slide, .. } = window;
     format!("Windows {{ {kind}size: {size}, slide: {slide}, unit: {unit} }}")
 }
 
-/// A type as Arrow 59 wrote it.
+/// The name of a type in Arrow 59.
 struct Arrow {
     /// `{}`
     display: String,
@@ -338,15 +358,15 @@ impl Arrow {
 }
 
 #[cfg(test)]
-pub(super) fn arrow_strings(of: &Type) -> (String, String) {
-    let Arrow { display, debug } = arrow(of);
+pub(super) fn arrow_strings(data_type: &Type) -> (String, String) {
+    let Arrow { display, debug } = arrow(data_type);
     (display, debug)
 }
 
-/// The Arrow type that a name of [`data_type`] stands for. Tables and functions had no other types than these
-/// when there were manifests of format 1.
-fn arrow(of: &Type) -> Arrow {
-    let name = of.0.as_str();
+/// The Arrow type of a name of [`data_type`]. Tables and functions had no other types while manifests had
+/// format 1.
+fn arrow(data_type: &Type) -> Arrow {
+    let name = data_type.0.as_str();
     let inner = |open: &str| name.strip_prefix(open)?.strip_suffix('>');
     let digits = |open: &str| name.strip_prefix(open)?.strip_suffix(')');
     if let Some(item) = inner("ARRAY<") {
@@ -359,11 +379,11 @@ fn arrow(of: &Type) -> Arrow {
         };
     }
     if let Some(fields) = inner("ROW<") {
-        let fields = fields_of(fields).into_iter().map(|(name, of)| {
-            let (of, is_nullable) = item_of(of);
-            let Arrow { display, debug } = arrow(&Type(of.to_string()));
+        let fields = fields_of(fields).into_iter().map(|(name, data_type)| {
+            let (data_type, is_nullable) = item_of(data_type);
+            let Arrow { display, debug } = arrow(&Type(data_type.to_string()));
             let (shown, nullable) = nullability(is_nullable);
-            // Of an item alone Arrow leaves the name out.
+            // Arrow omits the default name of an item.
             let named = match name.as_str() {
                 "item" => String::new(),
                 name => format!("name: {name:?}, "),
@@ -432,15 +452,15 @@ fn nullability(is_nullable: bool) -> (&'static str, &'static str) {
     }
 }
 
-/// A type within another, and whether it may be NULL.
+/// The name of a nested type, and whether it may be NULL.
 fn item_of(text: &str) -> (&str, bool) {
     match text.strip_suffix(" NOT NULL") {
-        Some(of) => (of, false),
+        Some(item) => (item, false),
         None => (text, true),
     }
 }
 
-/// The names and types within ROW<…>.
+/// The names and types of the fields in ROW<…>.
 fn fields_of(text: &str) -> Vec<(String, &str)> {
     let mut fields = Vec::new();
     let mut rest = text;
@@ -458,15 +478,15 @@ fn fields_of(text: &str) -> Vec<(String, &str)> {
                 c => name.push(c),
             }
         }
-        let of = quoted[end..].trim_start();
-        let length = end_of_type(of);
-        fields.push((name, &of[..length]));
-        rest = of[length..].trim_start_matches(", ");
+        let data_type = quoted[end..].trim_start();
+        let length = end_of_type(data_type);
+        fields.push((name, &data_type[..length]));
+        rest = data_type[length..].trim_start_matches(", ");
     }
     fields
 }
 
-/// Where the type that a text begins with ends: at a comma that is in no bracket and no name.
+/// The end of the type at the start of a text: a comma outside of brackets and quoted names.
 fn end_of_type(text: &str) -> usize {
     let (mut depth, mut is_name) = (0, false);
     for (at, c) in text.char_indices() {

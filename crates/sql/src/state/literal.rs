@@ -1,4 +1,4 @@
-//! Constants as stored identities spell them.
+//! Constants in stored identities.
 
 use std::fmt::Display;
 
@@ -7,31 +7,31 @@ use datafusion_common::ScalarValue;
 
 use super::Type;
 
-/// A constant. Two constants have one text where they are the same value of the same type.
+/// The text of a constant: two constants have the same text if they are the same value of the same type.
 pub fn literal(value: &ScalarValue) -> String {
     match value {
         ScalarValue::Null => "NULL".to_string(),
         ScalarValue::Boolean(Some(true)) => "TRUE".to_string(),
         ScalarValue::Boolean(Some(false)) => "FALSE".to_string(),
-        ScalarValue::Float16(Some(of)) => typed(value, of),
-        ScalarValue::Float32(Some(of)) => typed(value, of),
-        ScalarValue::Float64(Some(of)) => typed(value, of),
-        ScalarValue::Decimal32(Some(of), ..) => typed(value, of),
-        ScalarValue::Decimal64(Some(of), ..) => typed(value, of),
-        ScalarValue::Decimal128(Some(of), ..) => typed(value, of),
-        ScalarValue::Decimal256(Some(of), ..) => typed(value, of),
-        ScalarValue::Int8(Some(of)) => typed(value, of),
-        ScalarValue::Int16(Some(of)) => typed(value, of),
-        ScalarValue::Int32(Some(of)) => typed(value, of),
-        ScalarValue::Int64(Some(of)) => of.to_string(),
-        ScalarValue::UInt8(Some(of)) => typed(value, of),
-        ScalarValue::UInt16(Some(of)) => typed(value, of),
-        ScalarValue::UInt32(Some(of)) => typed(value, of),
-        ScalarValue::UInt64(Some(of)) => typed(value, of),
-        // How Arrow lays a constant out is nothing that a state sees.
-        ScalarValue::Utf8(Some(of))
-        | ScalarValue::Utf8View(Some(of))
-        | ScalarValue::LargeUtf8(Some(of)) => format!("'{}'", of.replace('\'', "''")),
+        ScalarValue::Float16(Some(inner)) => typed(value, inner),
+        ScalarValue::Float32(Some(inner)) => typed(value, inner),
+        ScalarValue::Float64(Some(inner)) => typed(value, inner),
+        ScalarValue::Decimal32(Some(inner), ..) => typed(value, inner),
+        ScalarValue::Decimal64(Some(inner), ..) => typed(value, inner),
+        ScalarValue::Decimal128(Some(inner), ..) => typed(value, inner),
+        ScalarValue::Decimal256(Some(inner), ..) => typed(value, inner),
+        ScalarValue::Int8(Some(inner)) => typed(value, inner),
+        ScalarValue::Int16(Some(inner)) => typed(value, inner),
+        ScalarValue::Int32(Some(inner)) => typed(value, inner),
+        ScalarValue::Int64(Some(inner)) => inner.to_string(),
+        ScalarValue::UInt8(Some(inner)) => typed(value, inner),
+        ScalarValue::UInt16(Some(inner)) => typed(value, inner),
+        ScalarValue::UInt32(Some(inner)) => typed(value, inner),
+        ScalarValue::UInt64(Some(inner)) => typed(value, inner),
+        // All layouts of strings have the same text: state does not depend on the layout of a constant.
+        ScalarValue::Utf8(Some(inner))
+        | ScalarValue::Utf8View(Some(inner))
+        | ScalarValue::LargeUtf8(Some(inner)) => format!("'{}'", inner.replace('\'', "''")),
         ScalarValue::Binary(Some(bytes))
         | ScalarValue::BinaryView(Some(bytes))
         | ScalarValue::LargeBinary(Some(bytes))
@@ -39,44 +39,46 @@ pub fn literal(value: &ScalarValue) -> String {
             let digits = bytes.iter().map(|byte| format!("{byte:02X}"));
             format!("X'{}'", digits.collect::<String>())
         }
-        ScalarValue::FixedSizeList(of) => list(&of.value(0)),
-        ScalarValue::List(of) => list(&of.value(0)),
-        ScalarValue::LargeList(of) => list(&of.value(0)),
-        ScalarValue::ListView(of) => list(&of.value(0)),
-        ScalarValue::LargeListView(of) => list(&of.value(0)),
-        ScalarValue::Struct(of) => {
-            let values = of.columns().iter().map(|column| item(column, 0));
+        ScalarValue::FixedSizeList(inner) => list(&inner.value(0)),
+        ScalarValue::List(inner) => list(&inner.value(0)),
+        ScalarValue::LargeList(inner) => list(&inner.value(0)),
+        ScalarValue::ListView(inner) => list(&inner.value(0)),
+        ScalarValue::LargeListView(inner) => list(&inner.value(0)),
+        ScalarValue::Struct(inner) => {
+            let values = inner.columns().iter().map(|column| item(column, 0));
             format!("ROW({})", values.collect::<Vec<_>>().join(", "))
         }
-        ScalarValue::Map(of) => {
-            let (keys, values) = (list(of.keys()), list(of.values()));
+        ScalarValue::Map(inner) => {
+            let (keys, values) = (list(inner.keys()), list(inner.values()));
             format!("MAP({keys}, {values})")
         }
-        ScalarValue::Date32(Some(of)) => typed(value, of),
-        ScalarValue::Date64(Some(of)) => typed(value, of),
-        ScalarValue::Time32Second(Some(of)) => typed(value, of),
-        ScalarValue::Time32Millisecond(Some(of)) => typed(value, of),
-        ScalarValue::Time64Microsecond(Some(of)) => typed(value, of),
-        ScalarValue::Time64Nanosecond(Some(of)) => typed(value, of),
-        ScalarValue::TimestampSecond(Some(of), _) => typed(value, of),
-        ScalarValue::TimestampMillisecond(Some(of), _) => typed(value, of),
-        ScalarValue::TimestampMicrosecond(Some(of), _) => typed(value, of),
-        ScalarValue::TimestampNanosecond(Some(of), _) => typed(value, of),
-        ScalarValue::IntervalYearMonth(Some(of)) => typed(value, of),
-        ScalarValue::IntervalDayTime(Some(of)) => {
-            typed(value, format!("{} {}", of.days, of.milliseconds))
+        ScalarValue::Date32(Some(inner)) => typed(value, inner),
+        ScalarValue::Date64(Some(inner)) => typed(value, inner),
+        ScalarValue::Time32Second(Some(inner)) => typed(value, inner),
+        ScalarValue::Time32Millisecond(Some(inner)) => typed(value, inner),
+        ScalarValue::Time64Microsecond(Some(inner)) => typed(value, inner),
+        ScalarValue::Time64Nanosecond(Some(inner)) => typed(value, inner),
+        ScalarValue::TimestampSecond(Some(inner), _) => typed(value, inner),
+        ScalarValue::TimestampMillisecond(Some(inner), _) => typed(value, inner),
+        ScalarValue::TimestampMicrosecond(Some(inner), _) => typed(value, inner),
+        ScalarValue::TimestampNanosecond(Some(inner), _) => typed(value, inner),
+        ScalarValue::IntervalYearMonth(Some(inner)) => typed(value, inner),
+        ScalarValue::IntervalDayTime(Some(inner)) => {
+            typed(value, format!("{} {}", inner.days, inner.milliseconds))
         }
-        ScalarValue::IntervalMonthDayNano(Some(of)) => typed(
+        ScalarValue::IntervalMonthDayNano(Some(inner)) => typed(
             value,
-            format!("{} {} {}", of.months, of.days, of.nanoseconds),
+            format!("{} {} {}", inner.months, inner.days, inner.nanoseconds),
         ),
-        ScalarValue::DurationSecond(Some(of)) => typed(value, of),
-        ScalarValue::DurationMillisecond(Some(of)) => typed(value, of),
-        ScalarValue::DurationMicrosecond(Some(of)) => typed(value, of),
-        ScalarValue::DurationNanosecond(Some(of)) => typed(value, of),
-        ScalarValue::Union(Some((id, of)), ..) => typed(value, format!("{id} {}", literal(of))),
-        ScalarValue::Dictionary(_, of) => literal(of),
-        ScalarValue::RunEndEncoded(_, _, of) => literal(of),
+        ScalarValue::DurationSecond(Some(inner)) => typed(value, inner),
+        ScalarValue::DurationMillisecond(Some(inner)) => typed(value, inner),
+        ScalarValue::DurationMicrosecond(Some(inner)) => typed(value, inner),
+        ScalarValue::DurationNanosecond(Some(inner)) => typed(value, inner),
+        ScalarValue::Union(Some((id, inner)), ..) => {
+            typed(value, format!("{id} {}", literal(inner)))
+        }
+        ScalarValue::Dictionary(_, inner) => literal(inner),
+        ScalarValue::RunEndEncoded(_, _, inner) => literal(inner),
         ScalarValue::Boolean(None)
         | ScalarValue::Float16(None)
         | ScalarValue::Float32(None)
@@ -121,9 +123,9 @@ pub fn literal(value: &ScalarValue) -> String {
     }
 }
 
-/// A value in its type's smallest unit, and the type.
-fn typed(value: &ScalarValue, of: impl Display) -> String {
-    format!("{} '{of}'", Type::of(&value.data_type()).0)
+/// A value in the smallest unit of its type, with the type.
+fn typed(value: &ScalarValue, text: impl Display) -> String {
+    format!("{} '{text}'", Type::of(&value.data_type()).0)
 }
 
 fn list(values: &ArrayRef) -> String {

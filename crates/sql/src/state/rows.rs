@@ -1,4 +1,4 @@
-//! What stored rows are: their columns, windows, keys and order.
+//! Rows in stored identities: their columns, windows, keys and order.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,57 +8,57 @@ use super::Type;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// Its name; of a computed column the canonical text of its expression.
+    /// The name of the column; for a computed column the canonical text of its expression.
     pub name: String,
-    /// Its type.
+    /// The type of the column.
     #[serde(rename = "type")]
-    pub of: Type,
+    pub data_type: Type,
 }
 
-/// Rows kept in windows.
+/// Rows that are kept in windows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowRows {
-    /// The columns of a row.
+    /// The columns of the rows.
     pub rows: Vec<Column>,
-    /// The columns whose values have windows of their own, as numbers of columns of `rows`, from 0.
+    /// The key columns, each of whose values has windows of its own, as indices into `rows`.
     pub keys: Vec<usize>,
     /// The windows.
     pub window: Window,
 }
 
-/// Rows of one input of a join.
+/// The rows of one input of a join.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Side {
-    /// The columns of a row.
+    /// The columns of the rows.
     pub rows: Vec<Column>,
-    /// The columns that it is found by.
+    /// The key columns.
     pub keys: Vec<usize>,
 }
 
-/// Rows of one input that are kept by event time.
+/// The rows of one input that are kept by event time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimedSide {
-    /// The columns of a row.
+    /// The columns of the rows.
     pub rows: Vec<Column>,
-    /// The columns that it is found by.
+    /// The key columns.
     pub keys: Vec<usize>,
     /// The event-time column.
     pub time: usize,
 }
 
-/// A column that rows are ordered by.
+/// A column by which rows are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SortColumn {
-    /// Its number.
+    /// The index of the column.
     pub column: usize,
-    /// Largest first.
+    /// Whether the order is descending.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub descending: bool,
-    /// NULL comes first.
+    /// Whether NULL comes first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nulls_first: bool,
 }
@@ -67,29 +67,29 @@ pub struct SortColumn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Direction {
-    /// Largest first.
+    /// Whether the order is descending.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub descending: bool,
-    /// NULL comes first.
+    /// Whether NULL comes first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nulls_first: bool,
 }
 
-/// Windows.
+/// The windows of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// What makes a window.
+    /// The kind of the windows.
     pub kind: WindowKind,
-    /// Its length; the gap of sessions; rows of a count window.
+    /// The length of a window, the gap of sessions, or the number of rows of a count window.
     pub size: i64,
-    /// The distance between windows: between their ends where they cumulate, else between their starts.
+    /// The distance between the starts of windows; for cumulating windows between their ends.
     pub slide: i64,
-    /// What `size` and `slide` are in, unless they are rows; the unit of the windows' edges.
+    /// The unit of `size` and `slide`, unless they are rows, and of the windows' edges.
     pub unit: Unit,
 }
 
-/// What makes a window.
+/// A kind of windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WindowKind {
     /// TUMBLE and HOP.
@@ -123,7 +123,7 @@ pub enum Unit {
     Nanosecond,
 }
 
-/// Which rows of a join come out.
+/// The rows that a join returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JoinKind {
     /// Pairs.

@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::*;
 
-fn column(name: &str, of: &DataType) -> Column {
+fn column(name: &str, data_type: &DataType) -> Column {
     Column {
         name: name.to_string(),
-        of: Type::of(of),
+        data_type: Type::of(data_type),
     }
 }
 
@@ -21,7 +21,7 @@ fn tumbling(size: i64) -> Window {
     }
 }
 
-/// Sums per user and window.
+/// The identity of sums per user and window.
 fn sums() -> Aggregate {
     let amount = column("amount", &DataType::Int32);
     Aggregate {
@@ -47,13 +47,16 @@ fn sums() -> Aggregate {
 
 fn side(columns: &[(&str, DataType)], keys: &[usize]) -> Side {
     Side {
-        rows: columns.iter().map(|(name, of)| column(name, of)).collect(),
+        rows: columns
+            .iter()
+            .map(|(name, data_type)| column(name, data_type))
+            .collect(),
         keys: keys.to_vec(),
     }
 }
 
 #[test]
-fn an_identity_is_written_in_words_that_stay() {
+fn the_json_of_an_identity_does_not_change() {
     let stored = json!({
         "version": 1,
         "operator": "aggregate",
@@ -75,7 +78,7 @@ fn an_identity_is_written_in_words_that_stay() {
 fn a_difference_names_the_part_and_both_values() {
     let (before, mut now) = (sums(), sums());
     now.window = Some(tumbling(20_000));
-    let json = |of: &Aggregate| StateIdentity::Aggregate(of.clone()).to_json();
+    let json = |aggregate: &Aggregate| StateIdentity::Aggregate(aggregate.clone()).to_json();
     assert_eq!(
         StateIdentity::difference(&json(&before), &json(&before)),
         None
@@ -101,16 +104,16 @@ fn a_difference_names_the_part_and_both_values() {
 }
 
 #[test]
-fn what_a_later_version_wrote_is_refused() {
+fn a_later_version_is_rejected() {
     let now = StateIdentity::Aggregate(sums()).to_json();
     let mut later = now.clone();
     later["version"] = json!(2);
     let reason = StateIdentity::difference(&later, &now).unwrap();
     assert!(
-        reason.contains("has version 2, and this version reads up to 1"),
+        reason.contains("has version 2, and this program supports versions up to 1"),
         "{reason}"
     );
-    // A field that says something that this version doesn't know makes it another state.
+    // An unknown field has a meaning that this version doesn't know, so the state differs.
     let mut more = now.clone();
     more["spills"] = json!(true);
     let reason = StateIdentity::difference(&more, &now).unwrap();
@@ -122,7 +125,7 @@ fn what_a_later_version_wrote_is_refused() {
 #[test]
 fn types_have_names_of_their_own() {
     let timestamp = |unit| DataType::Timestamp(unit, None);
-    let item = |of, nullable| Arc::new(Field::new_list_field(of, nullable));
+    let item = |data_type, nullable| Arc::new(Field::new_list_field(data_type, nullable));
     let row = DataType::Struct(
         vec![
             Field::new("a, `b`", DataType::List(item(DataType::Int32, false)), true),
@@ -130,7 +133,7 @@ fn types_have_names_of_their_own() {
         ]
         .into(),
     );
-    // The type, its name, and what Arrow 59 printed, with {} and with {:?}.
+    // The type, its name, and what Arrow 59 printed for it with {} and {:?}.
     let all = [
         (DataType::Boolean, "BOOLEAN", "Boolean", "Boolean"),
         (DataType::Int8, "TINYINT", "Int8", "Int8"),
@@ -178,8 +181,8 @@ fn types_have_names_of_their_own() {
              nullable: true }, Field { name: \"c\", data_type: Timestamp(Second, None) }])",
         ),
     ];
-    for (of, name, display, debug) in all {
-        let named = Type::of(&of);
+    for (data_type, name, display, debug) in all {
+        let named = Type::of(&data_type);
         assert_eq!(named.0, name);
         assert_eq!(
             legacy::arrow_strings(&named),
@@ -189,7 +192,7 @@ fn types_have_names_of_their_own() {
 }
 
 #[test]
-fn the_old_form_is_what_was_written_before() {
+fn the_old_format_does_not_change() {
     let aspects = |identity: &StateIdentity| {
         let aspects = legacy::aspects(identity).into_iter();
         let aspects = aspects.map(|(name, value)| format!("{name}: {value}"));
@@ -229,7 +232,7 @@ fn the_old_form_is_what_was_written_before() {
             function: OverFunction::Aggregate {
                 function: Function::Quantile {
                     fraction: "0.5".to_string(),
-                    of: Type::of(&DataType::Float64),
+                    data_type: Type::of(&DataType::Float64),
                 },
                 frame: Frame::Rows(Some(3)),
             },
@@ -248,7 +251,7 @@ fn the_old_form_is_what_was_written_before() {
 }
 
 #[test]
-fn parameters_that_datafusion_printed_are_passed_over() {
+fn parameters_that_datafusion_printed_are_ignored() {
     let mut now = sums();
     now.aggregates = vec![Call {
         function: Function::Other {

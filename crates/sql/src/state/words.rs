@@ -1,4 +1,4 @@
-//! What two identities differ in, as a user of SQL would say it.
+//! The difference between two identities, in words for a user of SQL.
 
 use super::{
     AggregateForm, Call, Column, Frame, Function, JoinKind, OverCall, OverFunction, Side, Sink,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::explain::duration;
 
-/// Why state of one identity is not that of the other; `None` where it is.
+/// The difference between two identities; `None` if they are equal.
 pub fn difference(before: &StateIdentity, now: &StateIdentity) -> Option<String> {
     if before == now {
         return None;
@@ -44,21 +44,21 @@ impl StateIdentity {
         }
     }
 
-    /// Each part of it, under a name that the user knows; the same names for the same operator.
+    /// The parts of an identity, under names that users know; equal operators have equal names.
     fn aspects(&self) -> Vec<(&'static str, String)> {
         match self {
             StateIdentity::Source(source) => vec![("connector", source.connector.clone())],
             StateIdentity::Sink(sink) => vec![("output", output(sink))],
-            StateIdentity::Aggregate(of) => vec![
-                ("keys", columns(&of.keys)),
-                ("aggregates", list(&of.aggregates, call)),
-                ("windows", of.window.map_or("none".to_string(), window)),
-                ("form", form(of.form).to_string()),
+            StateIdentity::Aggregate(state) => vec![
+                ("keys", columns(&state.keys)),
+                ("aggregates", list(&state.aggregates, call)),
+                ("windows", state.window.map_or("none".to_string(), window)),
+                ("form", form(state.form).to_string()),
             ],
-            StateIdentity::SessionRows(of) | StateIdentity::CountWindow(of) => vec![
-                ("rows", columns(&of.rows)),
-                ("keys", names(&of.rows, &of.keys)),
-                ("windows", window(of.window)),
+            StateIdentity::SessionRows(state) | StateIdentity::CountWindow(state) => vec![
+                ("rows", columns(&state.rows)),
+                ("keys", names(&state.rows, &state.keys)),
+                ("windows", window(state.window)),
             ],
             StateIdentity::WindowJoin(join) => vec![
                 ("rows", sides(&join.left, &join.right)),
@@ -93,7 +93,7 @@ impl StateIdentity {
             ],
             StateIdentity::StreamJoin(join) => {
                 let forgets = match join.settles {
-                    true => ", forgets rows that have a partner",
+                    true => ", discards rows with a partner",
                     false => "",
                 };
                 vec![
@@ -106,17 +106,17 @@ impl StateIdentity {
                 let functions = list(&over.functions, |call| over_call(call, rows));
                 vec![("rows", timed(&over.rows)), ("functions", functions)]
             }
-            StateIdentity::FirstRows(of) => vec![
-                ("rows", columns(&of.rows)),
-                ("keys", names(&of.rows, &of.keys)),
-                ("order", order(&of.rows, &of.order)),
-                ("kept", kept(of.kept)),
-                ("windows", of.window.map_or("none".to_string(), window)),
+            StateIdentity::FirstRows(state) => vec![
+                ("rows", columns(&state.rows)),
+                ("keys", names(&state.rows, &state.keys)),
+                ("order", order(&state.rows, &state.order)),
+                ("kept", kept(state.kept)),
+                ("windows", state.window.map_or("none".to_string(), window)),
             ],
-            StateIdentity::FinalRows(of) => vec![
-                ("rows", columns(&of.rows)),
-                ("order", order(&of.rows, &of.order)),
-                ("kept", kept(of.kept)),
+            StateIdentity::FinalRows(state) => vec![
+                ("rows", columns(&state.rows)),
+                ("order", order(&state.rows, &state.order)),
+                ("kept", kept(state.kept)),
             ],
         }
     }
@@ -136,11 +136,13 @@ fn output(sink: &Sink) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-fn columns(of: &[Column]) -> String {
-    list(of, |column| format!("{} {}", column.name, column.of.0))
+fn columns(columns: &[Column]) -> String {
+    list(columns, |column| {
+        format!("{} {}", column.name, column.data_type.0)
+    })
 }
 
-/// The columns of these numbers; the numbers beside them, since names need not be unique.
+/// The names of columns, with their numbers, because names may not be unique.
 fn names(rows: &[Column], numbers: &[usize]) -> String {
     list(numbers, |&number| name(rows, number))
 }
@@ -165,9 +167,9 @@ fn timed(side: &TimedSide) -> String {
 }
 
 fn order(rows: &[Column], order: &[SortColumn]) -> String {
-    list(order, |of| {
-        let direction = direction(of.descending, of.nulls_first);
-        format!("{} {direction}", name(rows, of.column))
+    list(order, |column| {
+        let direction = direction(column.descending, column.nulls_first);
+        format!("{} {direction}", name(rows, column.column))
     })
 }
 
@@ -177,50 +179,62 @@ fn direction(descending: bool, nulls_first: bool) -> String {
     format!("{direction} NULLS {nulls}")
 }
 
-fn kept(of: Option<u64>) -> String {
-    of.map_or("all".to_string(), |rows| rows.to_string())
+fn kept(limit: Option<u64>) -> String {
+    limit.map_or("all".to_string(), |rows| rows.to_string())
 }
 
-fn call(of: &Call) -> String {
-    let filter = if of.filter { " FILTER" } else { "" };
+fn call(call: &Call) -> String {
+    let filter = if call.filter { " FILTER" } else { "" };
     format!(
         "{}{filter}",
-        function(&of.function, &columns(&of.arguments))
+        function(&call.function, &columns(&call.arguments))
     )
 }
 
-/// A function as it is called.
-fn function(of: &Function, arguments: &str) -> String {
+/// A call of a function.
+fn function(callee: &Function, arguments: &str) -> String {
     let nulls = |ignored: bool| if ignored { " IGNORE NULLS" } else { "" };
-    match of {
+    match callee {
         Function::Count => format!("COUNT({arguments})"),
         Function::Sum { to } => format!("SUM({arguments}) as {}", to.0),
         Function::Average => format!("AVG({arguments})"),
-        Function::Min { of } => format!("MIN({arguments}) as {}", of.0),
-        Function::Max { of } => format!("MAX({arguments}) as {}", of.0),
-        Function::First { ignore_nulls, of } => {
+        Function::Min { data_type } => format!("MIN({arguments}) as {}", data_type.0),
+        Function::Max { data_type } => format!("MAX({arguments}) as {}", data_type.0),
+        Function::First {
+            ignore_nulls,
+            data_type,
+        } => {
             format!(
                 "FIRST_VALUE({arguments}){} as {}",
                 nulls(*ignore_nulls),
-                of.0
+                data_type.0
             )
         }
-        Function::Last { ignore_nulls, of } => {
+        Function::Last {
+            ignore_nulls,
+            data_type,
+        } => {
             format!(
                 "LAST_VALUE({arguments}){} as {}",
                 nulls(*ignore_nulls),
-                of.0
+                data_type.0
             )
         }
-        Function::Quantile { fraction, of } => {
-            format!("PERCENTILE_CONT({fraction}, {arguments}) as {}", of.0)
+        Function::Quantile {
+            fraction,
+            data_type,
+        } => {
+            format!(
+                "PERCENTILE_CONT({fraction}, {arguments}) as {}",
+                data_type.0
+            )
         }
         Function::Distinct {
-            function: of,
+            function: inner,
             arguments: types,
         } => {
-            let types = list(types, |of| of.0.clone());
-            function(of, &format!("DISTINCT {arguments} as {types}"))
+            let types = list(types, |data_type| data_type.0.clone());
+            function(inner, &format!("DISTINCT {arguments} as {types}"))
         }
         Function::Other {
             function,
@@ -229,10 +243,12 @@ fn function(of: &Function, arguments: &str) -> String {
             order,
             ignore_nulls,
         } => {
-            let types = list(types, |of| of.0.clone());
+            let types = list(types, |data_type| data_type.0.clone());
             let constants = constants.iter().map(|constant| format!(", {constant}"));
             let constants = constants.collect::<String>();
-            let order = list(order, |of| direction(of.descending, of.nulls_first));
+            let order = list(order, |column| {
+                direction(column.descending, column.nulls_first)
+            });
             let parts = [
                 (!types.is_empty()).then(|| format!(" of {types}")),
                 (!order.is_empty()).then(|| format!(" ORDER BY {order}")),
@@ -244,11 +260,11 @@ fn function(of: &Function, arguments: &str) -> String {
     }
 }
 
-fn over_call(of: &OverCall, rows: &[Column]) -> String {
-    let arguments = names(rows, &of.arguments);
-    let called = match &of.function {
+fn over_call(call: &OverCall, rows: &[Column]) -> String {
+    let arguments = names(rows, &call.arguments);
+    let called = match &call.function {
         OverFunction::Aggregate {
-            function: of,
+            function: callee,
             frame,
         } => {
             let frame = match frame {
@@ -257,32 +273,34 @@ fn over_call(of: &OverCall, rows: &[Column]) -> String {
                 Frame::Range(None) => "all times before".to_string(),
                 Frame::Range(Some(range_us)) => format!("{} before", us(*range_us)),
             };
-            format!("{} over {frame}", function(of, &arguments))
+            format!("{} over {frame}", function(callee, &arguments))
         }
         OverFunction::RowNumber => "ROW_NUMBER()".to_string(),
         OverFunction::Rank => "RANK()".to_string(),
         OverFunction::DenseRank => "DENSE_RANK()".to_string(),
-        OverFunction::Lag { offset, of } => format!("LAG({arguments}, {offset}) as {}", of.0),
+        OverFunction::Lag { offset, data_type } => {
+            format!("LAG({arguments}, {offset}) as {}", data_type.0)
+        }
     };
-    match of.filter {
+    match call.filter {
         Some(filter) => format!("{called} FILTER {}", name(rows, filter)),
         None => called,
     }
 }
 
-fn form(of: AggregateForm) -> &'static str {
-    match of {
+fn form(form: AggregateForm) -> &'static str {
+    match form {
         AggregateForm::Plain => "emitted once or when it changes",
         AggregateForm::Refires => "emitted more than once",
-        AggregateForm::RefiresWithBefore => "emitted more than once, says what was before",
-        AggregateForm::TakesBack => "takes rows back",
-        AggregateForm::WithBefore => "says what was before",
+        AggregateForm::RefiresWithBefore => "emitted more than once, with the previous row",
+        AggregateForm::TakesBack => "with retractions",
+        AggregateForm::WithBefore => "with the previous row",
         AggregateForm::MergesSessions => "merges sessions",
     }
 }
 
-fn join_kind(of: JoinKind) -> &'static str {
-    match of {
+fn join_kind(kind: JoinKind) -> &'static str {
+    match kind {
         JoinKind::Inner => "inner",
         JoinKind::Left => "left",
         JoinKind::Right => "right",
@@ -296,16 +314,16 @@ fn us(us: i64) -> String {
     duration(i128::from(us) * 1_000)
 }
 
-fn window(of: Window) -> String {
-    let tick_ns = match of.unit {
+fn window(window: Window) -> String {
+    let tick_ns = match window.unit {
         Unit::Second => 1_000_000_000,
         Unit::Millisecond => 1_000_000,
         Unit::Microsecond => 1_000,
         Unit::Nanosecond => 1,
     };
     let length = |ticks: i64| duration(i128::from(ticks) * tick_ns);
-    let (size, slide) = (of.size, of.slide);
-    let windows = match of.kind {
+    let (size, slide) = (window.size, window.slide);
+    let windows = match window.kind {
         WindowKind::Aligned if size == slide => format!("tumbling {}", length(size)),
         WindowKind::Aligned => format!("sliding {} every {}", length(size), length(slide)),
         WindowKind::Cumulating => format!("cumulating {} by {}", length(size), length(slide)),
@@ -313,8 +331,8 @@ fn window(of: Window) -> String {
         WindowKind::Count if size == slide => format!("windows of {size} rows"),
         WindowKind::Count => format!("windows of {size} rows every {slide}"),
     };
-    // The same windows of times of another precision have other edges in what is stored.
-    let decimals = match of.unit {
+    // Windows over times of another precision have other edges in the state.
+    let decimals = match window.unit {
         Unit::Second => 0,
         Unit::Millisecond => 3,
         Unit::Microsecond => 6,

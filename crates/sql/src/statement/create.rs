@@ -38,27 +38,27 @@ pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         columns(&mut parser, &mut table)?;
     }
     table.comment = comment(&mut parser)?;
-    refused::behind_columns(&parser.peek_token())?;
+    refused::after_columns(&parser.peek_token())?;
     if parser.parse_keyword(Keyword::WITH) {
         options(&mut parser, &mut table)?;
     }
-    let behind = parser.peek_token();
+    let next = parser.peek_token();
     if parser.parse_keyword(Keyword::LIKE) {
         table.like = Some(like::parse(&mut parser)?);
     } else if parser.parse_keyword(Keyword::AS) {
         if has_columns {
-            return Err(
-                SqlError::new("CREATE TABLE … AS takes its columns from the query")
-                    .at(behind.span)
-                    .hint("leave the list of columns out, or INSERT INTO the table SELECT …"),
-            );
+            return Err(SqlError::new(
+                "CREATE TABLE … AS can't have a column list, because the query defines the columns",
+            )
+            .at(next.span)
+            .hint("remove the list, or use CREATE TABLE and INSERT INTO … SELECT …"));
         }
         table.query = Some(parsed(parser.parse_query())?);
     } else if !has_columns {
-        let error = format!("'(' is expected here, not {}", shown(&next.token));
+        let error = format!("expected '(', found {}", shown(&next.token));
         return Err(SqlError::new(error).at_token(&next));
     }
-    refused::behind_columns(&parser.peek_token())?;
+    refused::after_columns(&parser.peek_token())?;
     end(&mut parser)?;
     Ok(Statement::CreateTable(Box::new(table)))
 }
@@ -72,39 +72,38 @@ fn columns(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
             Token::Comma => {}
             Token::RParen => return Ok(()),
             Token::EOF => {
-                return Err(SqlError::new("the list of columns does not end")
+                return Err(SqlError::new("the column list is not closed")
                     .at(table.name.span)
                     .hint("close it with ')'"));
             }
             ref token => {
-                refused::behind_column(&next)?;
-                return Err(SqlError::new(format!(
-                    "',' or ')' is expected here, not {}",
-                    shown(token)
-                ))
-                .at_token(&next)
-                .hint("a column is: name TYPE, or name AS expression"));
+                refused::after_column(&next)?;
+                return Err(
+                    SqlError::new(format!("expected ',' or ')', found {}", shown(token)))
+                        .at_token(&next)
+                        .hint("write a column as name TYPE, or name AS expression"),
+                );
             }
         }
     }
 }
 
-/// A table's or view's name: one part, since there are no catalogs.
+/// The name of a table or view. It is not qualified, since there are no catalogs.
 pub(super) fn name(parser: &mut Parser) -> Result<Ident> {
     let name = parsed(parser.parse_identifier())?;
     let next = parser.peek_token();
     if next.token == Token::Period {
-        return Err(SqlError::new("names of tables have one part here")
+        return Err(SqlError::new("qualified names of tables are not supported")
             .at_token(&next)
             .hint(format!(
-                "leave '{}' out: there are no catalogs and databases",
+                "remove '{}': there are no catalogs or databases",
                 name.value
             )));
     }
     Ok(name)
 }
 
-/// `COMMENT 'text'`, if it stands here.
+/// `COMMENT 'text'`, if it comes next.
 fn comment(parser: &mut Parser) -> Result<Option<String>> {
     if !is_word(&parser.peek_token(), "COMMENT") {
         return Ok(None);
@@ -116,7 +115,7 @@ fn comment(parser: &mut Parser) -> Result<Option<String>> {
         ref token => Err(
             SqlError::new(format!("COMMENT needs a string, not {}", shown(token)))
                 .at_token(&next)
-                .hint("COMMENT 'what it holds'"),
+                .hint("for example COMMENT 'daily totals'"),
         ),
     }
 }
@@ -127,7 +126,7 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         return watermark(parser, table);
     }
     if is_word(&start, "CONSTRAINT") && is_word(&parser.peek_nth_token(2), "PRIMARY") {
-        // The name of a constraint says nothing here.
+        // The name of a constraint is ignored.
         parser.next_token();
         parser.next_token();
         return primary_key(parser, table, None);
@@ -140,11 +139,11 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     let kind = if parser.parse_keyword(Keyword::AS) {
         let expression = parsed(parser.parse_expr())?;
         if let Some(place) = ends_with_not_null(parser, &expression) {
-            return Err(
-                SqlError::new("NOT NULL is for columns that are read or written")
-                    .at(place)
-                    .hint("leave it out; COALESCE(…, value) gives a value instead of NULL"),
-            );
+            return Err(SqlError::new(
+                "NOT NULL is not supported for computed columns and METADATA",
+            )
+            .at(place)
+            .hint("remove it; COALESCE(…, value) replaces NULL by a value"));
         }
         ColumnKind::Computed(Box::new(expression))
     } else {
@@ -176,7 +175,7 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     Ok(())
 }
 
-/// Where NOT NULL stands after an expression: the parser takes it for IS NOT NULL.
+/// The place of a NOT NULL after an expression, which the parser reads as IS NOT NULL.
 fn ends_with_not_null(parser: &mut Parser, expression: &Expr) -> Option<Span> {
     if !matches!(expression, Expr::IsNotNull(_)) {
         return None;
@@ -191,7 +190,7 @@ fn ends_with_not_null(parser: &mut Parser, expression: &Expr) -> Option<Span> {
 }
 
 fn is_not_null(parser: &mut Parser) -> bool {
-    // NOT ENFORCED may stand in its place.
+    // NOT ENFORCED may follow instead.
     parser.parse_keywords(&[Keyword::NOT, Keyword::NULL])
 }
 
@@ -200,41 +199,41 @@ fn watermark(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     parser.next_token();
     let name = parsed(parser.parse_identifier())?;
     if !parser.parse_keyword(Keyword::AS) {
-        return Err(SqlError::new("AS is expected here")
+        return Err(SqlError::new("expected AS")
             .at_token(&parser.peek_token())
-            .hint("WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"));
+            .hint("for example WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"));
     }
     let expression = parsed(parser.parse_expr())?;
     if table.watermark.replace((name, expression)).is_some() {
-        return Err(SqlError::new("a table has one WATERMARK").at(start.span));
+        return Err(SqlError::new("a table can have only one WATERMARK").at(start.span));
     }
     Ok(())
 }
 
-/// What a column with a type is: of the records, or METADATA.
+/// The kind of a column with a type: physical, or METADATA.
 fn metadata(parser: &mut Parser, name: &Ident, sql_type: SqlType) -> Result<ColumnKind> {
     if !is_word(&parser.peek_token(), "METADATA") {
         return Ok(ColumnKind::Physical(sql_type));
     }
     parser.next_token();
     let key = match parser.parse_keyword(Keyword::FROM) {
-        true => text(parser, "what the source calls it")?,
+        true => text(parser, "the source's name of the column")?,
         false => name.value.clone(),
     };
-    // In Flink: not written. Here metadata is never written.
+    // In Flink, VIRTUAL columns are not written. Here metadata is never written.
     if is_word(&parser.peek_token(), "VIRTUAL") {
         parser.next_token();
     }
     Ok(ColumnKind::Metadata(sql_type, key))
 }
 
-/// `PRIMARY KEY (a, b) NOT ENFORCED`, or after a column without the list.
+/// `PRIMARY KEY (a, b) NOT ENFORCED`; after a column, without the list.
 fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ident>) -> Result<()> {
     let start = parser.next_token();
     if !parser.parse_keyword(Keyword::KEY) {
-        return Err(SqlError::new("KEY is expected here")
+        return Err(SqlError::new("expected KEY")
             .at_token(&parser.peek_token())
-            .hint("PRIMARY KEY (id) NOT ENFORCED"));
+            .hint("use PRIMARY KEY (id) NOT ENFORCED"));
     }
     let columns = match column {
         Some(column) => vec![column.clone()],
@@ -242,13 +241,13 @@ fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ide
     };
     if !parser.parse_keywords(&[Keyword::NOT, Keyword::ENFORCED]) {
         return Err(
-            SqlError::new("a PRIMARY KEY is not checked, which has to be said")
+            SqlError::new("a PRIMARY KEY needs NOT ENFORCED, because it is not checked")
                 .at(start.span)
-                .hint("PRIMARY KEY (id) NOT ENFORCED"),
+                .hint("use PRIMARY KEY (id) NOT ENFORCED"),
         );
     }
     if !std::mem::replace(&mut table.primary_key, columns).is_empty() {
-        return Err(SqlError::new("a table has one PRIMARY KEY").at(start.span));
+        return Err(SqlError::new("a table can have only one PRIMARY KEY").at(start.span));
     }
     Ok(())
 }
@@ -267,7 +266,7 @@ fn sql_type(parser: &mut Parser) -> Result<SqlType> {
         _ => {
             return Err(SqlError::new("a ROW needs its fields")
                 .at(start.span)
-                .hint("ROW<name STRING, price BIGINT>"));
+                .hint("for example ROW<name STRING, price BIGINT>"));
         }
     };
     let mut fields = Vec::new();
@@ -282,11 +281,11 @@ fn sql_type(parser: &mut Parser) -> Result<SqlType> {
             return Err(
                 SqlError::new("NOT NULL is not supported for the fields of a ROW")
                     .at(next.span)
-                    .hint("leave it out: of columns as a whole it is checked"),
+                    .hint("remove it, or declare the whole column NOT NULL"),
             );
         }
         if next.token != Token::Comma {
-            return Err(SqlError::new(format!("',' or '{close}' is expected here")).at_token(&next));
+            return Err(SqlError::new(format!("expected ',' or '{close}'")).at_token(&next));
         }
     }
 }
@@ -298,11 +297,11 @@ fn options(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     }
     loop {
         let start = parser.peek_token();
-        let key = text(parser, "an option's name")?;
+        let key = text(parser, "the name of an option")?;
         expect(parser, Token::Eq)?;
-        let value = text(parser, "an option's value")?;
+        let value = text(parser, "the value of an option")?;
         if table.options.insert(key.clone(), value).is_some() {
-            return Err(SqlError::new(format!("option '{key}' is given twice")).at(start.span));
+            return Err(SqlError::new(format!("option '{key}' is set twice")).at(start.span));
         }
         table.option_places.insert(key, start.span);
         let next = parser.next_token();
@@ -310,12 +309,11 @@ fn options(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
             Token::Comma => {}
             Token::RParen => return Ok(()),
             ref token => {
-                return Err(SqlError::new(format!(
-                    "',' or ')' is expected here, not {}",
-                    shown(token)
-                ))
-                .at_token(&next)
-                .hint("WITH ('connector' = 'file', 'path' = 'in.csv')"));
+                return Err(
+                    SqlError::new(format!("expected ',' or ')', found {}", shown(token)))
+                        .at_token(&next)
+                        .hint("for example WITH ('connector' = 'file', 'path' = 'in.csv')"),
+                );
             }
         }
     }
@@ -333,12 +331,12 @@ pub(super) fn view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     } else {
         Vec::new()
     };
-    // What a view is for is nowhere shown.
+    // The comment of a view is not used.
     comment(&mut parser)?;
     if !parser.parse_keyword(Keyword::AS) {
-        return Err(SqlError::new("AS is expected here")
+        return Err(SqlError::new("expected AS")
             .at_token(&parser.peek_token())
-            .hint("CREATE VIEW name AS SELECT …"));
+            .hint("use CREATE VIEW name AS SELECT …"));
     }
     let query = parsed(parser.parse_query())?;
     end(&mut parser)?;

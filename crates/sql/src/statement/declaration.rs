@@ -1,4 +1,4 @@
-//! What CREATE TABLE declares, as it was written.
+//! The declarations of CREATE TABLE, as they are written.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::types::SqlType;
 /// `CREATE TABLE name (columns) WITH (options)`.
 #[derive(Debug, Clone)]
 pub struct CreateTable {
-    /// Its name.
+    /// The name of the table.
     pub name: Ident,
-    /// `IF NOT EXISTS`: no error when there is a table of that name.
+    /// `IF NOT EXISTS`: no error if there is already a table with this name.
     pub unless_known: bool,
-    /// Its columns in order.
+    /// The columns in their order.
     pub columns: Vec<ColumnDefinition>,
     /// `WATERMARK FOR column AS expression`.
     pub watermark: Option<(Ident, Expr)>,
@@ -22,61 +22,61 @@ pub struct CreateTable {
     pub primary_key: Vec<Ident>,
     /// `COMMENT 'text'`.
     pub comment: Option<String>,
-    /// `WITH`, and where each option stands.
+    /// `WITH (options)`.
     pub options: BTreeMap<String, String>,
-    /// Where each option stands.
+    /// The place of each option.
     pub option_places: BTreeMap<String, Span>,
-    /// `LIKE table (…)`: what it takes over from another table.
+    /// `LIKE table (…)`: the table to copy from.
     pub like: Option<Like>,
-    /// `AS query`: what gives it its columns and is written to it.
+    /// `AS query`: the query that defines the columns and whose rows are written to the table.
     pub query: Option<Box<Query>>,
 }
 
 /// A column.
 #[derive(Debug, Clone)]
 pub struct ColumnDefinition {
-    /// Its name.
+    /// The name of the column.
     pub name: Ident,
-    /// What it holds.
+    /// Where the values come from.
     pub kind: ColumnKind,
-    /// `NOT NULL`: a row without a value is rejected.
+    /// `NOT NULL`: a row with a NULL is rejected.
     pub not_null: bool,
     /// `COMMENT 'text'`.
     pub comment: Option<String>,
 }
 
-/// What a column holds.
+/// Where the values of a column come from.
 #[derive(Debug, Clone)]
 pub enum ColumnKind {
     /// Read from the source.
     Physical(SqlType),
-    /// `METADATA FROM 'key'`: what the source knows of a row beside its columns.
+    /// `METADATA FROM 'key'`: what the source knows about a row besides its columns.
     Metadata(SqlType, String),
     /// Computed from other columns.
     Computed(Box<Expr>),
 }
 
-/// `LIKE other (…)`: the other table, and what is taken over.
+/// `LIKE other (…)`: the other table, and what is copied from it.
 #[derive(Debug, Clone)]
 pub struct Like {
-    /// Its name.
+    /// The name of the other table.
     pub source: Ident,
-    /// What happens to each of [`PARTS`].
+    /// The rule for each of [`PARTS`].
     pub(super) rules: [Rule; PARTS.len()],
 }
 
-/// What happens to a part that both tables may have.
+/// The rule for a part that both tables may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// It is taken over, and may not be declared again.
+    /// The part is copied, and must not be declared again.
     Including,
-    /// It is not taken over.
+    /// The part is not copied.
     Excluding,
-    /// It is taken over where the new table doesn't declare it.
+    /// The part is copied, unless the new table declares it.
     Overwriting,
 }
 
-/// Parts of a table, as LIKE names them. Columns that are read or written are always taken over.
+/// The parts of a table in LIKE. Columns that are read or written are always copied.
 pub(super) const PARTS: [&str; 5] = [
     "CONSTRAINTS",
     "GENERATED",

@@ -1,12 +1,12 @@
-//! `a IS [NOT] DISTINCT FROM b AND c`: `sqlparser` (0.62) takes all of `b AND c` for the right side. Here the
-//! comparison gets brackets where something that binds less follows it, so that it is read as in SQL:
+//! `a IS [NOT] DISTINCT FROM b AND c`: `sqlparser` (0.62) takes `b AND c` as the right operand. Here the
+//! comparison is put in parentheses if a weaker operator follows, so that it is read as in SQL:
 //! `(a IS DISTINCT FROM b) AND c`.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::is_space;
 
-/// Words that end an operand, beside AND, OR and IS; on its left side those that stand before it.
+/// Words that end an operand, besides AND, OR and IS; some of them come before the left operand.
 const BOUNDS: &[&str] = &[
     "NOT",
     "SELECT",
@@ -42,7 +42,7 @@ const BOUNDS: &[&str] = &[
     "NULLS",
 ];
 
-/// Puts brackets around such comparisons.
+/// Puts such comparisons in parentheses.
 pub fn bracket(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut tokens = tokens.to_vec();
     let mut from = 0;
@@ -68,7 +68,7 @@ pub fn bracket(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     tokens
 }
 
-/// The next comparison from `from` on: its IS, and where its right operand begins.
+/// The next comparison from `from` on: the index of its IS, and of the first token of its right operand.
 fn next(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, usize)> {
     let solid = (from..tokens.len()).filter(|&at| !is_space(&tokens[at]));
     let solid = solid.collect::<Vec<usize>>();
@@ -85,10 +85,10 @@ fn next(tokens: &[TokenWithSpan], from: usize) -> Option<(usize, usize)> {
     })
 }
 
-/// The first token behind the operand that begins at `begin`.
-fn end_of(tokens: &[TokenWithSpan], begin: usize) -> Option<usize> {
+/// The index of the first token after the operand that starts at `begin`.
+fn end_of(tokens: &[TokenWithSpan], start: usize) -> Option<usize> {
     let (mut depth, mut betweens) = (0, 0);
-    for (at, token) in tokens.iter().enumerate().skip(begin) {
+    for (at, token) in tokens.iter().enumerate().skip(start) {
         match token.token {
             Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
             Token::RParen | Token::RBracket | Token::RBrace if depth == 0 => return Some(at),
@@ -101,16 +101,16 @@ fn end_of(tokens: &[TokenWithSpan], begin: usize) -> Option<usize> {
             _ if is_word(token, "BETWEEN") => betweens += 1,
             _ if is_word(token, "AND") && betweens > 0 => betweens -= 1,
             _ if ["AND", "OR", "IS"].iter().any(|word| is_word(token, word)) => return Some(at),
-            // NOT LIKE, NOT IN and NOT BETWEEN go on.
+            // NOT LIKE, NOT IN and NOT BETWEEN continue the operand.
             _ if is_word(token, "NOT") => {}
-            _ if at > begin && BOUNDS.iter().any(|word| is_word(token, word)) => return Some(at),
+            _ if at > start && BOUNDS.iter().any(|word| is_word(token, word)) => return Some(at),
             _ => {}
         }
     }
     None
 }
 
-/// Where the operand begins that ends before `end`.
+/// The index of the first token of the operand that ends before `end`.
 fn start_of(tokens: &[TokenWithSpan], end: usize) -> usize {
     let (mut depth, mut start) = (0, end);
     for at in (0..end).rev() {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_comparison_is_no_part_of_it() {
+    fn operators_after_the_comparison_are_not_part_of_it() {
         for (text, wanted) in [
             (
                 "WHERE a IS DISTINCT FROM b AND c",

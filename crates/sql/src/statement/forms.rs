@@ -1,5 +1,6 @@
-//! Calls that are no list of arguments, rewritten on tokens into calls that are: `TIMESTAMPDIFF(DAY, a, b)`,
-//! `JSON_VALUE(json, '$.a' RETURNING INT NULL ON EMPTY)`, `FLOOR(ts TO HOUR)`. Every token keeps its place.
+//! Calls with a special syntax, rewritten on the tokens to calls with a list of arguments:
+//! `TIMESTAMPDIFF(DAY, a, b)`, `JSON_VALUE(json, '$.a' RETURNING INT NULL ON EMPTY)`, `FLOOR(ts TO HOUR)`.
+//! Every token keeps its place.
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Whitespace};
 
@@ -17,7 +18,7 @@ pub(super) fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
             index += 1;
             continue;
         };
-        // Calls within it come first.
+        // Calls inside the arguments are rewritten first.
         let inside = rewrite(&tokens[call.open + 1..call.close])?;
         rewritten.extend(call.form.written(&tokens[index], &inside)?);
         index = call.close + 1;
@@ -25,10 +26,10 @@ pub(super) fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     Ok(rewritten)
 }
 
-/// A call of a function that has a form of its own.
+/// A call of a function with a special syntax.
 struct Call {
     form: Form,
-    /// Where its brackets stand.
+    /// The index of the opening parenthesis.
     open: usize,
     close: usize,
 }
@@ -65,13 +66,13 @@ impl Call {
         if tokens[open].token != Token::LParen {
             return None;
         }
-        // What does not end is the parser's business.
+        // The parser reports parentheses that are not closed.
         let close = open + 1 + ends_at(&tokens[open + 1..])?;
         Some(Call { form, open, close })
     }
 }
 
-/// Where the bracket around `tokens` closes.
+/// The index of the closing parenthesis around `tokens`.
 fn ends_at(tokens: &[TokenWithSpan]) -> Option<usize> {
     let mut depth = 0;
     tokens.iter().position(|token| {
@@ -99,7 +100,7 @@ fn is_one_of(token: &TokenWithSpan, wanted: &[&str]) -> bool {
     wanted.iter().any(|wanted| is_word(token, wanted))
 }
 
-/// Parts of `tokens` that stand at no bracket's inside.
+/// The tokens outside of inner parentheses, with their indices.
 fn outside(tokens: &[TokenWithSpan]) -> impl Iterator<Item = (usize, &TokenWithSpan)> {
     let mut depth = 0;
     tokens.iter().enumerate().filter(move |(_, token)| {
@@ -113,7 +114,7 @@ fn outside(tokens: &[TokenWithSpan]) -> impl Iterator<Item = (usize, &TokenWithS
     })
 }
 
-/// Tokens that are made here, at the place of another.
+/// Makes tokens, at the place of another one.
 struct Made(Span);
 
 impl Made {
@@ -163,7 +164,7 @@ impl Form {
     }
 }
 
-/// The unit that a word names, in lower case.
+/// The string with the unit that a word names, in lower case.
 fn unit(token: &TokenWithSpan) -> Result<TokenWithSpan> {
     let name = match &token.token {
         Token::Word(word) => word.value.to_uppercase(),
@@ -175,7 +176,7 @@ fn unit(token: &TokenWithSpan) -> Result<TokenWithSpan> {
         let text = Token::SingleQuotedString(singular.to_lowercase());
         return Ok(TokenWithSpan::new(text, token.span));
     }
-    let error = SqlError::new(format!("'{}' is no unit of time", token.token)).at(token.span);
+    let error = SqlError::new(format!("'{}' is not a unit of time", token.token)).at(token.span);
     Err(match nearest(&name, &UNITS.map(String::from)) {
         Some(near) => error.hint(format!("did you mean {near}?")),
         None => error.hint(format!("the units are: {}", UNITS.join(", "))),
@@ -204,32 +205,32 @@ fn floor(inside: &[TokenWithSpan]) -> Result<Option<Vec<TokenWithSpan>>> {
     Ok(Some(arguments))
 }
 
-/// The tokens in front of the first of `words` behind the path, and those from there on.
+/// Splits the tokens before the first of `words` after the path.
 fn clauses<'a>(
     inside: &'a [TokenWithSpan],
     words: &[&str],
 ) -> (&'a [TokenWithSpan], &'a [TokenWithSpan]) {
     let comma = outside(inside).find(|(_, token)| token.token == Token::Comma);
     let path = comma.map_or(inside.len(), |(comma, _)| comma + 1);
-    // The path itself is no clause, whatever it is called.
-    let behind = outside(inside).filter(|(at, _)| *at >= path).skip(1);
-    let mut behind = behind.filter(|(_, token)| is_one_of(token, words));
-    inside.split_at(behind.next().map_or(inside.len(), |(at, _)| at))
+    // The path itself is not a clause, whatever its name is.
+    let found = outside(inside).filter(|(at, _)| *at >= path).skip(1);
+    let mut found = found.filter(|(_, token)| is_one_of(token, words));
+    inside.split_at(found.next().map_or(inside.len(), |(at, _)| at))
 }
 
-/// What is given instead of a value: a word, and the tokens of a default.
+/// What is returned instead of a value: a word, and the tokens of a default.
 struct Instead<'a> {
     what: String,
     default: &'a [TokenWithSpan],
 }
 
-/// `… ON EMPTY` and `… ON ERROR`.
+/// The clauses `… ON EMPTY` and `… ON ERROR`.
 struct OnClauses<'a> {
     empty: Option<Instead<'a>>,
     error: Option<Instead<'a>>,
 }
 
-/// Reads `NULL ON EMPTY DEFAULT 1 ON ERROR`, where `words` are those that may stand in front of ON.
+/// Reads `NULL ON EMPTY DEFAULT 1 ON ERROR`; `words` are the words that may come before ON.
 fn on_clauses<'a>(mut rest: &'a [TokenWithSpan], words: &[&str]) -> Result<OnClauses<'a>> {
     let mut found = OnClauses {
         empty: None,
@@ -240,12 +241,12 @@ fn on_clauses<'a>(mut rest: &'a [TokenWithSpan], words: &[&str]) -> Result<OnCla
             return Ok(found);
         };
         let expected = || {
-            SqlError::new(format!(
-                "{} is not expected here",
-                crate::error::shown(&first.token)
-            ))
-            .at_token(first)
-            .hint(format!("{} ON EMPTY, or ON ERROR", words.join(", ")))
+            SqlError::new(format!("unexpected {}", crate::error::shown(&first.token)))
+                .at_token(first)
+                .hint(format!(
+                    "use {} with ON EMPTY or ON ERROR",
+                    words.join(", ")
+                ))
         };
         let on = outside(rest).find(|(_, token)| is_word(token, "ON"));
         let (on, _) = on.ok_or_else(expected)?;
@@ -289,15 +290,15 @@ fn json_value(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
         true => {
             let end =
                 outside(rest).find(|(_, token)| is_one_of(token, &["NULL", "ERROR", "DEFAULT"]));
-            let (of, rest) = rest.split_at(end.map_or(rest.len(), |(end, _)| end));
-            (Some(&of[1..]), rest)
+            let (default, rest) = rest.split_at(end.map_or(rest.len(), |(end, _)| end));
+            (Some(&default[1..]), rest)
         }
     };
     let on = on_clauses(rest, &["NULL", "ERROR", "DEFAULT"])?;
     let space = || made.one(Token::Whitespace(Whitespace::Space));
     arguments.push(made.one(Token::Comma));
     match returning {
-        Some(of) => {
+        Some(default) => {
             arguments.extend([
                 made.word("CAST"),
                 made.one(Token::LParen),
@@ -305,7 +306,7 @@ fn json_value(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
                 space(),
             ]);
             arguments.extend([made.word("AS"), space()]);
-            arguments.extend_from_slice(of);
+            arguments.extend_from_slice(default);
             arguments.push(made.one(Token::RParen));
         }
         None => arguments.push(made.null()),
@@ -355,10 +356,10 @@ fn json_query(inside: &[TokenWithSpan], made: &Made) -> Result<Vec<TokenWithSpan
         "WITH WRAPPER" | "WITH UNCONDITIONAL WRAPPER" => "unconditional",
         "WITH CONDITIONAL WRAPPER" => "conditional",
         other => {
-            let error = format!("'{other}' says nothing that is known here");
-            return Err(SqlError::new(error)
-                .near("WRAPPER")
-                .hint("WITHOUT WRAPPER, WITH CONDITIONAL WRAPPER or WITH UNCONDITIONAL WRAPPER"));
+            let error = format!("'{other}' is not a supported clause of JSON_QUERY");
+            return Err(SqlError::new(error).near("WRAPPER").hint(
+                "use WITHOUT WRAPPER, WITH CONDITIONAL WRAPPER or WITH UNCONDITIONAL WRAPPER",
+            ));
         }
     };
     let on = on_clauses(rest, &WORDS)?;

@@ -1,6 +1,6 @@
-//! Hints: `/*+ OPTIONS('key' = 'value') */` behind the name of a table sets options of that table for this
-//! use. Other hints say how to run a query, which other settings say here: they are refused, with what to
-//! write. A comment without the `+` is a comment.
+//! Hints: `/*+ OPTIONS('key' = 'value') */` after the name of a table sets options of that table for this
+//! use. Other hints choose how to run a query, which settings do here: they are rejected, with a hint what to
+//! write instead. A comment without the `+` is an ordinary comment.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Whitespace};
 use crate::error::{Result, SqlError};
 use crate::walk::{self, Change, Next, ON};
 
-/// A table with options of its own, as a statement names it.
+/// A use of a table with options of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hinted {
-    /// What stands for it in the statement: its name and the hint.
+    /// The name in the statement: that of the table, with the hint.
     pub name: String,
-    /// The table.
+    /// The name of the table.
     pub table: String,
-    /// What is set.
+    /// The options of the hint.
     pub options: BTreeMap<String, String>,
-    /// Where the hint stands.
+    /// The place of the hint.
     pub span: Span,
 }
 
-/// What stands between a table's name and its options in [`Hinted::name`].
+/// The text between the name of the table and its options in [`Hinted::name`].
 pub const OPTIONS_OF: &str = " /*+ OPTIONS(";
 
-/// Takes the hints out of a statement, and gives the tables that have some another name.
+/// Removes the hints from a statement, and renames the tables that have some.
 pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>)> {
     let mut rest = Vec::with_capacity(tokens.len());
     let mut hinted = Vec::new();
@@ -43,11 +43,11 @@ pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>
             .is_some_and(|token| is_word(token, "SELECT"));
         let options = options(text, token.span, after_select)?;
         let Some(name) = before.filter(|token| is_name(token)) else {
-            return Err(
-                SqlError::new("the hint OPTIONS stands after the name of a table")
-                    .at(token.span)
-                    .hint("FROM t /*+ OPTIONS('key' = 'value') */"),
-            );
+            return Err(SqlError::new(
+                "the hint OPTIONS is only allowed after the name of a table",
+            )
+            .at(token.span)
+            .hint("use FROM t /*+ OPTIONS('key' = 'value') */"));
         };
         let Token::Word(word) = &name.token else {
             continue;
@@ -69,7 +69,7 @@ pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>
     Ok((rest, hinted))
 }
 
-/// A table with options keeps its name for the columns of the query: `FROM t /*+ … */ WHERE t.x > 1`.
+/// Lets the query use the table's own name for its columns: `FROM t /*+ … */ WHERE t.x > 1`.
 pub fn keep_names(query: &mut Query) -> Result<()> {
     walk::change(query, &mut Names)
 }
@@ -99,7 +99,7 @@ impl Change for Names {
     }
 }
 
-/// What stands in a hint.
+/// The text of a hint.
 fn hint(token: &TokenWithSpan) -> Option<&str> {
     match &token.token {
         Token::Whitespace(Whitespace::MultiLineComment(text)) => text.strip_prefix('+'),
@@ -122,31 +122,31 @@ fn is_name(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Word(_)) && !is_word_only
 }
 
-/// The options of a hint.
+/// The options in a hint.
 fn options(text: &str, span: Span, after_select: bool) -> Result<BTreeMap<String, String>> {
     let wrong = |message: String| {
         SqlError::new(message)
             .at(span)
-            .hint("FROM t /*+ OPTIONS('key' = 'value', …) */")
+            .hint("use FROM t /*+ OPTIONS('key' = 'value', …) */")
     };
     let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
-    let tokens = tokens.map_err(|_| wrong(format!("the hint '{}' can't be read", text.trim())))?;
+    let tokens = tokens.map_err(|_| wrong(format!("the hint '{}' is not valid", text.trim())))?;
     let mut tokens = tokens
         .into_iter()
         .filter(|token| !matches!(token, Token::Whitespace(_)));
     let name = match tokens.next() {
         Some(Token::Word(word)) => word.value.to_uppercase(),
-        _ => return Err(wrong("a hint has a name".to_string())),
+        _ => return Err(wrong("the hint has no name".to_string())),
     };
     if name != "OPTIONS" {
         return Err(refused(&name).at(span));
     }
     if after_select {
         return Err(wrong(
-            "the hint OPTIONS stands after the name of a table".to_string(),
+            "the hint OPTIONS is only allowed after the name of a table".to_string(),
         ));
     }
-    let pairs = || wrong("OPTIONS takes pairs of strings: 'key' = 'value'".to_string());
+    let pairs = || wrong("OPTIONS needs pairs of strings: 'key' = 'value'".to_string());
     if tokens.next() != Some(Token::LParen) {
         return Err(pairs());
     }
@@ -162,7 +162,7 @@ fn options(text: &str, span: Span, after_select: bool) -> Result<BTreeMap<String
             return Err(pairs());
         };
         if options.contains_key(&key) {
-            return Err(wrong(format!("the option '{key}' is given twice")));
+            return Err(wrong(format!("option '{key}' is set twice")));
         }
         options.insert(key, value);
         match tokens.next() {
@@ -178,18 +178,20 @@ fn options(text: &str, span: Span, after_select: bool) -> Result<BTreeMap<String
     }
 }
 
-/// A hint that is not obeyed, and what to write instead.
+/// The error for a hint that is not supported, with what to write instead.
 fn refused(name: &str) -> SqlError {
     let hint = match name {
-        "STATE_TTL" => "SET 'state_ttl' = '1 d' before the query says it for all of its state",
+        "STATE_TTL" => {
+            "use SET 'state_ttl' = '1 d' before the query, which applies to all of its state"
+        }
         "BROADCAST" | "SHUFFLE_HASH" | "SHUFFLE_MERGE" | "NEST_LOOP" | "MULTI_JOIN" => {
-            "leave it out: how a join runs follows from its conditions; EXPLAIN shows it"
+            "remove it: the conditions of a join decide how it runs, and EXPLAIN shows it"
         }
         "LOOKUP" => {
-            "leave it out; 'lookup.cache.max_rows' and its like in the table's WITH, or in OPTIONS, say how rows are looked up"
+            "remove it; use options such as 'lookup.cache.max_rows', in the table's WITH or in OPTIONS"
         }
         _ => {
-            "leave it out; the hint that is supported is OPTIONS('key' = 'value') after the name of a table"
+            "remove it; the only supported hint is OPTIONS('key' = 'value'), after the name of a table"
         }
     };
     SqlError::new(format!("the hint {name} is not supported")).hint(hint)

@@ -1,4 +1,4 @@
-//! `CREATE TABLE … LIKE other (…)`: what one table takes over from another.
+//! `CREATE TABLE … LIKE other (…)`: copies the declaration of another table.
 
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -23,7 +23,7 @@ fn word(token: &TokenWithSpan) -> String {
     }
 }
 
-/// What follows LIKE.
+/// Parses what follows LIKE.
 pub(super) fn parse(parser: &mut Parser) -> Result<Like> {
     let source = parsed(parser.parse_identifier())?;
     let mut given: [Option<Rule>; PARTS.len()] = [None; PARTS.len()];
@@ -36,10 +36,10 @@ pub(super) fn parse(parser: &mut Parser) -> Result<Like> {
             }
             let rule = RULES.iter().find(|(name, _)| *name == word(&next));
             let Some((_, rule)) = rule else {
-                let error = format!("{} is not expected here", shown(&next.token));
+                let error = format!("unexpected {}", shown(&next.token));
                 return Err(SqlError::new(error)
                     .at_token(&next)
-                    .hint("LIKE other (INCLUDING ALL EXCLUDING WATERMARKS OVERWRITING OPTIONS)"));
+                    .hint("for example LIKE other (INCLUDING ALL EXCLUDING WATERMARKS OVERWRITING OPTIONS)"));
             };
             let part = parser.next_token();
             match (
@@ -47,7 +47,7 @@ pub(super) fn parse(parser: &mut Parser) -> Result<Like> {
                 PARTS.iter().position(|name| *name == word(&part)),
             ) {
                 ("ALL", _) => all = Some(*rule),
-                // Tables have neither here.
+                // Tables have no partitions or distribution here.
                 ("PARTITIONS" | "DISTRIBUTION", _) => {}
                 (_, Some(index)) => given[index] = Some(*rule),
                 (other, None) => return Err(no_part(other).at_token(&part)),
@@ -66,7 +66,7 @@ pub(super) fn parse(parser: &mut Parser) -> Result<Like> {
 
 fn no_part(name: &str) -> SqlError {
     let names = PARTS.map(String::from);
-    let error = SqlError::new(format!("LIKE has no part '{name}'"));
+    let error = SqlError::new(format!("'{name}' is not a part of a table in LIKE"));
     match nearest(name, &names) {
         Some(near) => error.hint(format!("did you mean {near}?")),
         None => error.hint(format!("the parts are: ALL, {}", PARTS.join(", "))),
@@ -74,7 +74,7 @@ fn no_part(name: &str) -> SqlError {
 }
 
 impl Like {
-    /// The new table with what it takes over from `other`: its columns come first.
+    /// The new table with what it copies from `other`: the copied columns come first.
     pub fn merged(&self, mut new: CreateTable, other: &CreateTable) -> Result<CreateTable> {
         let rule_of = |kind: &ColumnKind| match kind {
             ColumnKind::Physical(_) => Rule::Including,
@@ -82,12 +82,9 @@ impl Like {
             ColumnKind::Metadata(..) => self.rules[METADATA],
         };
         let again = |what: String, place| {
-            SqlError::new(format!(
-                "{what} is declared by '{}' already",
-                self.source.value
-            ))
-            .at(place)
-            .hint("leave one of them out: LIKE … (EXCLUDING …), or OVERWRITING where it may be replaced")
+            SqlError::new(format!("'{}' already declares {what}", self.source.value))
+                .at(place)
+                .hint("remove it, or use LIKE … (EXCLUDING …), or OVERWRITING to replace it")
         };
         let mut columns = Vec::new();
         for column in &other.columns {

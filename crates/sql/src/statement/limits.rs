@@ -1,35 +1,35 @@
-//! How deep a statement may go.
+//! Limits the depth of statements.
 //!
-//! Parser, planner, optimiser and expressions walk their trees by recursion, and a tree that is deep
-//! enough overflows the stack, which no handling of errors survives. Brackets make trees deep, and
-//! so do chains: `a + b + c` is a tree as deep as the chain is long. Both are counted here, on
-//! tokens, before anything recurses.
+//! The parser, the planner, the optimizer and expressions are recursive, and a tree that is deep enough
+//! overflows the stack, which is not a recoverable error. Parentheses make trees deep, and so do chains:
+//! `a + b + c` is a tree as deep as the chain is long. Both are counted here, on the tokens, before anything
+//! recurses.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::error::{Result, SqlError};
 
-/// Brackets within brackets: each level costs stack in every pass.
+/// The maximum depth of parentheses: each level uses stack in every pass.
 pub const NESTING_MAX: usize = 64;
 
-/// Operators in a row. Twice as many pass on a worker's stack of 2 MiB without optimisation; three
-/// times as many were seen to overflow the 8 MiB of the main thread.
+/// The maximum number of operators in a chain. Twice as many are compiled on a worker's stack of 2 MiB
+/// without optimization; three times as many were seen to overflow the 8 MiB of the main thread.
 const CHAIN_MAX: usize = 1000;
 
-/// Tables that are joined or united in one statement: a quarter of what passes.
+/// The maximum number of tables in the joins and unions of a statement: a quarter of what can be compiled.
 const TABLES_MAX: usize = 256;
 
-/// Refuses a number with letters right behind it: `1_000` would be a 1 that is named `_000`.
+/// Rejects a number that is directly followed by letters: `1_000` would be a 1 with the alias `_000`.
 pub fn check_numbers(tokens: &[TokenWithSpan]) -> Result<()> {
     for pair in tokens.windows(2) {
         if let [number, name] = pair
             && let (Token::Number(digits, false), Token::Word(word)) = (&number.token, &name.token)
             && word.quote_style.is_none()
         {
-            let error = format!("'{digits}{}' is no number", word.value);
+            let error = format!("'{digits}{}' is not a valid number", word.value);
             let hint = match word.value.starts_with('_') {
-                true => "write digits without '_'",
-                false => "put a space behind the number",
+                true => "write the digits without '_'",
+                false => "add a space after the number",
             };
             return Err(SqlError::new(error).at(number.span).hint(hint));
         }
@@ -37,9 +37,9 @@ pub fn check_numbers(tokens: &[TokenWithSpan]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a statement that goes deeper than the limits.
+/// Rejects a statement that exceeds the limits.
 pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
-    // Operators in a row, for each bracket that is open.
+    // The length of the current chain, for each open parenthesis.
     let mut chains = vec![0];
     let mut types = 0_usize;
     let mut tables = 0;
@@ -75,22 +75,22 @@ pub fn check(tokens: &[TokenWithSpan]) -> Result<()> {
             _ if is(&["UNION", "EXCEPT", "INTERSECT", "JOIN"]) => tables += 1,
             Token::Word(_) if !is(&["AND", "OR", "NOT", "IS", "COLLATE", "AT", "EXPLAIN"]) => {}
             Token::Number(..) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => {}
-            // All else is taken for an operator.
+            // All other tokens count as operators.
             _ => chains[last] += 1,
         }
         before = word;
         let too = if chains.len() + types > NESTING_MAX {
-            format!("this is nested deeper than {NESTING_MAX} brackets")
+            format!("the statement has more than {NESTING_MAX} levels of parentheses")
         } else if chains.iter().sum::<usize>() > CHAIN_MAX {
-            format!("this is a chain of more than {CHAIN_MAX} operators")
+            format!("the statement has a chain of more than {CHAIN_MAX} operators")
         } else if tables > TABLES_MAX {
-            format!("this statement joins or unites more than {TABLES_MAX} tables")
+            format!("the statement joins or unites more than {TABLES_MAX} tables")
         } else {
             continue;
         };
         return Err(SqlError::new(too)
             .at(*span)
-            .hint("split it: CREATE VIEW for a part of it, or IN (…) for many values"));
+            .hint("use CREATE VIEW for a part of it, or IN (…) for many values"));
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_overflow_the_stack_is_refused() {
+    fn statements_that_would_overflow_the_stack_are_rejected() {
         for (part, between) in [
             ("a", " + "),
             ("a = 1", " OR "),
@@ -125,7 +125,10 @@ mod tests {
                 format!("SELECT {open} 1 {close} FROM t")
             };
             let error = refused(&nested(100_000));
-            assert!(error.contains("nested deeper than 64 brackets"), "{error}");
+            assert!(
+                error.contains("more than 64 levels of parentheses"),
+                "{error}"
+            );
             parse(&nested(20)).unwrap();
         }
         for prefix in ["NOT ", "- ", "+ ", "EXPLAIN ", "CASE WHEN ", "(SELECT "] {
@@ -141,13 +144,13 @@ mod tests {
             let (open, close) = ("ROW<a ".repeat(depth), ">".repeat(depth));
             format!("CREATE TABLE t (a {open} INT {close}) WITH ('connector' = 'print')")
         };
-        assert!(refused(&row(10_000)).contains("nested deeper than 64 brackets"));
-        assert!(refused(&row(10_000).replace('<', "(")).contains("nested deeper"));
+        assert!(refused(&row(10_000)).contains("more than 64 levels of parentheses"));
+        assert!(refused(&row(10_000).replace('<', "(")).contains("more than 64 levels"));
         parse(&row(20)).unwrap();
     }
 
     #[test]
-    fn long_is_not_deep() {
+    fn long_statements_are_not_deep() {
         let columns = (0..5_000).map(|n| format!("a + {n} * b AS c{n}"));
         let columns = columns.collect::<Vec<String>>().join(", ");
         parse(&format!("SELECT {columns} FROM t")).unwrap();

@@ -1,58 +1,58 @@
-//! Statements and parts of CREATE that other dialects have, and what to write instead.
+//! Statements and clauses of other SQL dialects, with what to write instead.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::is_space;
 use crate::error::{Result, SqlError, nearest};
 
-/// Statements of others: their first word, what is said of it, and what to do.
+/// Statements of other dialects: their first words, the error, and the hint.
 const STATEMENTS: &[(&str, &str, &str)] = &[
     (
         "SHOW",
-        "SHOW is for the shell",
-        "a file says itself what there is; in slackwater sql \\d lists tables and views, \\df functions, \\set settings",
+        "SHOW is not supported",
+        "in the shell, \\d lists tables and views, \\df functions, and \\set settings",
     ),
     (
         "DESCRIBE",
-        "DESCRIBE is for the shell",
-        "slackwater sql FILE, then \\d name describes a table or view",
+        "DESCRIBE is not supported",
+        "in the shell (slackwater sql FILE), \\d name describes a table or view",
     ),
     (
         "DESC",
-        "DESC is for the shell",
-        "slackwater sql FILE, then \\d name describes a table or view",
+        "DESC is not supported",
+        "in the shell (slackwater sql FILE), \\d name describes a table or view",
     ),
     ("USE", NO_CATALOGS, LEAVE_CATALOGS),
     (
         "ADD",
         "ADD is not supported: there are no JARs",
-        "leave it out: connectors and formats are part of the program, functions are added by a build \
-         (docs/functions.md)",
+        "remove it: connectors and formats are part of the program, and functions are added to a build \
+        (docs/functions.md)",
     ),
     (
         "REMOVE",
         "REMOVE is not supported: there are no JARs",
-        "leave it out",
+        "remove it",
     ),
     (
         "LOAD",
         "LOAD MODULE is not supported",
-        "leave it out: docs/functions.md lists the functions that there are",
+        "remove it: docs/functions.md lists the functions",
     ),
     (
         "UNLOAD",
         "UNLOAD MODULE is not supported",
-        "leave it out: docs/functions.md lists the functions that there are",
+        "remove it: docs/functions.md lists the functions",
     ),
     (
         "DROP",
-        "DROP is not supported: nothing outlives a run",
-        "leave it out: a text says what there is",
+        "DROP is not supported: tables and views only exist during a run",
+        "remove it, and the declaration that it would drop",
     ),
     (
         "ALTER",
-        "ALTER is not supported: nothing outlives a run",
-        "change the CREATE TABLE itself",
+        "ALTER is not supported: tables and views only exist during a run",
+        "change the CREATE TABLE statement itself",
     ),
     ("DELETE", NO_CHANGES, CHANGES),
     ("UPDATE", NO_CHANGES, CHANGES),
@@ -61,75 +61,78 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
     (
         "ANALYZE",
         "ANALYZE is not supported",
-        "leave it out: plans don't depend on statistics of tables",
+        "remove it: plans don't depend on statistics of tables",
     ),
     (
         "COMPILE",
         "COMPILE PLAN is not supported",
-        "leave it out: a saved query (run --state DIR) is restored from its text",
+        "remove it: a query that is run with --state DIR is restored from its SQL",
     ),
     (
         "EXECUTE",
-        "EXECUTE is for INSERT, SELECT and STATEMENT SET",
-        "EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END",
+        "EXECUTE must be followed by INSERT, SELECT or STATEMENT SET",
+        "for example EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END",
     ),
     (
         "BEGIN",
-        "there are no transactions",
-        "leave it out; BEGIN STATEMENT SET begins a set of INSERTs",
+        "transactions are not supported",
+        "remove it; a set of INSERTs starts with BEGIN STATEMENT SET",
     ),
     (
         "STATEMENT",
-        "STATEMENT is followed by SET BEGIN",
-        "EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END",
+        "STATEMENT must be followed by SET BEGIN",
+        "for example EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END",
     ),
     (
         "START",
-        "there are no transactions",
-        "leave it out: sinks write exactly once with run --state DIR",
+        "transactions are not supported",
+        "remove it: with run --state DIR, sinks write exactly once",
     ),
     (
         "COMMIT",
-        "there are no transactions",
-        "leave it out: sinks write exactly once with run --state DIR",
+        "transactions are not supported",
+        "remove it: with run --state DIR, sinks write exactly once",
     ),
     (
         "ROLLBACK",
-        "there are no transactions",
-        "leave it out: sinks write exactly once with run --state DIR",
+        "transactions are not supported",
+        "remove it: with run --state DIR, sinks write exactly once",
     ),
     (
         "CALL",
         "CALL is not supported: there are no procedures",
-        "leave it out",
+        "remove it",
     ),
     (
         "STOP",
         "STOP is not supported: there is no server with jobs",
-        "Ctrl-C ends a query, and saves it with run --state DIR",
+        "press Ctrl-C to end a query; with run --state DIR its state is saved",
     ),
     (
         "QUIT",
-        "QUIT is for the shell",
-        "leave it out: a file ends by itself",
+        "QUIT is only supported in the shell",
+        "remove it: the program ends after the last statement",
     ),
     (
         "EXIT",
-        "EXIT is for the shell",
-        "leave it out: a file ends by itself",
+        "EXIT is only supported in the shell",
+        "remove it: the program ends after the last statement",
     ),
-    ("CLEAR", "CLEAR is for a shell", "leave it out"),
-    ("HELP", "HELP is for the shell", "slackwater sql, then \\?"),
+    ("CLEAR", "CLEAR is not supported", "remove it"),
+    (
+        "HELP",
+        "HELP is only supported in the shell",
+        "run slackwater sql, then \\?",
+    ),
 ];
 
-const NO_CATALOGS: &str = "there are no catalogs and databases";
+const NO_CATALOGS: &str = "catalogs and databases are not supported";
 const LEAVE_CATALOGS: &str =
-    "leave it out: a text declares the tables that it uses, and their names have one part";
-const NO_CHANGES: &str = "rows that are there can't be changed by a statement";
-const CHANGES: &str =
-    "WHERE in a query leaves rows out; a sink with a PRIMARY KEY follows the changes of its query";
+    "remove it: a file declares the tables that it uses, and names of tables are not qualified";
+const NO_CHANGES: &str = "existing rows can't be changed by a statement";
+const CHANGES: &str = "filter rows with WHERE; a sink with a PRIMARY KEY is updated by its query";
 
-/// A statement that begins with these words.
+/// The error for a statement that starts with these words.
 pub(super) fn statement(words: &[&str]) -> SqlError {
     let first = words.first().copied().unwrap_or_default();
     if let Some((_, error, hint)) = STATEMENTS.iter().find(|(word, ..)| *word == first) {
@@ -139,54 +142,60 @@ pub(super) fn statement(words: &[&str]) -> SqlError {
         "CREATE", "INSERT", "SELECT", "SET", "RESET", "EXPLAIN", "WITH",
     ]
     .map(String::from);
-    let error = SqlError::new(format!("'{first}' begins no statement that is known here"));
+    let error = SqlError::new(format!("'{first}' is not a supported statement"));
     match nearest(first, &known) {
         Some(near) => error.hint(format!("did you mean {near}?")),
-        None => error.hint("the statements are CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, RESET and EXPLAIN"),
+        None => error.hint(
+            "the statements are CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, RESET \
+        and EXPLAIN",
+        ),
     }
 }
 
-/// What others create.
+/// CREATE statements of other dialects.
 const CREATED: &[(&str, &str, &str)] = &[
     ("CATALOG", NO_CATALOGS, LEAVE_CATALOGS),
     ("DATABASE", NO_CATALOGS, LEAVE_CATALOGS),
     ("SCHEMA", NO_CATALOGS, LEAVE_CATALOGS),
     (
         "MATERIALIZED",
-        "CREATE MATERIALIZED is not supported: no result is kept to be queried",
-        "CREATE VIEW names a query; CREATE TABLE … WITH ('connector' = …) AS SELECT … writes its rows",
+        "CREATE MATERIALIZED is not supported: results are not stored to be queried",
+        "use CREATE VIEW to name a query, or CREATE TABLE … WITH ('connector' = …) AS SELECT … to write its \
+        rows",
     ),
     (
         "SOURCE",
         "CREATE SOURCE is not supported",
-        "CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')",
+        "use CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')",
     ),
     (
         "STREAM",
         "CREATE STREAM is not supported",
-        "CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')",
+        "use CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')",
     ),
     (
         "SINK",
         "CREATE SINK is not supported",
-        "CREATE TABLE … WITH ('connector' = 'file', 'path' = 'out.csv') AS SELECT …, or CREATE TABLE and INSERT INTO",
+        "use CREATE TABLE … WITH ('connector' = 'file', 'path' = 'out.csv') AS SELECT …, or CREATE TABLE \
+        and INSERT INTO",
     ),
     (
         "INDEX",
         "CREATE INDEX is not supported",
-        "leave it out: state is kept by key by itself",
+        "remove it: state is always indexed by key",
     ),
 ];
 
-/// `CREATE` of what is neither a table nor a view.
+/// The error for `CREATE` of something other than a table or view.
 pub(super) fn create(tokens: &[TokenWithSpan]) -> SqlError {
     let mut solid = tokens.iter().filter(|token| !is_space(token)).skip(1);
     let Some(first) = solid.next() else {
-        return SqlError::new("CREATE needs to say what").hint("CREATE TABLE and CREATE VIEW are");
+        return SqlError::new("CREATE must be followed by TABLE or VIEW")
+            .hint("use CREATE TABLE or CREATE VIEW");
     };
     if word(first) == "OR" {
-        return SqlError::new("CREATE OR REPLACE is not known here").at(first.span).hint(
-            "leave OR REPLACE out: a name is declared once in a text; \\drop name forgets it in the shell",
+        return SqlError::new("CREATE OR REPLACE is not supported").at(first.span).hint(
+            "remove OR REPLACE: a file declares a name once; in the shell, \\drop name removes a declaration",
         );
     }
     let is_before =
@@ -199,44 +208,46 @@ pub(super) fn create(tokens: &[TokenWithSpan]) -> SqlError {
     if let Some((_, error, hint)) = CREATED.iter().find(|(created, ..)| *created == word(what)) {
         return SqlError::new(*error).at(what.span).hint(*hint);
     }
-    let error = SqlError::new(format!("CREATE {name} is not known here")).at(what.span);
+    let error = SqlError::new(format!("CREATE {name} is not supported")).at(what.span);
     if word(what) == "FUNCTION" {
-        let hint = "functions are written in Rust and added by a build: docs/functions.md";
+        let hint = "functions are written in Rust and added to a build: docs/functions.md";
         return error.hint(hint);
     }
     match nearest(&name, &["TABLE", "VIEW"].map(String::from)) {
         Some(near) => error.hint(format!("did you mean CREATE {near}?")),
-        None => error.hint("CREATE TABLE and CREATE VIEW are"),
+        None => error.hint("use CREATE TABLE or CREATE VIEW"),
     }
 }
 
-/// What may follow a column's type elsewhere.
-pub(super) fn behind_column(token: &TokenWithSpan) -> Result<()> {
+/// Rejects what other dialects allow after a column's type.
+pub(super) fn after_column(token: &TokenWithSpan) -> Result<()> {
     let hint = match word(token).as_str() {
-        "DEFAULT" => "leave it out; COALESCE(column, value) in the query gives a value for NULL",
+        "DEFAULT" => "remove it; in the query, COALESCE(column, value) replaces NULL by a value",
         "CHECK" | "UNIQUE" | "REFERENCES" | "CONSTRAINT" => {
-            "leave it out: rows are not checked; WHERE in the query leaves rows out"
+            "remove it: constraints are not checked; filter rows with WHERE in the query"
         }
-        "GENERATED" => "write a computed column: name AS expression",
+        "GENERATED" => "use a computed column: name AS expression",
         _ => return Ok(()),
     };
     Err(not_known(token).hint(hint))
 }
 
-/// What may follow the list of columns elsewhere.
-pub(super) fn behind_columns(token: &TokenWithSpan) -> Result<()> {
+/// Rejects what other dialects allow after the list of columns.
+pub(super) fn after_columns(token: &TokenWithSpan) -> Result<()> {
     let hint = match word(token).as_str() {
         "PARTITIONED" => {
-            "leave it out: sources read all files that a path with * names, sinks write one folder"
+            "remove it: a path with * reads several files, and a sink writes one folder"
         }
-        "DISTRIBUTED" => "leave it out: 'parallelism' says how many instances read and write",
+        "DISTRIBUTED" => {
+            "remove it: the setting 'parallelism' sets the number of instances that read and write"
+        }
         _ => return Ok(()),
     };
     Err(not_known(token).hint(hint))
 }
 
 fn not_known(token: &TokenWithSpan) -> SqlError {
-    SqlError::new(format!("{} is not known here", word(token))).at(token.span)
+    SqlError::new(format!("{} is not supported", word(token))).at(token.span)
 }
 
 fn word(token: &TokenWithSpan) -> String {

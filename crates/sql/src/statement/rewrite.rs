@@ -1,13 +1,12 @@
-//! What `sqlparser` does not read, rewritten on tokens into what it does: every token keeps its line
-//! and column.
+//! Rewrites syntax that `sqlparser` does not support, on the tokens: every token keeps its line and column.
 
 use super::distinct_from::bracket;
 use crate::error::{Result, SqlError};
 use crate::names::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-/// Brings window table functions into a form that `sqlparser` reads: `TABLE(TUMBLE(…))` loses its
-/// outer call, `TABLE t` inside the call its keyword; `ROW<…>>` gets its brackets one by one;
+/// Rewrites window table functions to a form that `sqlparser` supports: `TABLE(TUMBLE(…))` loses its outer
+/// call, `TABLE t` inside the call its keyword; the brackets of `ROW<…>>` are separated;
 /// `t FOR SYSTEM_TIME AS OF s.ts` becomes `t(SYSTEM_TIME => s.ts)`.
 pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let tokens = &versions(&bracket(&without_local(tokens)))?;
@@ -24,7 +23,8 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
         _ => false,
     };
     let mut rewritten = Vec::with_capacity(tokens.len());
-    // For each open parenthesis: is it the outer call of TABLE(…), is it a window function's.
+    // For each open parenthesis: whether it is the outer call of TABLE(…), and whether it is a window
+    // function's.
     let mut open: Vec<(bool, bool)> = Vec::new();
     let mut index = 0;
     while index < tokens.len() {
@@ -80,22 +80,23 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     Ok(rewritten)
 }
 
-/// `TIMESTAMP(3) WITH LOCAL TIME ZONE` without LOCAL, which `sqlparser` doesn't know: all times are UTC.
+/// `TIMESTAMP(3) WITH LOCAL TIME ZONE` without LOCAL, which `sqlparser` doesn't support: all times are in
+/// UTC.
 fn without_local(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
     let is_local = |(at, token): &(usize, &TokenWithSpan)| {
         let mut before = tokens[..*at].iter().rev().filter(is_solid);
-        let mut behind = tokens[at + 1..].iter().filter(is_solid);
+        let mut following = tokens[at + 1..].iter().filter(is_solid);
         is_word(token, "LOCAL")
             && before.next().is_some_and(|token| is_word(token, "WITH"))
-            && behind.next().is_some_and(|token| is_word(token, "TIME"))
-            && behind.next().is_some_and(|token| is_word(token, "ZONE"))
+            && following.next().is_some_and(|token| is_word(token, "TIME"))
+            && following.next().is_some_and(|token| is_word(token, "ZONE"))
     };
     let kept = tokens.iter().enumerate().filter(|token| !is_local(token));
     kept.map(|(_, token)| token.clone()).collect()
 }
 
-/// What versions of tables a query reads, as arguments of these tables.
+/// The times after FOR SYSTEM_TIME AS OF, as arguments of the tables.
 fn versions(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
     let mut rewritten = Vec::with_capacity(tokens.len());
@@ -109,36 +110,36 @@ fn versions(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
                 .all(|word| solid.next().is_some_and(|token| is_word(token, word)));
         if !is_clause {
             rewritten.push(token.clone());
-            rest = behind;
+            rest = others;
             continue;
         }
         let mut before = rewritten.iter().rev().filter(is_solid);
         let (table, as_word) = (before.next(), before.next());
         let is_name = table.is_some_and(|table| matches!(table.token, Token::Word(_)));
         if !is_name || as_word.is_some_and(|word| is_word(word, "AS")) {
-            let error = "FOR SYSTEM_TIME AS OF stands right behind the name of a table";
+            let error = "FOR SYSTEM_TIME AS OF must come directly after the name of a table";
             return Err(SqlError::new(error)
                 .at(token.span)
-                .hint("JOIN rates FOR SYSTEM_TIME AS OF s.ts AS r ON …"));
+                .hint("for example JOIN rates FOR SYSTEM_TIME AS OF s.ts AS r ON …"));
         }
-        let with_span = |of: Token| TokenWithSpan::new(of, token.span);
+        let with_span = |token_made: Token| TokenWithSpan::new(token_made, token.span);
         rewritten.push(with_span(Token::LParen));
         rewritten.push(with_span(Token::make_word(VERSION, None)));
         rewritten.push(with_span(Token::RArrow));
-        let of = rest.iter().position(|token| is_word(token, "OF"));
-        rest = &rest[of.map_or(0, |of| of + 1)..];
+        let keyword = rest.iter().position(|token| is_word(token, "OF"));
+        rest = &rest[keyword.map_or(0, |at| at + 1)..];
         let length = expression_length(rest);
         rewritten.extend_from_slice(&rest[..length]);
         rewritten.push(with_span(Token::RParen));
-        // So that a name that follows is not one with the bracket.
+        // Separates a following name from the parenthesis.
         rewritten.push(with_span(Token::Whitespace(Whitespace::Space)));
         rest = &rest[length..];
     }
     Ok(rewritten)
 }
 
-/// How many tokens belong to the expression that they begin with, before an alias or what else may
-/// follow a table.
+/// The number of tokens of the expression at the start, before an alias or anything else that may follow a
+/// table.
 fn expression_length(tokens: &[TokenWithSpan]) -> usize {
     const FOLLOW: [&str; 16] = [
         "AS", "ON", "USING", "JOIN", "LEFT", "RIGHT", "INNER", "FULL", "CROSS", "NATURAL", "WHERE",
@@ -146,17 +147,17 @@ fn expression_length(tokens: &[TokenWithSpan]) -> usize {
     ];
     let follows = |token: &TokenWithSpan| FOLLOW.iter().any(|word| is_word(token, word));
     let mut depth = 0;
-    let mut behind_a_value = false;
+    let mut after_a_value = false;
     for (index, token) in tokens.iter().enumerate() {
         match &token.token {
             Token::Whitespace(_) => continue,
             Token::LParen => depth += 1,
             Token::RParen if depth > 0 => depth -= 1,
             Token::RParen | Token::Comma | Token::SemiColon if depth == 0 => return index,
-            Token::Word(_) if depth == 0 && (behind_a_value || follows(token)) => return index,
+            Token::Word(_) if depth == 0 && (after_a_value || follows(token)) => return index,
             _ => {}
         }
-        behind_a_value = matches!(token.token, Token::Word(_) | Token::RParen);
+        after_a_value = matches!(token.token, Token::Word(_) | Token::RParen);
     }
     tokens.len()
 }
@@ -168,13 +169,13 @@ fn is_word(token: &TokenWithSpan, wanted: &str) -> bool {
     }
 }
 
-/// `PARTITION BY a, b` behind the table of a window table function, as an argument `PARTITION_BY(a, b)` of
-/// its own; and how many tokens that was. It ends at the comma before DESCRIPTOR.
+/// `PARTITION BY a, b` after the table of a window table function, as an argument `PARTITION_BY(a, b)`, and
+/// the number of its tokens. It ends at the comma before DESCRIPTOR.
 fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)> {
     let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
     let ends = |rest: &[TokenWithSpan]| {
-        let mut behind = rest.iter().filter(is_solid);
-        let (first, second) = (behind.next(), behind.next());
+        let mut following = rest.iter().filter(is_solid);
+        let (first, second) = (following.next(), following.next());
         first.is_some_and(|token| is_word(token, "DESCRIPTOR"))
             || second.is_some_and(|token| token.token == Token::RArrow)
     };
@@ -186,7 +187,7 @@ fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)>
             Token::RParen if depth == 0 => break,
             Token::RParen => depth -= 1,
             Token::Comma if depth == 0 && ends(&tokens[index + 1..]) => {
-                let with_span = |of: Token| TokenWithSpan::new(of, span);
+                let with_span = |token_made: Token| TokenWithSpan::new(token_made, span);
                 let by = tokens.iter().position(|token| is_word(token, "BY"));
                 let mut argument = vec![
                     with_span(Token::Comma),
@@ -201,13 +202,15 @@ fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)>
         }
     }
     Err(
-        SqlError::new("PARTITION BY stands between the table and DESCRIPTOR")
+        SqlError::new("PARTITION BY must come between the table and DESCRIPTOR")
             .at(span)
-            .hint("SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)"),
+            .hint(
+                "for example SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)",
+            ),
     )
 }
 
-/// `>>` that closes two types as two `>`: `ROW<a ROW<b INT>>`.
+/// A `>>` that closes two types as two `>`: `ROW<a ROW<b INT>>`.
 pub fn split_shift(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     const WITH_BRACKETS: [&str; 4] = ["ROW", "STRUCT", "ARRAY", "MAP"];
     let mut open = 0_usize;

@@ -1,18 +1,18 @@
-//! `EXECUTE STATEMENT SET BEGIN … END`: INSERTs that run together, as all INSERTs of a text do here.
+//! `EXECUTE STATEMENT SET BEGIN … END`: INSERTs that run together, as all INSERTs of a file do anyway.
 
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::{Statement, is_space};
 use crate::error::{Result, SqlError};
 
-/// Whether a set is open while a text is read.
+/// The open set while a file is read.
 #[derive(Default)]
 pub(super) struct Sets {
-    /// Where it began, and whether it is only explained.
+    /// The place of its start, and whether it is only explained.
     open: Option<(Span, bool)>,
 }
 
-/// Words that open a set; what follows is its first statement, if anything does.
+/// Words that open a set; its first statement may follow.
 const OPENING: [&[&str]; 4] = [
     &["EXECUTE", "STATEMENT", "SET", "BEGIN"],
     &["EXPLAIN", "STATEMENT", "SET", "BEGIN"],
@@ -20,20 +20,20 @@ const OPENING: [&[&str]; 4] = [
     &["BEGIN", "STATEMENT", "SET"],
 ];
 
-/// How many words open a set at the beginning of a statement, if they do.
+/// The number of words at the start of a statement that open a set, if they do.
 pub fn opening(words: &[&str]) -> Option<usize> {
-    let begins = |opening: &[&str]| {
+    let starts = |opening: &[&str]| {
         words.len() >= opening.len()
             && opening
                 .iter()
                 .zip(words)
                 .all(|(wanted, word)| word.eq_ignore_ascii_case(wanted))
     };
-    let found = OPENING.iter().find(|opening| begins(opening));
+    let found = OPENING.iter().find(|opening| starts(opening));
     found.map(|opening| opening.len())
 }
 
-/// Whether a statement of these words closes a set.
+/// Whether a statement with these words closes a set.
 pub fn closing(words: &[&str]) -> bool {
     matches!(words, [end] if end.eq_ignore_ascii_case("END"))
 }
@@ -52,7 +52,7 @@ fn words(tokens: &[TokenWithSpan]) -> Vec<(usize, &str)> {
 }
 
 impl Sets {
-    /// The statement without what opens or closes a set; `None` where nothing is left of it.
+    /// The statement without the words that open or close a set; `None` if nothing else remains.
     pub fn inner<'t>(
         &mut self,
         tokens: &'t [TokenWithSpan],
@@ -65,9 +65,9 @@ impl Sets {
         let names = words.iter().map(|(_, word)| *word).collect::<Vec<_>>();
         if let Some(count) = opening(&names) {
             if self.open.is_some() {
-                return Err(SqlError::new("a STATEMENT SET inside another one")
+                return Err(SqlError::new("a STATEMENT SET can't contain another one")
                     .at(span)
-                    .hint("close the first with END"));
+                    .hint("close the first one with END"));
             }
             self.open = Some((span, names[0].eq_ignore_ascii_case("EXPLAIN")));
             let rest = &tokens[words[count - 1].0 + 1..];
@@ -76,12 +76,12 @@ impl Sets {
         if closing(&names) {
             return match self.open.take() {
                 Some(_) => Ok(None),
-                None => Err(SqlError::new("END without a STATEMENT SET")
+                None => Err(SqlError::new("END has no STATEMENT SET")
                     .at(span)
                     .hint("EXECUTE STATEMENT SET BEGIN INSERT INTO …; INSERT INTO …; END")),
             };
         }
-        // EXECUTE INSERT INTO … is the INSERT.
+        // EXECUTE INSERT INTO … is an ordinary INSERT.
         let executes = names[0].eq_ignore_ascii_case("EXECUTE");
         let what = names.get(1).map(|word| word.to_uppercase());
         match what.as_deref() {
@@ -90,7 +90,7 @@ impl Sets {
         }
     }
 
-    /// The statement as its set wants it; `first` is where it begins.
+    /// The statement after the checks of its set; `first` is its place.
     pub fn checked(&self, statement: Statement, first: Span) -> Result<Statement> {
         match (self.open, statement) {
             (None, statement) => Ok(statement),
@@ -98,17 +98,17 @@ impl Sets {
                 true => Statement::Explain(Box::new(insert)),
                 false => insert,
             }),
-            (Some(_), _) => Err(SqlError::new("a STATEMENT SET holds INSERTs only")
+            (Some(_), _) => Err(SqlError::new("a STATEMENT SET can only contain INSERTs")
                 .at(first)
-                .hint("move this statement in front of the set, or close the set with END")),
+                .hint("move the statement before the set, or close the set with END")),
         }
     }
 
-    /// Nothing follows.
+    /// Checks the set at the end of the file.
     pub fn end(&self) -> Result<()> {
         match self.open {
             None => Ok(()),
-            Some((span, _)) => Err(SqlError::new("this STATEMENT SET has no END")
+            Some((span, _)) => Err(SqlError::new("the STATEMENT SET has no END")
                 .at(span)
                 .hint("close it with END;")),
         }

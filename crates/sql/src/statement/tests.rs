@@ -1,4 +1,4 @@
-//! Reading and rewriting of statements.
+//! Tests of parsing and rewriting statements.
 
 use super::*;
 use crate::types::SqlType;
@@ -8,7 +8,7 @@ fn tokens(text: &str) -> Vec<TokenWithSpan> {
     tokens.unwrap()
 }
 
-/// What a text looks like to the parser.
+/// The text after rewriting, as the parser sees it.
 fn rewritten(text: &str) -> String {
     let shown = rewrite(&tokens(text)).unwrap().into_iter();
     let shown = shown.map(|token| token.token.to_string());
@@ -34,7 +34,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn window_functions_lose_what_the_parser_does_not_know() {
+fn window_functions_are_rewritten_for_the_parser() {
     let plain = "SELECT * FROM TUMBLE( t, DESCRIPTOR(ts), INTERVAL '1' SECOND) AS w";
     for text in [
         "SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND) AS w",
@@ -50,7 +50,7 @@ fn window_functions_lose_what_the_parser_does_not_know() {
 }
 
 #[test]
-fn only_what_belongs_to_a_window_function_is_rewritten() {
+fn only_window_functions_are_rewritten() {
     for text in [
         "SELECT f(a, (b + c)) FROM t WHERE (a = 1)",
         "SELECT \"TABLE\" FROM \"TUMBLE\"",
@@ -72,7 +72,7 @@ fn only_what_belongs_to_a_window_function_is_rewritten() {
 }
 
 #[test]
-fn statements_are_told_apart_by_semicolons_outside_of_texts_and_comments() {
+fn semicolons_inside_strings_and_comments_do_not_separate_statements() {
     let text = "-- first; not a statement\nSELECT ';' FROM a; /* ; */ SELECT \";\" FROM b;;\n ; ";
     let statements = parse(text).unwrap();
     assert_eq!(statements.len(), 2);
@@ -89,7 +89,7 @@ fn statements_are_told_apart_by_semicolons_outside_of_texts_and_comments() {
 }
 
 #[test]
-fn names_and_texts_keep_their_quotes_apart() {
+fn quotes_of_names_and_strings_are_kept_apart() {
     let table = table(
         "CREATE TABLE \"my table\" (\"a b\" INT, \"it\"\"s\" STRING, c AS 'it''s')
          WITH ('connector' = 'file', 'path' = 'a''b;c', format = csv, 'x' = 7)",
@@ -106,17 +106,17 @@ fn names_and_texts_keep_their_quotes_apart() {
 }
 
 #[test]
-fn a_row_is_read_with_angle_brackets_and_with_parentheses() {
+fn row_types_may_use_angle_brackets_or_parentheses() {
     fn shown(sql_type: &SqlType) -> String {
         match sql_type {
             SqlType::Simple(simple, _) => simple.to_string(),
             SqlType::Row(fields) => {
                 let fields = fields
                     .iter()
-                    .map(|(name, of)| format!("{name}:{}", shown(of)));
+                    .map(|(name, sql_type)| format!("{name}:{}", shown(sql_type)));
                 format!("({})", fields.collect::<Vec<_>>().join(","))
             }
-            SqlType::Given(of) => of.to_string(),
+            SqlType::Given(data_type) => data_type.to_string(),
         }
     }
     for (written, expected) in [
@@ -134,12 +134,12 @@ fn a_row_is_read_with_angle_brackets_and_with_parentheses() {
         let table = table(&format!("CREATE TABLE t (x {written}, y INT)"));
         assert_eq!(table.columns.len(), 2, "{written}");
         match &table.columns[0].kind {
-            ColumnKind::Physical(of) => assert_eq!(shown(of), expected),
+            ColumnKind::Physical(sql_type) => assert_eq!(shown(sql_type), expected),
             other => panic!("{written} is {other:?}"),
         }
     }
     assert!(refused("CREATE TABLE t (x ROW)").contains("a ROW needs its fields"));
-    assert!(refused("CREATE TABLE t (x ROW<a INT)").contains("',' or '>' is expected"));
+    assert!(refused("CREATE TABLE t (x ROW<a INT)").contains("expected ',' or '>'"));
 }
 
 #[test]
@@ -153,11 +153,11 @@ fn metadata_has_the_name_of_its_column_or_another() {
         _ => "",
     });
     assert_eq!(keys.collect::<Vec<_>>(), ["", "timestamp", "offset", ""]);
-    assert!(refused("CREATE TABLE t (a INT METADATA FROM)").contains("what the source calls it"));
+    assert!(refused("CREATE TABLE t (a INT METADATA FROM)").contains("the source's name"));
 }
 
 #[test]
-fn a_watermark_is_no_column_and_a_column_may_be_named_like_it() {
+fn a_watermark_is_not_a_column_but_a_column_may_have_its_name() {
     let table = table(
         "CREATE TABLE t (watermark INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)",
     );
@@ -168,7 +168,7 @@ fn a_watermark_is_no_column_and_a_column_may_be_named_like_it() {
 }
 
 #[test]
-fn set_takes_quotes_words_and_numbers() {
+fn set_accepts_strings_words_and_numbers() {
     for (text, expected) in [
         ("SET 'linger' = '10 ms'", ("linger", "10 ms")),
         ("SET parallelism = 2", ("parallelism", "2")),
@@ -184,35 +184,39 @@ fn set_takes_quotes_words_and_numbers() {
 }
 
 #[test]
-fn errors_point_at_what_is_meant() {
+fn errors_point_at_the_wrong_words() {
     for (text, place, hint) in [
-        ("SELECT a FORM t", "q:1:10: 'FORM'", "did you mean FROM?"),
+        (
+            "SELECT a FORM t",
+            "q:1:10: syntax error at 'FORM'",
+            "did you mean FROM?",
+        ),
         (
             "SELECT a FROM t WERE a = 1",
-            "q:1:17: 'WERE'",
+            "q:1:17: syntax error at 'WERE'",
             "did you mean WHERE?",
         ),
         (
             "CREATE TABLE t (a INT, WATERMRK FOR a AS a)",
-            "q:1:24: 'WATERMRK'",
+            "q:1:24: syntax error at 'WATERMRK'",
             "did you mean WATERMARK?",
         ),
         (
             "SELECT CASE WHEN a THEN b FROM t",
-            "q:1:8: this CASE has no END",
+            "q:1:8: CASE has no END",
             "END",
         ),
         (
             "SELECT a\nFROM t WHERE",
-            "q:2:8: an expression is expected",
+            "q:2:8: expected an expression",
             "",
         ),
         (
             "SELECT a FROM t /* no end",
-            "q:1:17: this comment does not end",
+            "q:1:17: the comment is not closed",
             "*/",
         ),
-        ("SELECT 'a", "q:1:8: this text does not end", "'"),
+        ("SELECT 'a", "q:1:8: the string is not closed", "'"),
         (
             "CREATE TABEL t (a INT)",
             "q:1:8: CREATE TABEL",
@@ -231,16 +235,13 @@ fn errors_point_at_what_is_meant() {
 }
 
 #[test]
-fn a_column_named_table_is_no_misspelt_window_function() {
+fn a_column_named_table_is_not_a_misspelled_window_function() {
     let shown = refused("CREATE TABLE t (table STRING, a INT b)");
-    assert!(
-        shown.contains("',' or ')' is expected here, not 'b'"),
-        "{shown}"
-    );
+    assert!(shown.contains("expected ',' or ')', found 'b'"), "{shown}");
 }
 
 #[test]
-fn a_statement_set_is_its_inserts() {
+fn a_statement_set_contains_its_inserts() {
     for text in [
         "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1 FROM t; INSERT INTO b SELECT 2 FROM t; END;",
         "BEGIN STATEMENT SET; INSERT INTO a SELECT 1 FROM t; INSERT INTO b SELECT 2 FROM t; END",
@@ -255,7 +256,7 @@ fn a_statement_set_is_its_inserts() {
     let explained = "EXPLAIN STATEMENT SET BEGIN INSERT INTO a SELECT 1 FROM t; END";
     assert!(matches!(only(explained), Statement::Explain(_)));
     assert!(refused("BEGIN STATEMENT SET; INSERT INTO a SELECT 1 FROM t").contains("has no END"));
-    assert!(refused("SELECT 1 FROM t; END").contains("END without"));
+    assert!(refused("SELECT 1 FROM t; END").contains("END has no"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How window table functions are written.
+//! Parses calls of window table functions.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::names::{PARTITION_BY, WINDOW_FUNCTIONS};
 use crate::rewording::no_table_function;
 use crate::types::sql_name;
 
-/// Plans window table functions.
+/// Plans calls of window table functions.
 #[derive(Debug)]
 pub struct WindowFunctions;
 
@@ -29,12 +29,12 @@ fn failed<T>(error: SqlError) -> Result<T> {
     Err(DataFusionError::External(Box::new(error)))
 }
 
-/// A window function as it was written.
+/// A call of a window function, as it is written.
 struct Call {
     name: String,
     span: Span,
     kind: WindowKind,
-    /// TABLE, DESCRIPTOR, lengths.
+    /// The arguments: TABLE, DESCRIPTOR, lengths.
     arguments: Vec<AstExpr>,
     partition_by: Option<AstExpr>,
 }
@@ -62,8 +62,8 @@ impl RelationPlanner for WindowFunctions {
         let own = appended(&windows);
         let mut names = input.schema().fields().iter().map(|field| field.name());
         if let Some(name) = names.find(|name| own.iter().any(|(own, _)| own == name)) {
-            let error = format!("the input of {} has a column '{name}' already", call.name);
-            let hint = format!("give it another name: SELECT {name} AS …");
+            let error = format!("the input of {} already has a column '{name}'", call.name);
+            let hint = format!("rename it: SELECT {name} AS …");
             return failed(SqlError::new(error).at(call.span).hint(hint));
         }
         let plan = LogicalPlan::Extension(Extension {
@@ -103,7 +103,7 @@ impl Call {
                 ..
             }) = argument
             else {
-                return call.wrong("an argument is missing");
+                return call.wrong("needs more arguments");
             };
             match arguments_of(value, PARTITION_BY) {
                 Some(_) => call.partition_by = Some(value.clone()),
@@ -121,23 +121,25 @@ impl Call {
                 [least, most] if least == most => least.to_string(),
                 [least, most] => format!("{least} or {most}"),
             };
-            return call.wrong(&format!("takes {wanted} arguments, not {given}"));
+            return call.wrong(&format!("needs {wanted} arguments, not {given}"));
         }
         Ok(call)
     }
 
-    /// How it is written.
+    /// An example of the call.
     fn form(&self) -> &'static str {
         match self.name.as_str() {
             "HOP" => {
                 "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND) with slide and size"
             }
             "CUMULATE" => {
-                "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND) with step and size"
+                "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '10' SECOND) with step and \
+                size"
             }
             "SESSION" => "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '30' MINUTE)",
             "COUNT_WINDOW" => {
-                "COUNT_WINDOW(TABLE t PARTITION BY k, DESCRIPTOR(ts), 100), or with slide and size: …, 50, 100)"
+                "COUNT_WINDOW(TABLE t PARTITION BY k, DESCRIPTOR(ts), 100), or with slide and size: …, 50, \
+                100)"
             }
             _ => "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)",
         }
@@ -148,7 +150,7 @@ impl Call {
         failed(error.at(self.span).hint(self.form()))
     }
 
-    /// The plan of its first argument.
+    /// The plan of the first argument.
     fn input(&self, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
         let input = match &self.arguments[0] {
             AstExpr::Identifier(table) => table_factor(vec![table.clone()]),
@@ -159,7 +161,7 @@ impl Call {
                 alias: None,
                 sample: None,
             },
-            _ => return self.wrong("takes a table first"),
+            _ => return self.wrong("needs a table as its first argument"),
         };
         context.plan(input)
     }
@@ -171,21 +173,21 @@ impl Call {
         context: &mut dyn RelationPlannerContext,
     ) -> Result<(Column, TimeUnit)> {
         let time = match &self.arguments[1] {
-            // Without the word: the short form of RisingWave.
+            // Without DESCRIPTOR, as in RisingWave.
             time @ AstExpr::Identifier(_) => time,
             other => match arguments_of(other, "DESCRIPTOR") {
                 Some([FunctionArg::Unnamed(FunctionArgExpr::Expr(column))]) => column,
-                Some(_) => return self.wrong("takes one column in DESCRIPTOR"),
-                None => return self.wrong("takes DESCRIPTOR(column) second"),
+                Some(_) => return self.wrong("needs exactly one column in DESCRIPTOR"),
+                None => return self.wrong("needs DESCRIPTOR(column) as its second argument"),
             },
         };
         let span = time.span();
         let time = match context.sql_to_expr(time.clone(), input.schema())? {
             Expr::Column(column) => column,
-            _ => return self.wrong("takes a column in DESCRIPTOR"),
+            _ => return self.wrong("needs a column in DESCRIPTOR"),
         };
-        let of = input.schema().field_from_column(&time)?.data_type().clone();
-        match of {
+        let data_type = input.schema().field_from_column(&time)?.data_type().clone();
+        match data_type {
             DataType::Timestamp(unit, None) => Ok((time, unit)),
             other => failed(
                 SqlError::new(format!(
@@ -194,7 +196,7 @@ impl Call {
                     sql_name(&other)
                 ))
                 .at(span)
-                .hint("windows need the column that WATERMARK FOR names"),
+                .hint("use the column of WATERMARK FOR"),
             ),
         }
     }
@@ -208,18 +210,21 @@ impl Call {
             return Ok(Vec::new());
         };
         if matches!(self.kind, WindowKind::Aligned | WindowKind::Cumulating) {
-            let error = format!("{} has the same windows for all rows", self.name);
+            let error = format!(
+                "PARTITION BY is not supported in {}, whose windows are the same for all rows",
+                self.name
+            );
             return failed(
                 SqlError::new(error)
                     .at(self.span)
-                    .hint("leave PARTITION BY out, and name the columns in GROUP BY"),
+                    .hint("remove PARTITION BY, and add the columns to GROUP BY"),
             );
         }
         let list = arguments_of(partition_by, PARTITION_BY).unwrap_or_default();
         let mut columns = Vec::new();
         for argument in list {
             let FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) = argument else {
-                return self.wrong("takes columns in PARTITION BY");
+                return self.wrong("needs columns in PARTITION BY");
             };
             let values = match value {
                 AstExpr::Tuple(values) => values.as_slice(),
@@ -231,9 +236,10 @@ impl Call {
                     Expr::Column(column) if columns.contains(&column) => {}
                     Expr::Column(column) => columns.push(column),
                     _ => {
-                        let error = format!("'{value}' is no column");
+                        let error = format!("'{value}' is not a column");
                         return failed(SqlError::new(error).at(value.span()).hint(
-                            "PARTITION BY takes columns; compute others before: (SELECT …, a + b AS k FROM t)",
+                            "PARTITION BY needs columns; compute others in a subquery: (SELECT …, a + b AS \
+                            k FROM t)",
                         ));
                     }
                 }
@@ -248,7 +254,7 @@ impl Call {
                 let rows = self.rows(context)?;
                 let unit = time_windows(WindowKind::Aligned, 1_000_000, 1_000_000, unit);
                 let unit = unit.map(|windows| windows.unit);
-                // Slide first, as in HOP.
+                // The slide comes first, as in HOP.
                 let size = rows.last().copied().unwrap_or_default();
                 unit.and_then(|unit| Windows::of_rows(size, rows[0], unit))
             }
@@ -264,7 +270,7 @@ impl Call {
         }
     }
 
-    /// Its lengths in nanoseconds: slide or step first.
+    /// The lengths in nanoseconds: the slide or step first.
     fn lengths(&self, context: &mut dyn RelationPlannerContext) -> Result<Vec<i128>> {
         let empty = DFSchema::empty();
         let lengths = self.arguments[2..].iter().map(|value| {
@@ -272,23 +278,27 @@ impl Call {
             match literal.as_ref().and_then(interval_ns) {
                 Some(length) => Ok(length),
                 None => failed(
-                    SqlError::new("a window's length is an interval of days or less")
-                        .at(value.span())
-                        .hint("INTERVAL '10' SECOND, INTERVAL '1' HOUR, INTERVAL '1' DAY"),
+                    SqlError::new(
+                        "the length of a window must be an interval of days or smaller units",
+                    )
+                    .at(value.span())
+                    .hint(
+                        "for example INTERVAL '10' SECOND, INTERVAL '1' HOUR or INTERVAL '1' DAY",
+                    ),
                 ),
             }
         });
         lengths.collect()
     }
 
-    /// Its numbers of rows, slide first.
+    /// The numbers of rows, the slide first.
     fn rows(&self, context: &mut dyn RelationPlannerContext) -> Result<Vec<i64>> {
         let empty = DFSchema::empty();
         let rows = self.arguments[2..].iter().map(|value| {
             match context.sql_to_expr(value.clone(), &empty).ok() {
                 Some(Expr::Literal(ScalarValue::Int64(Some(rows)), _)) => Ok(rows),
                 _ => failed(
-                    SqlError::new("a count window's length is a number of rows")
+                    SqlError::new("the length of a count window must be a number of rows")
                         .at(value.span())
                         .hint(self.form()),
                 ),
@@ -298,7 +308,7 @@ impl Call {
     }
 }
 
-/// The arguments of a call of `function`.
+/// The arguments of a call, if the expression is a call of `function`.
 fn arguments_of<'a>(value: &'a AstExpr, function: &str) -> Option<&'a [FunctionArg]> {
     let AstExpr::Function(Function { name, args, .. }) = value else {
         return None;
@@ -327,7 +337,8 @@ fn table_factor(parts: Vec<Ident>) -> TableFactor {
     }
 }
 
-/// Windows in the coarsest unit, from milliseconds on, that holds size, slide and event time.
+/// Windows in the coarsest unit, at least milliseconds, in which size, slide and event time are whole
+/// numbers.
 fn time_windows(
     kind: WindowKind,
     size_ns: i128,
@@ -345,7 +356,7 @@ fn time_windows(
         TimeUnit::Nanosecond => (TimeUnit::Nanosecond, 1),
     };
     if !fits(1000) {
-        return Err("a window's size and slide must be whole microseconds".to_string());
+        return Err("the size and the slide of a window must be whole microseconds".to_string());
     }
     let ticks =
         |ns: i128| i64::try_from(ns / tick_ns).map_err(|_| "the window is too long".to_string());
