@@ -323,7 +323,7 @@ fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
         Some(sink) if sink.connector.capabilities().accepts == Accepts::Rows => {
             &[RowKind::UpdateBefore, RowKind::Delete]
         }
-        Some(sink) if !sink.hears_before => &[RowKind::UpdateBefore],
+        Some(sink) if !sink.gets_before => &[RowKind::UpdateBefore],
         Some(_) | None => &[],
     }
 }

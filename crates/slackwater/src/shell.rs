@@ -174,7 +174,7 @@ impl Shell {
         let name = match &statement {
             Statement::CreateTable(create) if create.query.is_some() => {
                 let is_there = self.is_declared(&create.name.value);
-                return match create.unless_known && is_there {
+                return match create.if_not_exists && is_there {
                     true => Ok(Went::On),
                     false => self.create_from_query(&create.name.value, part, piece),
                 };
@@ -182,8 +182,8 @@ impl Shell {
             Statement::CreateTable(create) => Some(create.name.value.clone()),
             Statement::CreateView { name, .. } => Some(name.value.clone()),
             Statement::Set { .. } | Statement::Reset(_) => None,
-            Statement::Drop { name, if_known } => {
-                if !if_known || self.is_declared(&name.value) {
+            Statement::Drop { name, if_exists } => {
+                if !if_exists || self.is_declared(&name.value) {
                     self.forget(&name.value)?;
                 }
                 return Ok(Went::On);

@@ -27,9 +27,9 @@ pub fn settle(graph: &QueryGraph, nodes: &mut [NodeSpec]) -> Vec<ChangelogMode> 
     let heard = heard.collect::<Vec<(usize, bool)>>();
     let wanted = wanted(graph, nodes, |_| true);
     let modes = modes(graph, nodes, &wanted);
-    for (node, hears_before) in heard {
+    for (node, gets_before) in heard {
         if let NodeSpec::Sink(sink) = &mut nodes[node] {
-            sink.hears_before = hears_before;
+            sink.gets_before = gets_before;
         }
     }
     for (node, wants_before) in nodes.iter_mut().zip(wanted) {
@@ -86,7 +86,7 @@ pub fn unbounded(graph: &QueryGraph, nodes: &[NodeSpec]) -> Vec<String> {
 }
 
 /// Rejects a `state_ttl` that never discards anything: it counts event time, and no source has any.
-pub fn without_clock(
+pub fn ttl_without_event_time(
     graph: &QueryGraph,
     nodes: &[NodeSpec],
     settings: &Settings,

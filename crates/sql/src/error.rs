@@ -391,10 +391,10 @@ mod tests {
         assert_eq!(place(SqlError::new("can't read 'b.x' here")), (1, 15, 1));
         assert_eq!(
             place(SqlError::new("'abc' is not a valid DOUBLE")),
-            (2, 13, 11)
+            (2, 13, 5)
         );
         assert_eq!(place(SqlError::new("no").near("where")), (2, 1, 5));
-        assert_eq!(place(SqlError::new("no").near_end()), (2, 13, 11));
+        assert_eq!(place(SqlError::new("no").near_end()), (2, 13, 5));
         assert_eq!(place(SqlError::new("it's 'elsewhere'")), (1, 1, 6));
     }
 

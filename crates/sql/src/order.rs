@@ -16,7 +16,7 @@ use crate::node::{NodeSpec, Order};
 /// faster, because decoding is the slow part.
 ///
 /// [`Facts::may_be_dealt`]: crate::node::Facts::may_be_dealt
-pub fn deal_where_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order: bool) {
+pub fn deal_if_order_is_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_order: bool) {
     let seen = order_is_seen(graph, nodes);
     let kinds = graph.nodes.iter().map(|node| node.kind);
     let kinds = kinds.collect::<Vec<NodeKind>>();

@@ -262,11 +262,11 @@ impl Compiler<'_> {
             Statement::CreateTable(create) => self.create_table(*create, tokens, explain),
             Statement::CreateView {
                 name,
-                unless_known,
+                if_not_exists,
                 columns,
                 query,
             } => {
-                if unless_known && self.session.is_view(&name.value) {
+                if if_not_exists && self.session.is_view(&name.value) {
                     return Ok(());
                 }
                 let span = name.span;
@@ -278,7 +278,7 @@ impl Compiler<'_> {
                     .add_view(&name.value, plan)
                     .map_err(|error| error.at(span))
             }
-            Statement::Drop { name, if_known } => self.drop(&name, if_known),
+            Statement::Drop { name, if_exists } => self.drop(&name, if_exists),
             Statement::Reset(key) => self.reset(key.as_deref()),
             Statement::Set { key, .. } if key == LATE_ROWS && self.is_late_given => Ok(()),
             Statement::Set { key, value } => {
@@ -431,7 +431,7 @@ impl Compiler<'_> {
         let modes = changelog::settle(&graph, &mut nodes);
         let mut warnings = changelog::unbounded(&graph, &nodes);
         warnings.extend(noted);
-        warnings.extend(changelog::without_clock(
+        warnings.extend(changelog::ttl_without_event_time(
             &graph,
             &nodes,
             &self.session.settings,
@@ -444,7 +444,7 @@ impl Compiler<'_> {
         warnings.extend(crate::warnings::idle_emit(&nodes, settings));
         let clashes = conflicts_with_targets(&nodes, &targets, settings, &self.set_at);
         if self.session.settings.balancer == Balancer::Auto {
-            order::deal_where_unseen(&mut graph, &nodes, self.session.settings.keep_order);
+            order::deal_if_order_is_unseen(&mut graph, &nodes, self.session.settings.keep_order);
         }
         Ok(Program {
             graph,

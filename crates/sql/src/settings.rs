@@ -198,7 +198,7 @@ impl Settings {
                         .hint(error.hint)
                 })
             }
-            Meant::AsItIs => Ok(()),
+            Meant::NoChange => Ok(()),
             Meant::Nothing(instead) => {
                 let note = format!("SET '{key}' has no effect: {instead}");
                 if !self.notes.contains(&note) {

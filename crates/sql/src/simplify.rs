@@ -172,7 +172,7 @@ impl Simplifier {
                 let value = list.into_iter().next().expect("one value");
                 self.again(binary(*expr, op, value), replaced)
             }
-            Expr::InList(list) => Ok(casts::off_list(list, &self.schema)),
+            Expr::InList(list) => Ok(casts::remove_from_list(list, &self.schema)),
             Expr::BinaryExpr(binary) => match binary.op {
                 Operator::And | Operator::Or => conditions::simplify(binary, &self.schema),
                 op if is_comparison(op) => self.comparison(binary),
@@ -223,7 +223,7 @@ impl Simplifier {
             if value.is_null() && is_known && conditions::cannot_fail(&left, &self.schema) {
                 return Ok(Transformed::yes(lit(ScalarValue::Boolean(None))));
             }
-            if let Some((inner, value)) = casts::off(&left, value, &self.schema) {
+            if let Some((inner, value)) = casts::remove(&left, value, &self.schema) {
                 return Ok(Transformed::yes(binary(inner, op, lit(value))));
             }
         }

@@ -42,7 +42,7 @@ pub enum Statement {
         /// The name of the view.
         name: Ident,
         /// `IF NOT EXISTS`: no error if there is already a view with this name.
-        unless_known: bool,
+        if_not_exists: bool,
         /// The names of the view's columns; empty if they are not given.
         columns: Vec<Ident>,
         /// The query of the view.
@@ -73,7 +73,7 @@ pub enum Statement {
         /// The name of the table or view.
         name: Ident,
         /// `IF EXISTS`: no error if there is no such table or view.
-        if_known: bool,
+        if_exists: bool,
     },
     /// `EXPLAIN statement`.
     Explain(Box<Statement>),
@@ -310,10 +310,10 @@ fn drop(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TEMPORARY);
     parser.next_token();
-    let if_known = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
     let name = create::name(&mut parser)?;
     end(&mut parser)?;
-    Ok(Statement::Drop { name, if_known })
+    Ok(Statement::Drop { name, if_exists })
 }
 
 fn insert(tokens: Vec<TokenWithSpan>) -> Result<Statement> {

@@ -49,7 +49,7 @@ impl Path {
             if rest.starts_with("..") || rest.starts_with(".*") || rest.starts_with("[*") {
                 return Err(wrong("may match several values"));
             }
-            let (step, behind) = step(rest).ok_or_else(|| wrong("is not valid"))?;
+            let (step, after) = step(rest).ok_or_else(|| wrong("is not valid"))?;
             steps.push(step);
             rest = after;
         }

@@ -115,7 +115,7 @@ impl Translator<'_> {
             changes: stream.changes(),
             order: self.order_of(node),
             wants_before,
-            hears_before: wants_before,
+            gets_before: wants_before,
             table,
         };
         self.add_sink(spec, node, exchange);

@@ -65,7 +65,7 @@ pub struct SinkSpec {
     pub wants_before: bool,
     /// Whether the sink gets the previous row of each update: because it needs it, or because a node before
     /// it does ([`crate::changelog::settle`]).
-    pub hears_before: bool,
+    pub gets_before: bool,
 }
 
 /// How rows change earlier ones.

@@ -20,7 +20,7 @@ impl Compiler<'_> {
         explain: bool,
     ) -> Result<()> {
         let name = create.name.value.clone();
-        if create.unless_known && self.session.tables.contains_key(&name) {
+        if create.if_not_exists && self.session.tables.contains_key(&name) {
             return Ok(());
         }
         if let Some(like) = create.like.take() {
@@ -81,10 +81,10 @@ impl Compiler<'_> {
         columns.collect()
     }
 
-    pub(super) fn drop(&self, name: &Ident, if_known: bool) -> Result<()> {
+    pub(super) fn drop(&self, name: &Ident, if_exists: bool) -> Result<()> {
         let is_known =
             self.session.tables.contains_key(&name.value) || self.session.is_view(&name.value);
-        let error = match (is_known, if_known) {
+        let error = match (is_known, if_exists) {
             (false, true) => return Ok(()),
             (false, false) => SqlError::new(format!("there is no table or view '{}'", name.value)),
             (true, _) => SqlError::new(format!(

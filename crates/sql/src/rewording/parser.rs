@@ -67,7 +67,7 @@ pub fn from_parser(error: &ParserError) -> SqlError {
         "a data type name" => "a type".to_string(),
         "literal int" => "an integer".to_string(),
         after_is if after_is.ends_with("after IS") => {
-            "NULL, TRUE, FALSE or DISTINCT FROM, with or without NOT,".to_string()
+            "[NOT] NULL, TRUE, FALSE or DISTINCT FROM".to_string()
         }
         query if query.starts_with("SELECT, VALUES") => "a query".to_string(),
         sign if !sign.starts_with(char::is_alphabetic) => format!("'{sign}'"),

@@ -13,7 +13,7 @@ pub(super) enum Meant {
     /// One of our settings, and its value.
     Ours(&'static str, String),
     /// The setting asks for what is always true here.
-    AsItIs,
+    NoChange,
     /// No effect; the reason.
     Nothing(&'static str),
 }
@@ -38,7 +38,7 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
             _ => duration("linger"),
         },
         "parallelism.default" | "table.exec.resource.default-parallelism" => match value {
-            "-1" => Some(Ok(Meant::AsItIs)),
+            "-1" => Some(Ok(Meant::NoChange)),
             value => ours("parallelism", value.to_string()),
         },
         "table.optimizer.agg-phase-strategy" => {
@@ -50,7 +50,7 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
             ours("two_phase", chosen.to_string())
         }
         "execution.runtime-mode" | "runtime-mode" => match value.to_lowercase().as_str() {
-            "streaming" | "automatic" => Some(Ok(Meant::AsItIs)),
+            "streaming" | "automatic" => Some(Ok(Meant::NoChange)),
             "batch" => ours("emit", "final".to_string()),
             _ => refused(
                 format!("'{key}' = '{value}': there is no such mode"),
@@ -58,18 +58,18 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
             ),
         },
         "execution.checkpointing.mode" => match value.to_uppercase().as_str() {
-            "EXACTLY_ONCE" => Some(Ok(Meant::AsItIs)),
+            "EXACTLY_ONCE" => Some(Ok(Meant::NoChange)),
             _ => Some(Ok(Meant::Nothing("checkpoints are always exactly once"))),
         },
         "table.local-time-zone" => match is_utc(value) {
-            true => Some(Ok(Meant::AsItIs)),
+            true => Some(Ok(Meant::NoChange)),
             false => refused(
                 format!("'{key}' = '{value}': all times are in UTC"),
                 "remove the setting, and shift times in the query: ts + INTERVAL '1' HOUR",
             ),
         },
         "table.exec.sink.not-null-enforcer" => match value.to_uppercase().as_str() {
-            "DROP" => Some(Ok(Meant::AsItIs)),
+            "DROP" => Some(Ok(Meant::NoChange)),
             _ => refused(
                 format!(
                     "'{key}' = '{value}' is not supported: a NULL in a NOT NULL column rejects its row"
@@ -78,7 +78,7 @@ pub(super) fn meant(key: &str, value: &str) -> Option<Result<Meant>> {
             ),
         },
         "table.exec.source.idle-timeout" => match is_zero(value) {
-            true => Some(Ok(Meant::AsItIs)),
+            true => Some(Ok(Meant::NoChange)),
             false => refused(
                 format!("'{key}' is an option of each table here"),
                 &format!("use CREATE TABLE … WITH (…, 'idle_timeout' = '{value}')"),

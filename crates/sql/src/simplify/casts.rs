@@ -10,7 +10,7 @@ use datafusion_expr::expr::InList;
 use datafusion_expr::{Expr, ExprSchemable, lit};
 
 /// The expression inside a cast, and the constant with its type.
-pub fn off(cast: &Expr, value: &ScalarValue, schema: &DFSchema) -> Option<(Expr, ScalarValue)> {
+pub fn remove(cast: &Expr, value: &ScalarValue, schema: &DFSchema) -> Option<(Expr, ScalarValue)> {
     let (inner, to) = match cast {
         Expr::Cast(cast) => (cast.expr.as_ref(), cast.field.data_type()),
         Expr::TryCast(cast) => (cast.expr.as_ref(), cast.field.data_type()),
@@ -26,11 +26,11 @@ pub fn off(cast: &Expr, value: &ScalarValue, schema: &DFSchema) -> Option<(Expr,
 }
 
 /// Removes the cast of an IN list, for all of its values.
-pub fn off_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
+pub fn remove_from_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
     let mut inner = None;
     let values = list.list.iter().map(|value| match value {
         Expr::Literal(value, _) => {
-            let (without_cast, value) = off(&list.expr, value, schema)?;
+            let (without_cast, value) = remove(&list.expr, value, schema)?;
             inner = Some(without_cast);
             Some(lit(value))
         }

@@ -18,10 +18,10 @@ pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TEMPORARY);
     parser.next_token();
-    let unless_known = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
+    let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
     let mut table = CreateTable {
         name: name(&mut parser)?,
-        unless_known,
+        if_not_exists,
         columns: Vec::new(),
         watermark: None,
         primary_key: Vec::new(),
@@ -42,7 +42,7 @@ pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     if parser.parse_keyword(Keyword::WITH) {
         options(&mut parser, &mut table)?;
     }
-    let next = parser.peek_token();
+    let keyword = parser.peek_token();
     if parser.parse_keyword(Keyword::LIKE) {
         table.like = Some(like::parse(&mut parser)?);
     } else if parser.parse_keyword(Keyword::AS) {
@@ -50,7 +50,7 @@ pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             return Err(SqlError::new(
                 "CREATE TABLE … AS can't have a column list, because the query defines the columns",
             )
-            .at(next.span)
+            .at(keyword.span)
             .hint("remove the list, or use CREATE TABLE and INSERT INTO … SELECT …"));
         }
         table.query = Some(parsed(parser.parse_query())?);
@@ -324,7 +324,7 @@ pub(super) fn view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     parser.next_token();
     let _ = parser.parse_keyword(Keyword::TEMPORARY);
     parser.next_token();
-    let unless_known = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
+    let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
     let name = name(&mut parser)?;
     let columns = if parser.peek_token().token == Token::LParen {
         parsed(parser.parse_parenthesized_column_list(IsOptional::Optional, false))?
@@ -342,7 +342,7 @@ pub(super) fn view(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     end(&mut parser)?;
     Ok(Statement::CreateView {
         name,
-        unless_known,
+        if_not_exists,
         columns,
         query,
     })

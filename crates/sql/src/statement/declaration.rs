@@ -13,7 +13,7 @@ pub struct CreateTable {
     /// The name of the table.
     pub name: Ident,
     /// `IF NOT EXISTS`: no error if there is already a table with this name.
-    pub unless_known: bool,
+    pub if_not_exists: bool,
     /// The columns in their order.
     pub columns: Vec<ColumnDefinition>,
     /// `WATERMARK FOR column AS expression`.

@@ -101,7 +101,7 @@ fn versions(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let is_solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
     let mut rewritten = Vec::with_capacity(tokens.len());
     let mut rest = tokens;
-    while let Some((token, behind)) = rest.split_first() {
+    while let Some((token, others)) = rest.split_first() {
         let mut solid = rest.iter().filter(is_solid);
         let clause = ["FOR", VERSION, "AS", "OF"];
         let is_clause = is_solid(&token)
