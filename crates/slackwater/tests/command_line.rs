@@ -239,7 +239,7 @@ fn settings_of_the_command_line_win() {
     );
     wrong(
         &["--set", "on_error=fail"],
-        &["belongs to a table", "WITH ('on_error' = 'fail')"],
+        &["is an option of tables", "WITH ('on_error' = 'fail')"],
     );
     wrong(&["--set", "chunk_rows"], &["--set", "write key=value"]);
     wrong(

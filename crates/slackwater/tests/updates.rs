@@ -188,7 +188,7 @@ fn what_keeps_rows_for_ever_says_so_and_state_ttl_ends_it() {
         (
             "INSERT INTO by_n SELECT n FROM (SELECT v, COUNT(*) AS n FROM l GROUP BY v)"
                 .to_string(),
-            Some("PRIMARY KEY (n) is not what the query's rows are replaced by"),
+            Some("by other columns than PRIMARY KEY (n)"),
         ),
     ];
     for (query, expected) in cases {

@@ -7,7 +7,7 @@ pub enum Balancer {
     Auto,
     /// To each instance in turn.
     RoundRobin,
-    /// By demand: to the instance with the fewest waiting chunks.
+    /// By demand: to the instance with the fewest waiting rows.
     Demand,
 }
 

@@ -108,7 +108,7 @@ pub const SETTINGS: &[Setting] = &[
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "how the chunks of a source are distributed among the operators after it",
-        more: "`'demand'`: to the instance with the fewest waiting chunks; `'round_robin'`: in turn. \
+        more: "`'demand'`: to the instance with the fewest waiting rows; `'round_robin'`: in turn. \
         Both need `'order' = 'none'`. `'auto'`: to a union by demand, if the order of rows \
         can't be observed, else not at all ([more](internals/balancing.md)).",
         set: |settings, value| {
@@ -154,7 +154,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "chunk_rows",
         values: "1 to 1048576",
-        default: "8192; with a latency target what meets it",
+        default: "8192; with a latency target, the engine chooses it",
         since: "0.1.0",
         topic: Topic::Latency,
         meaning: "the maximum number of rows in a chunk, which is sent as a whole",
@@ -238,7 +238,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "linger",
         values: "a duration such as '10 ms' or '0 ms'",
-        default: "'10 ms'; with a latency target what meets it",
+        default: "'10 ms'; with a latency target, the engine chooses it",
         since: "0.1.0",
         topic: Topic::Latency,
         meaning: "how long a source may collect rows for a chunk",
@@ -459,7 +459,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "workers",
         values: "1 to 1024",
-        default: "as many as parallelism, at most the cores; with a latency target as many as cores",
+        default: "as many as parallelism, but at most the cores; with a latency target, as many as cores",
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "the number of threads that run the instances",
