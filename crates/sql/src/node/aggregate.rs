@@ -448,9 +448,7 @@ fn check_stays(orders: bool, input: &Stream) -> Result<()> {
              retracted",
         )
         .near("VALUE")
-        .hint(
-            "use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 for the first row by a column",
-        ));
+        .hint("use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 for the first row"));
     }
     Ok(())
 }

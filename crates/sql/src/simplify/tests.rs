@@ -1,5 +1,4 @@
-//! Random expressions over edge values: they have the same values with and without the rewrites, and fail for
-//! the same rows.
+//! Random expressions give the same values, and fail for the same rows, with and without the rewrites.
 
 use std::sync::Arc;
 
@@ -148,7 +147,7 @@ impl Random {
     }
 
     fn negation(&mut self) -> &'static str {
-        self.choice(&["", "", "NOT "])
+        self.pick(&["", "", "NOT "])
     }
 
     fn number(&mut self, depth: usize) -> String {
@@ -169,8 +168,8 @@ impl Random {
             ];
             let columns = ["t", "k", "n", "d", "e", "x", "f"];
             return match self.below(3) {
-                0 => self.choice(&constants).to_string(),
-                _ => self.choice(&columns).to_string(),
+                0 => self.pick(&constants).to_string(),
+                _ => self.pick(&columns).to_string(),
             };
         }
         let one = self.number(depth - 1);
@@ -185,12 +184,12 @@ impl Random {
                     "DOUBLE",
                     "FLOAT",
                 ];
-                let cast = self.choice(&["CAST", "CAST", "TRY_CAST"]);
-                format!("{cast}({one} AS {})", self.choice(&to))
+                let cast = self.pick(&["CAST", "CAST", "TRY_CAST"]);
+                format!("{cast}({one} AS {})", self.pick(&to))
             }
             3 => format!("(- {one})"),
             4 | 5 => {
-                let operator = self.choice(&["+", "-", "*", "/", "%"]);
+                let operator = self.pick(&["+", "-", "*", "/", "%"]);
                 format!("({one} {operator} {})", self.number(0))
             }
             6 => format!(
@@ -201,7 +200,7 @@ impl Random {
             7 => format!("COALESCE({one}, {})", self.number(0)),
             8 => format!(
                 "{}({one})",
-                self.choice(&["abs", "round", "floor", "ceil", "signum"])
+                self.pick(&["abs", "round", "floor", "ceil", "signum"])
             ),
             _ => format!("NULLIF({one}, {})", self.number(0)),
         }
@@ -219,7 +218,7 @@ impl Random {
             "0",
             "NULL",
         ];
-        self.choice(&casts).to_string()
+        self.pick(&casts).to_string()
     }
 
     fn time(&mut self, depth: usize) -> String {
@@ -233,19 +232,13 @@ impl Random {
             "TIMESTAMP '1969-12-31 23:59:59.5'",
             "DATE '2024-01-01'",
         ];
-        let time = self.choice(&times).to_string();
+        let time = self.pick(&times).to_string();
         if depth == 0 {
             return time;
         }
         match self.below(4) {
-            0 => format!(
-                "CAST({time} AS TIMESTAMP({}))",
-                self.choice(&["0", "3", "6"])
-            ),
-            1 => format!(
-                "FLOOR({time} TO {})",
-                self.choice(&["YEAR", "DAY", "SECOND"])
-            ),
+            0 => format!("CAST({time} AS TIMESTAMP({}))", self.pick(&["0", "3", "6"])),
+            1 => format!("FLOOR({time} TO {})", self.pick(&["YEAR", "DAY", "SECOND"])),
             2 => format!("CAST({time} AS DATE)"),
             _ => format!("({time} + INTERVAL '1' DAY)"),
         }
@@ -262,7 +255,7 @@ impl Random {
             "upper(s)",
             "NULLIF(s, 'x')",
         ];
-        self.choice(&strings).to_string()
+        self.pick(&strings).to_string()
     }
 
     fn length(&mut self) -> String {
@@ -274,7 +267,7 @@ impl Random {
             "INTERVAL '500' MILLISECOND",
             "(-INTERVAL '36' HOUR)",
         ];
-        self.choice(&lengths).to_string()
+        self.pick(&lengths).to_string()
     }
 
     fn condition(&mut self, depth: usize) -> String {
@@ -297,7 +290,7 @@ impl Random {
                 6 => format!("(NOT {one})"),
                 _ => {
                     let word =
-                        self.choice(&["TRUE", "FALSE", "UNKNOWN", "NOT TRUE", "NOT FALSE", "NULL"]);
+                        self.pick(&["TRUE", "FALSE", "UNKNOWN", "NOT TRUE", "NOT FALSE", "NULL"]);
                     format!("({one} IS {word})")
                 }
             };
@@ -305,18 +298,18 @@ impl Random {
         let depth = depth.min(2);
         match self.below(16) {
             0 => self
-                .choice(&["p", "q", "TRUE", "FALSE", "CAST(NULL AS BOOLEAN)", "1 = 1"])
+                .pick(&["p", "q", "TRUE", "FALSE", "CAST(NULL AS BOOLEAN)", "1 = 1"])
                 .to_string(),
             1..=4 => format!(
                 "({} {} {})",
                 self.number(depth),
-                self.choice(&COMPARISONS),
+                self.pick(&COMPARISONS),
                 self.number(depth.min(1))
             ),
             5 | 6 => format!(
                 "({} {} {})",
                 self.time(depth),
-                self.choice(&COMPARISONS),
+                self.pick(&COMPARISONS),
                 self.time(depth.min(1))
             ),
             7 => format!(
@@ -328,14 +321,14 @@ impl Random {
             ),
             8 | 9 => {
                 let operand =
-                    self.choice(&["k", "n", "CAST(k AS BIGINT)", "CAST(n AS INT)", "d", "x"]);
+                    self.pick(&["k", "n", "CAST(k AS BIGINT)", "CAST(n AS INT)", "d", "x"]);
                 let list = (0..=self.below(4))
                     .map(|_| self.integer())
                     .collect::<Vec<String>>();
                 format!("({operand} {}IN ({}))", self.negation(), list.join(", "))
             }
             10 => {
-                let operand = self.choice(&[
+                let operand = self.pick(&[
                     "k IN (1)",
                     "k NOT IN (1)",
                     "k NOT IN (2)",
@@ -343,7 +336,7 @@ impl Random {
                     "k = 1",
                     "k <> 2",
                 ]);
-                let other = self.choice(&[
+                let other = self.pick(&[
                     "k IN (2)",
                     "k NOT IN (2)",
                     "k NOT IN (1, 2)",
@@ -351,16 +344,16 @@ impl Random {
                     "k = 2",
                     "k >= 1",
                 ]);
-                format!("({operand} {} {other})", self.choice(&["AND", "OR"]))
+                format!("({operand} {} {other})", self.pick(&["AND", "OR"]))
             }
             11 => format!(
                 "(({} ^ k) = {})",
-                self.choice(&["k", "n", "0"]),
-                self.choice(&["0", "k", "1"])
+                self.pick(&["k", "n", "0"]),
+                self.pick(&["0", "k", "1"])
             ),
             12 => {
-                let operator = self.choice(&["~", "!~", "LIKE", "NOT LIKE", "ILIKE", "~*"]);
-                let pattern = self.choice(&[
+                let operator = self.pick(&["~", "!~", "LIKE", "NOT LIKE", "ILIKE", "~*"]);
+                let pattern = self.pick(&[
                     "'.*'",
                     "'%'",
                     "'x'",
@@ -375,18 +368,18 @@ impl Random {
             13 => format!(
                 "({} {} {})",
                 self.text(),
-                self.choice(&COMPARISONS),
+                self.pick(&COMPARISONS),
                 self.text()
             ),
             14 => format!(
                 "({} {} {})",
                 self.length(),
-                self.choice(&COMPARISONS),
+                self.pick(&COMPARISONS),
                 self.length()
             ),
             _ => {
-                let operand = self.choice(&["k", "n", "x", "d", "s"]);
-                format!("({operand} {} {operand})", self.choice(&COMPARISONS))
+                let operand = self.pick(&["k", "n", "x", "d", "s"]);
+                format!("({operand} {} {operand})", self.pick(&COMPARISONS))
             }
         }
     }

@@ -158,21 +158,18 @@ fn output(sink: &Sink) -> String {
     }
 }
 
-fn aggregate(aggregate: &Aggregate) -> Vec<(&'static str, String)> {
-    let calls = aggregate.aggregates.iter().map(|call| {
+fn aggregate(state: &Aggregate) -> Vec<(&'static str, String)> {
+    let calls = state.aggregates.iter().map(|call| {
         let filter = if call.filter { " FILTER" } else { "" };
         let arguments = columns(&call.arguments);
         format!("{}({arguments}){filter}", function(&call.function))
     });
     let mut aspects = vec![
-        ("keys", columns(&aggregate.keys)),
+        ("keys", columns(&state.keys)),
         ("aggregates", calls.collect::<Vec<_>>().join(", ")),
-        (
-            "windows",
-            aggregate.window.map_or("none".to_string(), windows),
-        ),
+        ("windows", state.window.map_or("none".to_string(), windows)),
     ];
-    let form = match aggregate.form {
+    let form = match state.form {
         AggregateForm::Plain => None,
         AggregateForm::Refires => Some("emitted more than once"),
         AggregateForm::RefiresWithBefore => Some("emitted more than once, says what was before"),
@@ -208,10 +205,8 @@ fn function(callee: &Function) -> String {
             fraction,
             data_type,
         } => {
-            let (fraction, data_type) = (
-                fraction.parse::<f64>().unwrap_or(f64::NAN),
-                debug(data_type),
-            );
+            let fraction = fraction.parse::<f64>().unwrap_or(f64::NAN);
+            let data_type = debug(data_type);
             format!("Quantile {{ fraction: {fraction:?}, of: {data_type} }}")
         }
         Function::Distinct {
