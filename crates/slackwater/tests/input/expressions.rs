@@ -139,7 +139,7 @@ fn constants_that_overflow_are_refused_before_anything_runs() {
             let text = reading("n BIGINT", "", "n BIGINT", &query);
             folder.run(&text, &[]).fails(
                 2,
-                &["query.sql:3:", "verflow", "write a constant that fits"],
+                &["query.sql:3:", "verflow", "use a constant that fits"],
             );
         }
     }
