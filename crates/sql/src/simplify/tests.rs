@@ -142,7 +142,7 @@ impl Random {
         ((self.0 >> 33) as usize) % bound
     }
 
-    fn choice<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+    fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
         choices[self.below(choices.len())]
     }
 
