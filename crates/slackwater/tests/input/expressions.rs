@@ -137,10 +137,9 @@ fn constants_that_overflow_are_refused_before_anything_runs() {
             format!("SELECT n FROM t WHERE n < {constant}"),
         ] {
             let text = reading("n BIGINT", "", "n BIGINT", &query);
-            folder.run(&text, &[]).fails(
-                2,
-                &["query.sql:3:", "verflow", "use a constant that fits"],
-            );
+            folder
+                .run(&text, &[])
+                .fails(2, &["query.sql:3:", "verflow", "use a constant that fits"]);
         }
     }
     let text = reading(
