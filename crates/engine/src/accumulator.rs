@@ -1,9 +1,9 @@
 //! Accumulators: the value of one aggregate function for many groups at once.
 //!
-//! Unlike those of a batch engine they can be read at any time and go on: a running aggregate
-//! emits after each chunk, and a snapshot must not disturb. Integer sums are kept in 128 bits, so
-//! that whether a sum overflows does not depend on the order of its rows (I1): only its final
-//! value counts.
+//! Unlike those of a batch engine, accumulators can be read at any time and continue: a running aggregate
+//! emits after each chunk, and a snapshot must not change anything. Integer sums are kept in 128 bits, so
+//! that whether a sum overflows doesn't depend on the order of its rows (I1): only its final value
+//! counts.
 
 mod count;
 mod distinct;
@@ -23,21 +23,20 @@ use crate::error::{Error, Result};
 use crate::state::snapshot::wrong;
 use crate::time::EventTime;
 
-/// Where a row stands among the rows of its group, for functions that see order: event time, then
-/// partition, then position in the partition (I1).
+/// The position of a row among the rows of its group, for functions that depend on order: event time,
+/// then partition, then position in the partition (I1).
 pub type OrderKey = (EventTime, u32, u64);
 
 /// The values of one aggregate function for groups 0, 1, 2, ….
 pub trait Accumulator: Send {
-    /// From now on there are so many groups: new ones are empty, and those above are forgotten. The memory
-    /// stays.
+    /// Sets the number of groups: new ones are empty, and those above it are forgotten. The memory stays.
     fn resize(&mut self, groups: usize);
 
-    /// Adds rows: row `i` belongs to group `groups[i]`. `order` has an entry per row when
+    /// Adds rows: row `i` belongs to group `groups[i]`. `order` has an entry per row if
     /// [`AggregateFunction::needs_order`], else none.
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], order: &[OrderKey]) -> Result<()>;
 
-    /// The present value of each of `groups`.
+    /// The current value of each of `groups`.
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values>;
 
     /// The state of each of `groups`, as columns that [`Accumulator::merge`] takes; changes nothing.
@@ -49,7 +48,7 @@ pub trait Accumulator: Send {
     /// About how many bytes it holds.
     fn bytes(&self) -> usize;
 
-    /// Adds rows one after the other and returns the value of each row's group after that row.
+    /// Adds rows one after the other, and returns the value of each row's group after that row.
     fn scan(
         &mut self,
         groups: &[u32],
@@ -84,9 +83,9 @@ pub trait Accumulator: Send {
     }
 }
 
-/// An accumulator that can take rows back.
+/// An accumulator that can retract rows.
 pub trait Retract: Accumulator {
-    /// Takes rows back that were added before.
+    /// Retracts rows that were added before.
     fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()>;
 }
 
@@ -102,7 +101,7 @@ pub fn states<'a>(
     Ok(states)
 }
 
-/// Adds states as [`states`] gives them, out of a snapshot: state `i` belongs to group `groups[i]`.
+/// Merges states in the form of [`states`], from a snapshot: state `i` belongs to group `groups[i]`.
 ///
 /// # Errors
 ///
@@ -130,16 +129,17 @@ pub fn merge_states<'a>(
     }
 }
 
-/// Values of groups, and which could not be given.
+/// Values of groups, and which groups have none.
 pub struct Values {
-    /// A value per group asked for; NULL where it failed.
+    /// A value per requested group; NULL if it failed.
     pub column: ArrayRef,
-    /// Index into the groups asked for and the reason: a sum that does not fit its type.
+    /// The failures: an index into the requested groups and the reason, such as a sum that does not fit
+    /// its type.
     pub failed: Vec<(usize, String)>,
 }
 
 impl Values {
-    /// Values none of which failed.
+    /// Values without failures.
     pub fn all(column: ArrayRef) -> Values {
         Values {
             column,
@@ -155,39 +155,39 @@ pub enum AggregateFunction {
     Count,
     /// SUM of integers (to `Int64` or `UInt64`), decimals or doubles.
     Sum {
-        /// Type of the result.
+        /// The type of the result.
         to: DataType,
     },
     /// AVG of integers or doubles, as a double.
     Average,
     /// MIN or MAX of any type that can be ordered.
     Extreme {
-        /// MAX, else MIN.
+        /// Whether the function is MAX; otherwise it is MIN.
         largest: bool,
-        /// Type of the argument and of the result.
+        /// The type of the argument and of the result.
         of: DataType,
     },
     /// FIRST_VALUE or LAST_VALUE by event time, partition and position.
     FirstLast {
-        /// LAST_VALUE, else FIRST_VALUE.
+        /// Whether the function is LAST_VALUE; otherwise it is FIRST_VALUE.
         last: bool,
-        /// IGNORE NULLS.
+        /// Whether it has IGNORE NULLS.
         ignore_nulls: bool,
-        /// Type of the argument and of the result.
+        /// The type of the argument and of the result.
         of: DataType,
     },
     /// PERCENTILE_CONT or MEDIAN of `Float32` or `Float64` values; keeps all of them.
     Quantile {
-        /// Between 0 and 1.
+        /// The fraction, between 0 and 1.
         fraction: f64,
-        /// Type of the argument and of the result.
+        /// The type of the argument and of the result.
         of: DataType,
     },
     /// `function(DISTINCT …)`.
     Distinct {
         /// The function over distinct rows.
         function: Box<AggregateFunction>,
-        /// Types of the arguments.
+        /// The types of the arguments.
         arguments: Vec<DataType>,
     },
     /// A function of an outside library.
@@ -195,7 +195,7 @@ pub enum AggregateFunction {
 }
 
 impl AggregateFunction {
-    /// Whether an outside library's accumulators are behind it.
+    /// Whether its accumulators come from an outside library.
     pub fn is_foreign(&self) -> bool {
         match self {
             AggregateFunction::Other(_) => true,
@@ -205,18 +205,18 @@ impl AggregateFunction {
     }
 }
 
-/// What the states of a function's accumulators mean.
+/// The meaning of a function's accumulator states.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Signature {
-    /// The name that it is called by.
+    /// The function's name.
     pub name: String,
-    /// Types of the arguments; empty where the function says them itself.
+    /// The types of the arguments; empty if the function itself defines them.
     pub arguments: Vec<DataType>,
     /// Arguments that are constants, as SQL.
     pub constants: Vec<String>,
-    /// What its values are ordered by: WITHIN GROUP (ORDER BY …).
+    /// The order of its values: WITHIN GROUP (ORDER BY …).
     pub order: Vec<SortOptions>,
-    /// IGNORE NULLS.
+    /// Whether it has IGNORE NULLS.
     pub ignore_nulls: bool,
 }
 
@@ -225,14 +225,14 @@ pub trait AccumulatorFactory: Send + Sync + fmt::Debug {
     /// An accumulator without groups.
     fn accumulator(&self) -> Result<Box<dyn Accumulator>>;
 
-    /// Type of the result.
+    /// The type of the result.
     fn data_type(&self) -> DataType;
 
-    /// What its states mean. Checkpoints hold it: a query resumes where it is the same.
+    /// The meaning of its states. Checkpoints store it: a query resumes only if it is unchanged.
     fn signature(&self) -> Signature;
 
-    /// An accumulator without groups that can take rows back. `None` if the function has none: then all
-    /// values of each group are kept where rows are taken back, and added again to a new accumulator.
+    /// An accumulator without groups that can retract rows. `None` if the function has none: then, if the
+    /// input retracts rows, all values of each group are kept and added again to a new accumulator.
     fn retractable(&self) -> Result<Option<Box<dyn Retract>>> {
         Ok(None)
     }
@@ -259,7 +259,7 @@ impl AggregateFunction {
             AggregateFunction::Quantile { fraction, of } => {
                 Box::new(quantile::Quantile::new(*fraction, of)?)
             }
-            // The first of the distinct values is the first of all.
+            // The first of the distinct values is also the first of all values.
             AggregateFunction::Distinct { function, .. } if function.needs_order() => {
                 function.accumulator()?
             }
@@ -271,13 +271,13 @@ impl AggregateFunction {
         })
     }
 
-    /// An accumulator without groups that can take rows back; its states are of another form.
-    /// `arguments` are the types that it is called with.
+    /// An accumulator without groups that can retract rows; its states have another format. `arguments`
+    /// are the types that the function is called with.
     pub fn retractable(&self, arguments: &[DataType]) -> Result<Box<dyn Retract>> {
         retract::retractable(self, arguments)
     }
 
-    /// Whether [`Accumulator::update`] wants order keys.
+    /// Whether [`Accumulator::update`] needs order keys.
     pub fn needs_order(&self) -> bool {
         match self {
             AggregateFunction::FirstLast { .. } => true,
@@ -286,7 +286,7 @@ impl AggregateFunction {
         }
     }
 
-    /// Type of the result.
+    /// The type of the result.
     pub fn data_type(&self) -> DataType {
         match self {
             AggregateFunction::Count => DataType::Int64,
@@ -301,9 +301,9 @@ impl AggregateFunction {
     }
 }
 
-/// What an accumulator answers when it is made for a type that it has no rule for.
+/// The error for a function and a type that it doesn't support.
 fn unsupported(function: &str, data_type: &DataType) -> Error {
-    Error::new(function, format!("no rule for type {data_type}"))
+    Error::new(function, format!("type {data_type} is not supported"))
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn hash_view(state: u64, view: u128, array: &StringViewArray, row: usize) -> u64
     hash
 }
 
-/// Hashes each row of `columns` into `hashes` (cleared first). Keys that are compared as well come from
+/// Hashes each row of `columns` into `hashes` (cleared first). Keys that are also compared come from
 /// [`crate::key::KeyColumns`].
 pub fn hash_rows(columns: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -> Result<()> {
     hashes.clear();
@@ -114,7 +114,7 @@ pub(crate) const ROWS_AHEAD: usize = 16;
 /// comes from another core's caches, and strings of different lengths are hashed by branches that the
 /// processor mispredicts, so that without this it would wait for one line after the other.
 #[inline]
-pub(crate) fn fetch_text(array: &StringViewArray, row: usize) {
+pub(crate) fn fetch_string(array: &StringViewArray, row: usize) {
     #[cfg(target_arch = "x86_64")]
     if let Some(&view) = array.views().get(row)
         && view as u32 > INLINE_BYTES_MAX
@@ -188,7 +188,7 @@ fn hash_column(column: &ArrayRef, hashes: &mut [u64]) -> Result<()> {
         DataType::Utf8View => {
             let array = column.as_string_view();
             for (row, (hash, &view)) in hashes.iter_mut().zip(array.views().iter()).enumerate() {
-                fetch_text(array, row + ROWS_AHEAD);
+                fetch_string(array, row + ROWS_AHEAD);
                 *hash = if array.is_null(row) {
                     mix(*hash, NULL_WORD)
                 } else {

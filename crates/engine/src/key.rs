@@ -19,14 +19,14 @@ use crate::error::Result;
 use crate::hash::{float_word, hash_rows};
 
 /// Columns in the form in which SQL compares them: floating-point numbers with -0 as 0 and one NaN, the
-/// greatest of all, as they are hashed. Equal values have equal `arrow-row` encodings then, and those stand
-/// in the order of SQL.
+/// greatest of all, just as they are hashed. Equal values then have equal `arrow-row` encodings, which
+/// sort in the order of SQL.
 pub struct Comparable<'c> {
     columns: Cow<'c, [ArrayRef]>,
 }
 
 impl<'c> Comparable<'c> {
-    /// Brings columns into that form. Columns that are in it are not copied.
+    /// Brings columns into that form. Columns that are in it already are not copied.
     pub fn new(columns: &'c [ArrayRef]) -> Comparable<'c> {
         Comparable {
             columns: canonical(columns),

@@ -1,10 +1,10 @@
-//! State of operators, behind one interface.
+//! The state of operators, behind one interface.
 //!
-//! State is keyed: every entry belongs to the bucket of its key ([`crate::hash::bucket`]), so that
-//! it can move between instances and be restored at another parallelism. Taking a snapshot changes
-//! nothing (a running query goes on from where it was), and can be restricted to the entries that
-//! were touched since an earlier one. It is taken between inputs: never while an operator still has
-//! rows of a closed window to emit ([`crate::operator::Progress::More`]).
+//! State is keyed: every entry belongs to the bucket of its key ([`crate::hash::bucket`]), so that it can
+//! move between instances and be restored at another parallelism. Taking a snapshot changes nothing (a
+//! running query continues where it was), and can be restricted to the entries that were touched since an
+//! earlier one. A snapshot is taken between inputs: never while an operator still has rows of a closed
+//! window to emit ([`crate::operator::Progress::More`]).
 
 pub mod snapshot;
 
@@ -14,25 +14,23 @@ use crate::error::Result;
 use crate::hash::{BUCKETS, bucket};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
-/// A point between two changes of an operator's state. Marks of one operator increase.
+/// A point between two changes of an operator's state. The marks of one operator increase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark(pub u32);
 
 impl Mark {
-    /// Whether no interval has ended before it: then no snapshot has been taken that could hold what is
-    /// dropped now.
+    /// Whether no interval has ended before this mark: then no snapshot can hold what is dropped now.
     pub fn is_first(self) -> bool {
         self <= Mark(1)
     }
 }
 
-/// What every operator with keyed state keeps beside its entries: the mark that changes get, and how far
-/// event time has come.
+/// The clock of an operator with keyed state: the mark that changes get, and how far event time has come.
 ///
-/// An operator owns one and gives it out ([`KeyedState::clock`]). Checkpoints end its intervals and, when
-/// state is restored, move its watermark; the operator does what only it can: it stamps what changes with
-/// [`Clock::mark`], moves the watermark in [`crate::operator::Stateful::advance`], and restarts it in
-/// [`crate::operator::Stateful::end_unit`].
+/// An operator owns one clock and gives access to it ([`KeyedState::clock`]). Checkpoints end its
+/// intervals and, when state is restored, move its watermark. The operator stamps changes with
+/// [`Clock::mark`], moves the watermark in [`crate::operator::Stateful::advance`], and restarts the clock
+/// in [`crate::operator::Stateful::end_unit`].
 #[derive(Debug, Clone)]
 pub struct Clock {
     mark: Mark,
@@ -49,32 +47,33 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// The mark of what changes now.
+    /// The mark that changes get now.
     #[inline]
     pub fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// Ends the current interval of changes and begins the next: what changes from now on has changed
-    /// *since* the returned mark.
+    /// Ends the current interval of changes and begins the next: later changes count as changed *since*
+    /// the returned mark.
     pub fn end_interval(&mut self) -> Mark {
         let ended = self.mark;
         self.mark = Mark(ended.0 + 1);
         ended
     }
 
-    /// The furthest watermark that the operator has seen in this unit of work, also before it was restored.
+    /// The largest watermark that the operator has seen in this unit of work, including before it was
+    /// restored.
     #[inline]
     pub fn watermark(&self) -> EventTime {
         self.watermark
     }
 
-    /// Moves the watermark. One before the last changes nothing.
+    /// Moves the watermark. An earlier watermark than the last changes nothing.
     pub fn advance(&mut self, watermark: EventTime) {
         self.watermark = self.watermark.max(watermark);
     }
 
-    /// Every row with an event time up to this has come, where rows may come so far behind the watermark.
+    /// The event time up to which all rows have come, if rows may come this far behind the watermark.
     pub fn complete(&self, behind_us: EventTime) -> EventTime {
         match self.watermark {
             MAX_WATERMARK => MAX_WATERMARK,
@@ -82,7 +81,7 @@ impl Clock {
         }
     }
 
-    /// The next unit of work begins: no watermark has come. Marks continue.
+    /// Starts the next unit of work: no watermark has come. Marks continue.
     pub fn restart(&mut self) {
         self.watermark = MIN_WATERMARK;
     }
@@ -90,28 +89,28 @@ impl Clock {
 
 /// Keyed state of one operator in one instance.
 pub trait KeyedState {
-    /// The clock that entries are stamped by.
+    /// The clock that stamps entries.
     fn clock(&mut self) -> &mut Clock;
 
-    /// The entries of `buckets` that changed since `since` ([`Mark::default`] for all), in batches
-    /// of the operator's own layout. Entries that were dropped are those behind the watermark.
+    /// The entries of `buckets` that changed since `since` ([`Mark::default`] for all), in batches of the
+    /// operator's own layout. Dropped entries are only those behind the watermark.
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>>;
 
-    /// Takes the entries of one batch of a snapshot in. One that is there already under the same
-    /// key gives way, so that the batches of later, incremental snapshots are restored after those
-    /// of earlier ones.
+    /// Restores the entries of one batch of a snapshot. An existing entry with the same key is replaced,
+    /// so the batches of later, incremental snapshots are restored after those of earlier ones.
     fn restore(&mut self, batch: &RecordBatch) -> Result<()>;
 
     /// Drops the entries of `buckets` (they have moved to another instance).
     fn discard(&mut self, buckets: &BucketSet) -> Result<()>;
 
-    /// Drops what was emitted by `watermark`, which an earlier snapshot may still hold. Called by [`expire`],
-    /// which has moved the clock.
+    /// Drops what was emitted by `watermark`, which an earlier snapshot may still hold. Called by
+    /// [`expire`], which has moved the clock.
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()>;
 }
 
-/// After the last batch of one instance's snapshots: drops what that instance had emitted by `watermark`, and
-/// continues as if it had seen this watermark. Watermarks before the last one change nothing.
+/// Called after the last batch of one instance's snapshots: drops what that instance had emitted by
+/// `watermark`, and continues as if it had seen this watermark. Watermarks before the last one change
+/// nothing.
 pub fn expire<S: KeyedState + ?Sized>(state: &mut S, watermark: EventTime) -> Result<()> {
     state.clock().advance(watermark);
     state.drop_emitted(watermark)

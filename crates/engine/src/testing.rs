@@ -33,7 +33,7 @@ pub fn schema(fields: &[(&str, arrow_schema::DataType)]) -> SchemaRef {
 }
 
 /// The values of a column as strings, NULL as `None`.
-pub fn texts(column: &ArrayRef) -> Vec<Option<String>> {
+pub fn shown(column: &ArrayRef) -> Vec<Option<String>> {
     (0..column.len())
         .map(|row| {
             column

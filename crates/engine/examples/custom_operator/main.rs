@@ -34,7 +34,7 @@ use wiring::{Example, readings, schema};
 #[derive(Default)]
 struct ChangeDetector {
     last: HashMap<String, Last>,
-    /// Says which mark a change gets; checkpoints move it.
+    /// The clock: it says which mark a change gets, and checkpoints move it.
     clock: Clock,
 }
 

@@ -12,18 +12,18 @@ use super::{Accumulator, OrderKey, Values};
 use crate::error::{Error, Result};
 use crate::key::{Comparable, KeyEncoder};
 
-/// Hands on to another accumulator only rows that its group has not seen. Rows with a NULL among
-/// the arguments are not handed on (SQL's rule for all DISTINCT aggregates offered here).
+/// Passes on to another accumulator only rows that are new to their group. Rows with a NULL among the
+/// arguments are not passed on (SQL's rule for all DISTINCT aggregates supported here).
 pub struct Distinct {
     inner: Box<dyn Accumulator>,
     encoder: KeyEncoder,
-    /// The distinct rows of each group, numbered as they came: from a state they are handed on in the same
-    /// order, so that a sum of doubles is the same to the last bit.
+    /// The distinct rows of each group, numbered in order of arrival: when restored, they are passed on
+    /// in the same order, so that a sum of doubles is the same to the last bit.
     seen: Vec<HashMap<Box<[u8]>, u64, foldhash::fast::FixedState>>,
 }
 
 impl Distinct {
-    /// `inner` over distinct rows of the given argument types.
+    /// The function `inner` over distinct rows of the given argument types.
     pub fn new(inner: Box<dyn Accumulator>, arguments: &[DataType]) -> Result<Distinct> {
         Ok(Distinct {
             inner,

@@ -12,18 +12,18 @@ use crate::error::Result;
 use crate::key::{Comparable, KeyEncoder};
 
 /// The accumulator of MIN or MAX over values of type `of`.
-pub fn extreme(largest: bool, of: &DataType) -> Result<Box<dyn Accumulator>> {
+pub fn extreme(largest: bool, data_type: &DataType) -> Result<Box<dyn Accumulator>> {
     macro_rules! primitive {
         ($type:ty) => {
             Box::new(Primitive::<$type> {
                 largest,
-                of: of.clone(),
+                data_type: data_type.clone(),
                 values: Vec::new(),
                 seen: Vec::new(),
             })
         };
     }
-    Ok(match of {
+    Ok(match data_type {
         DataType::Int32 => primitive!(Int32Type),
         DataType::Int64 => primitive!(Int64Type),
         DataType::Float64 => primitive!(Float64Type),
@@ -32,16 +32,16 @@ pub fn extreme(largest: bool, of: &DataType) -> Result<Box<dyn Accumulator>> {
         DataType::Timestamp(TimeUnit::Nanosecond, _) => primitive!(TimestampNanosecondType),
         _ => Box::new(Encoded {
             largest,
-            encoder: KeyEncoder::new([of.clone()])?,
+            encoder: KeyEncoder::new([data_type.clone()])?,
             values: Vec::new(),
         }),
     })
 }
 
-/// Over values of fixed width. NaN is the largest double, and -0 is 0, as `ORDER BY` has it.
+/// MIN or MAX of values of fixed width. NaN is the largest double, and -0 equals 0, as in `ORDER BY`.
 struct Primitive<T: ArrowPrimitiveType> {
     largest: bool,
-    of: DataType,
+    data_type: DataType,
     values: Vec<T::Native>,
     seen: Vec<bool>,
 }
@@ -85,7 +85,7 @@ where
             .map(|&group| self.seen[group as usize].then(|| self.values[group as usize]))
             .collect::<PrimitiveArray<T>>();
         Ok(Values::all(Arc::new(
-            values.with_data_type(self.of.clone()),
+            values.with_data_type(self.data_type.clone()),
         )))
     }
 
@@ -102,7 +102,7 @@ where
     }
 }
 
-/// Over values of any type, compared as their `arrow-row` encodings, whose byte order is the
+/// MIN or MAX of values of any type, compared by their `arrow-row` encodings, whose byte order is the
 /// values' order.
 struct Encoded {
     largest: bool,

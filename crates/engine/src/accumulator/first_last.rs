@@ -11,9 +11,9 @@ use arrow_schema::DataType;
 use super::{Accumulator, OrderKey, Values};
 use crate::error::Result;
 
-/// The value of the row that is first or last. Rows without an order of their own (made by a
-/// stateful operator, with equal event time) are told apart by their values: the smallest is
-/// first, so that the answer does not depend on which came earlier.
+/// The value of the row that is first or last. Rows without an order of their own (made by a stateful
+/// operator, with equal event time) are ordered by their values, the smallest first, so that the answer
+/// doesn't depend on arrival.
 pub struct FirstLast {
     last: bool,
     ignore_nulls: bool,
@@ -23,8 +23,8 @@ pub struct FirstLast {
 
 impl FirstLast {
     /// FIRST_VALUE or LAST_VALUE over values of type `of`.
-    pub fn new(last: bool, ignore_nulls: bool, of: &DataType) -> Result<FirstLast> {
-        let converter = RowConverter::new(vec![SortField::new(of.clone())])?;
+    pub fn new(last: bool, ignore_nulls: bool, data_type: &DataType) -> Result<FirstLast> {
+        let converter = RowConverter::new(vec![SortField::new(data_type.clone())])?;
         Ok(FirstLast {
             last,
             ignore_nulls,
@@ -49,7 +49,8 @@ impl FirstLast {
     }
 }
 
-/// The column of encoded values, NULL where there is none; `decode` makes a column of those that are there.
+/// The column of encoded values, NULL for missing ones; `decode` makes a column of the values that are
+/// present.
 pub fn spread<'a>(
     values: impl Iterator<Item = Option<&'a [u8]>>,
     decode: impl FnOnce(&[&'a [u8]]) -> Result<Vec<ArrayRef>>,
@@ -60,7 +61,7 @@ pub fn spread<'a>(
     if values.iter().all(Option::is_some) {
         return Ok(column);
     }
-    // Spread the present values out; absent ones are NULL.
+    // Spreads the present values out; absent ones are NULL.
     let mut next = 0u32;
     let indices = values
         .iter()

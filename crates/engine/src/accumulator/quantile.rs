@@ -1,8 +1,9 @@
-//! PERCENTILE_CONT and MEDIAN of floating-point numbers: the values are kept until they are asked for.
+//! PERCENTILE_CONT and MEDIAN of floating-point numbers. All values are kept until the result is
+//! requested.
 //!
-//! The quantile of fraction `p` of `n` sorted values stands at `p · (n − 1)`, counted from 0; between two values
-//! it is interpolated. `p · (n − 1)` is computed with its rounding error, so the result is right to its last bits:
-//! 0, 1e11, 2e11 and 3e11 at 0.95 give 2.85e11.
+//! The quantile of fraction `p` of `n` sorted values is at position `p · (n − 1)`, counted from 0;
+//! between two values it is interpolated. `p · (n − 1)` is computed with its rounding error, so the
+//! result is right to its last bits: 0, 1e11, 2e11 and 3e11 at 0.95 give 2.85e11.
 
 use std::sync::Arc;
 
@@ -19,22 +20,22 @@ use crate::key::Comparable;
 /// A quantile of all values of each group.
 pub struct Quantile {
     fraction: f64,
-    of: DataType,
-    /// The values that are not NULL, with -0 as 0 and one NaN, which is the greatest. In any order.
+    data_type: DataType,
+    /// The values that are not NULL, with -0 as 0 and one NaN, the greatest. In any order.
     groups: Vec<Vec<f64>>,
 }
 
 impl Quantile {
     /// The quantile of `fraction`, between 0 and 1, of `Float32` or `Float64` values.
-    pub fn new(fraction: f64, of: &DataType) -> Result<Quantile> {
+    pub fn new(fraction: f64, data_type: &DataType) -> Result<Quantile> {
         assert!(
             (0.0..=1.0).contains(&fraction),
             "the planner refuses others"
         );
-        match of {
+        match data_type {
             DataType::Float32 | DataType::Float64 => Ok(Quantile {
                 fraction,
-                of: of.clone(),
+                data_type: data_type.clone(),
                 groups: Vec::new(),
             }),
             other => Err(unsupported("quantile", other)),
@@ -42,17 +43,17 @@ impl Quantile {
     }
 }
 
-/// The quantile of `fraction`; `None` of no values. Changes the order of the values.
+/// The quantile of `fraction`; `None` without values. Changes the order of the values.
 fn quantile(values: &mut [f64], fraction: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
     let last_f = last as f64;
     let place = fraction * last_f;
-    // What rounding has taken from the product.
+    // The rounding error of the product.
     let error = fraction.mul_add(last_f, -place);
     let lower = (place.floor() as usize).min(last);
     let weight = (place - lower as f64) + error;
     let (_, &mut low, above) = values.select_nth_unstable_by(lower, f64::total_cmp);
-    // Of an index that is rounded up the weight is below zero by the last bit.
+    // If the index was rounded up, the weight is slightly below zero.
     if weight <= 0.0 {
         return Some(low);
     }
@@ -60,7 +61,7 @@ fn quantile(values: &mut [f64], fraction: f64) -> Option<f64> {
     Some(high.map_or(low, |high| between(low, high, weight)))
 }
 
-/// What stands at `weight`, between 0 and 1, on the way from one value to another that is not less.
+/// The value at `weight`, between 0 and 1, on the way from one value to another that is not less.
 fn between(low: f64, high: f64, weight: f64) -> f64 {
     let distance = high - low;
     if low == high {
@@ -68,7 +69,7 @@ fn between(low: f64, high: f64, weight: f64) -> f64 {
     } else if distance.is_finite() {
         distance.mul_add(weight, low).clamp(low, high)
     } else {
-        // One is infinite or NaN, or they are further apart than the largest number.
+        // One is infinite or NaN, or their distance exceeds the largest number.
         low * (1.0 - weight) + high * weight
     }
 }
@@ -93,7 +94,7 @@ impl Accumulator for Quantile {
         let values = groups.iter();
         let values = values.map(|&group| quantile(&mut self.groups[group as usize], fraction));
         let column: ArrayRef = Arc::new(values.collect::<Float64Array>());
-        Ok(Values::all(arrow_cast::cast(&column, &self.of)?))
+        Ok(Values::all(arrow_cast::cast(&column, &self.data_type)?))
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
@@ -137,7 +138,7 @@ mod tests {
         assert_eq!(of(&[3e11, 0.0, 2e11, 1e11], 0.95), Some(2.85e11));
         assert_eq!(of(&[1.0, 2.0, 3.0, 4.0], 0.5), Some(2.5));
         assert_eq!(of(&[10.0, 20.0], 0.9999999), Some(19.999999));
-        // 0.7 · 10 is 7, and 0.7 of a double a little less.
+        // 0.7 · 10 is 7, but the double 0.7 is slightly less.
         let ten = (0..=10).map(f64::from).collect::<Vec<_>>();
         assert_eq!(of(&ten, 0.7), Some(7.0));
         assert_eq!(of(&ten, 0.3), Some(3.0));

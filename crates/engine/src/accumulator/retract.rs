@@ -1,5 +1,5 @@
-//! Accumulators that can take rows back: COUNT, SUM and AVG subtract; the others keep their values, each
-//! with how often it is there.
+//! Accumulators that can retract rows: COUNT, SUM and AVG subtract; the others keep their values, each
+//! with a count.
 
 mod distinct;
 mod multiset;
@@ -32,9 +32,9 @@ pub fn retractable(
             function,
             arguments,
         } => match **function {
-            // The extremes of the distinct values are those of all.
+            // The extremes of the distinct values are those of all values.
             AggregateFunction::Extreme { .. } => retractable(function, arguments)?,
-            // What is left of a sum of doubles depends on all that was ever added and taken back.
+            // A sum of doubles depends on everything that was ever added and retracted.
             AggregateFunction::Sum { .. } | AggregateFunction::Average
                 if arguments.iter().any(DataType::is_floating) =>
             {
@@ -49,7 +49,7 @@ pub fn retractable(
         AggregateFunction::FirstLast { .. } => {
             return Err(Error::new(
                 "FIRST_VALUE or LAST_VALUE",
-                "it can't take rows back: which row was first is not kept",
+                "it can't retract rows: the order of earlier rows is not kept",
             ));
         }
     })

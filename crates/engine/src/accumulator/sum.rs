@@ -13,7 +13,7 @@ use arrow_schema::DataType;
 use super::{Accumulator, OrderKey, Values, unsupported};
 use crate::error::Result;
 
-/// Digits of a Decimal256: what an exact sum of decimals is kept in.
+/// The digits of a Decimal256, which holds an exact sum of decimals.
 pub(super) const EXACT_PRECISION: u8 = 76;
 
 /// The accumulator of SUM with result type `to`.
@@ -62,7 +62,7 @@ pub(super) fn for_each_exact(column: &ArrayRef, mut add: impl FnMut(usize, i128)
     Ok(())
 }
 
-/// Exact sums as a column of type `to`, and which of them don't fit it.
+/// Exact sums as a column of type `to`, and which of them don't fit.
 pub(super) fn exact_values(to: &DataType, sums: Vec<Option<i256>>) -> Values {
     let mut failed = Vec::new();
     let limit = match to {
@@ -102,8 +102,8 @@ pub(super) fn exact_values(to: &DataType, sums: Vec<Option<i256>>) -> Values {
     Values { column, failed }
 }
 
-/// Sum of integers or decimals. 128 bits hold 2^64 values of 64 bits; decimals of 38 digits use
-/// up to 127 bits each, so their carry is counted in 256 bits.
+/// The sum of integers or decimals. 128 bits hold 2^64 values of 64 bits; decimals of 38 digits use up to
+/// 127 bits each, so their carry is counted in 256 bits.
 struct ExactSum {
     to: DataType,
     sums: Vec<i256>,
@@ -185,7 +185,7 @@ pub(super) fn for_each_float(column: &ArrayRef, mut add: impl FnMut(usize, f64))
     Ok(())
 }
 
-/// Sum of doubles, in the order of arrival.
+/// The sum of doubles, in order of arrival.
 #[derive(Default)]
 struct FloatSum {
     sums: Vec<f64>,
@@ -226,8 +226,8 @@ impl Accumulator for FloatSum {
     }
 }
 
-/// AVG as a double. Integers are summed exactly and divided once, so that their average does not
-/// depend on order.
+/// AVG as a double. Integers are summed exactly and divided once, so that their average doesn't depend on
+/// order.
 #[derive(Default)]
 pub struct Average {
     exact: Vec<i128>,
@@ -249,7 +249,7 @@ impl Accumulator for Average {
                 self.counts[groups[row] as usize] += 1;
             })
         } else if arguments[0].data_type().is_decimal() {
-            // Its digits without its scale would be a wrong average.
+            // Its digits without its scale would give a wrong average.
             Err(unsupported("AVG", arguments[0].data_type()))
         } else {
             for_each_exact(&arguments[0], |row, value| {

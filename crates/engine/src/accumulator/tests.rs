@@ -1,5 +1,5 @@
-//! Every function against a naive computation over random groups, and what all of them share:
-//! states that merge, reading that disturbs nothing, `scan` row by row, `resize` and reuse.
+//! Tests of every function against a naive computation over random groups, and of what all functions
+//! share: states that merge, reading that changes nothing, `scan` row by row, `resize` and reuse.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::texts;
+use crate::testing::shown;
 
 /// Rows belong to groups below this; the group at this number stays empty.
 const GROUPS: u32 = 4;
@@ -20,7 +20,7 @@ struct Case {
     groups: Vec<u32>,
     values: Vec<Option<i64>>,
     order: Vec<OrderKey>,
-    /// Where the rows are cut into two updates.
+    /// Where the rows are split into two updates.
     cut: usize,
 }
 
@@ -62,7 +62,7 @@ impl Case {
                 let positive = self.values.iter().map(|v| v.map(|v| v > 0));
                 Arc::new(positive.collect::<arrow_array::BooleanArray>())
             }
-            // By way of 32 bits: there is no cast from BIGINT to DATE.
+            // Cast through 32 bits: there is no cast from BIGINT to DATE.
             DataType::Date32 => {
                 let days = arrow_cast::cast(&column, &DataType::Int32).unwrap();
                 arrow_cast::cast(&days, of).unwrap()
@@ -100,10 +100,10 @@ fn values(accumulator: &mut dyn Accumulator) -> Vec<Option<String>> {
         .evaluate(&(0..=GROUPS).collect::<Vec<_>>())
         .unwrap();
     assert!(values.failed.is_empty());
-    texts(&values.column)
+    shown(&values.column)
 }
 
-/// Checks a function in every way that it is used; `expected(group)` is the naive answer.
+/// Checks a function in every way in which it is used; `expected(group)` is the naive answer.
 fn check(
     function: &AggregateFunction,
     arguments: &[ArrayRef],
@@ -136,7 +136,7 @@ fn check(
         &function.data_type()
     );
 
-    // The first part's state, taken before the second came, merged into the second's.
+    // The first part's state, taken before the second part came, merged into the second's.
     let mut merged = fresh(function);
     update(&mut merged, cut, rows);
     merged.merge(&all, &first).unwrap();
@@ -160,10 +160,10 @@ fn check(
         let steps = (0..rows).map(|row| {
             update(&mut stepped, row, row + 1);
             let value = stepped.evaluate(&case.groups[row..=row]).unwrap();
-            texts(&value.column).remove(0)
+            shown(&value.column).remove(0)
         });
         assert_eq!(
-            texts(&scan.column),
+            shown(&scan.column),
             steps.collect::<Vec<_>>(),
             "scan {function:?}"
         );
@@ -295,10 +295,10 @@ proptest! {
             DataType::Timestamp(TimeUnit::Nanosecond, None),
         ] {
             let column = case.column(&of);
-            let shown = texts(&column);
+            let shown = shown(&column);
             for largest in [false, true] {
                 check(&extreme(largest, &of), std::slice::from_ref(&column), &case, |group| {
-                    // The text of the row that holds the extreme number.
+                    // The string of the row that holds the extreme number.
                     let number = |row: &usize| case.values[*row].map(|v| {
                         if of.is_unsigned_integer() { v.abs() } else { v }
                     });
@@ -337,7 +337,7 @@ proptest! {
     fn first_and_last_by_time_partition_and_position(case in cases()) {
         for of in [DataType::Int64, DataType::Utf8View, DataType::Boolean] {
             let column = case.column(&of);
-            let shown = texts(&column);
+            let shown = shown(&column);
             for (last, ignore_nulls) in [(false, false), (false, true), (true, false), (true, true)] {
                 let function = first_last(last, ignore_nulls, of.clone());
                 check(&function, std::slice::from_ref(&column), &case, |group| {
@@ -413,7 +413,7 @@ fn a_sum_that_overflows_fails_for_its_group_only() {
     let values = sum.evaluate(&[2, 0, 1]).unwrap();
     let max = i64::MAX.to_string();
     assert_eq!(
-        texts(&values.column),
+        shown(&values.column),
         [Some(max.as_str()), None, Some("5")].map(|v| v.map(String::from))
     );
     assert_eq!(values.failed.len(), 1);
@@ -459,7 +459,7 @@ fn decimal_sum(values: &[i128]) -> Values {
     });
     merged.merge(&[1], &states).unwrap();
     let (direct, merged) = (sum.evaluate(&[0]).unwrap(), merged.evaluate(&[1]).unwrap());
-    assert_eq!(texts(&direct.column), texts(&merged.column));
+    assert_eq!(shown(&direct.column), shown(&merged.column));
     direct
 }
 
@@ -467,15 +467,15 @@ fn decimal_sum(values: &[i128]) -> Values {
 fn a_decimal_sum_beyond_its_digits_fails_and_comes_back() {
     let largest = 10i128.pow(38) - 1;
     assert_eq!(
-        texts(&decimal_sum(&[largest - 1, 1]).column),
+        shown(&decimal_sum(&[largest - 1, 1]).column),
         [Some(largest.to_string())]
     );
     for sign in [1, -1] {
         assert_eq!(decimal_sum(&[sign * largest, sign]).failed.len(), 1);
-        // Three times the largest number is beyond 128 bits on the way.
+        // Three times the largest number exceeds 128 bits in between.
         let there_and_back = [sign * largest; 3].into_iter().chain([-sign * largest; 2]);
         let values = decimal_sum(&there_and_back.collect::<Vec<_>>());
-        assert_eq!(texts(&values.column), [Some((sign * largest).to_string())]);
+        assert_eq!(shown(&values.column), [Some((sign * largest).to_string())]);
     }
 }
 
@@ -507,7 +507,7 @@ fn nan_is_the_largest_double() {
 }
 
 #[test]
-fn texts_of_any_length_and_content() {
+fn strings_of_any_length_and_content() {
     let long = "x".repeat(1000);
     let column: ArrayRef = Arc::new(StringViewArray::from(vec!["", "a\0b", &long, "ä", "a"]));
     let groups = [0; 5];

@@ -1,9 +1,9 @@
 //! Aggregation by key, in windows or running.
 //!
-//! *Windowed*: one table of groups per open window; when the watermark reaches a window's end, its
-//! groups are emitted once, final. *Running*: one table; each chunk emits the new value of each key
-//! that it touched (changes of one key within a chunk are merged), or, with [`Emit::EveryRow`], one
-//! row per input row. Windows that are emitted before their end or after it are in [`refire`].
+//! *Windowed*: one table of groups per open window; when the watermark reaches a window's end, its groups
+//! are emitted once, final. *Running*: one table; each chunk emits the new value of each key that it
+//! touched (changes of one key within a chunk are merged), or, with [`Emit::EveryRow`], one row per input
+//! row. Windows that are also emitted before or after their end are in [`refire`].
 //!
 //! Output columns: `window_start`, `window_end` (windowed only; sessions and count windows have their
 //! start among the keys), the keys, the aggregates.
@@ -45,22 +45,22 @@ pub struct AggregateSpec {
     pub keys: Vec<usize>,
     /// The aggregates.
     pub calls: Vec<AggregateCall>,
-    /// The event-time column, which FIRST_VALUE and LAST_VALUE order by.
+    /// The event-time column, by which FIRST_VALUE and LAST_VALUE order.
     pub time_column: Option<usize>,
     /// When a running aggregation emits.
     pub emit: Emit,
-    /// When a windowed aggregation emits beside at the end of each window.
+    /// When a windowed aggregation emits in addition to the end of each window.
     pub refires: Option<Refires>,
-    /// The input of a running aggregation takes rows back.
+    /// Whether the input of a running aggregation retracts rows.
     pub takes_back: bool,
-    /// The input's rows may all go, and what a total ([`AggregateSpec::is_total`]) is then goes out before the
-    /// first of them comes: whether one ever came, for a moment, depends on chunks.
+    /// Whether all of the input's rows may be retracted. The empty total ([`AggregateSpec::is_total`]) is
+    /// then emitted before the first row comes; otherwise timing would decide whether it is ever emitted.
     pub starts_empty: bool,
-    /// What a row was goes out before its update.
+    /// Whether the old row is emitted before its update.
     pub emits_before: bool,
-    /// Groups that nothing touches are kept for so many microseconds of event time; `None` for ever.
+    /// How long groups without changes are kept, in microseconds of event time; `None` for ever.
     pub retention_us: Option<i64>,
-    /// Columns of the output.
+    /// The columns of the output.
     pub schema: SchemaRef,
 }
 
@@ -69,9 +69,9 @@ pub struct AggregateSpec {
 pub struct WindowKey {
     /// A timestamp column of the input: the windows' ends, or their starts.
     pub column: usize,
-    /// It holds starts.
+    /// Whether the column holds starts.
     pub is_start: bool,
-    /// The windows that it was made with.
+    /// The windows that the column was made with.
     pub windows: Windows,
 }
 
@@ -80,14 +80,14 @@ pub struct WindowKey {
 pub struct AggregateCall {
     /// The function.
     pub function: AggregateFunction,
-    /// Columns of the input that it is called with.
+    /// The columns of the input that the function is called with.
     pub arguments: Vec<usize>,
-    /// Boolean column of the input: `FILTER (WHERE …)`.
+    /// The Boolean column of the input for `FILTER (WHERE …)`.
     pub filter: Option<usize>,
 }
 
 impl AggregateSpec {
-    /// Whether each of its rows is final: none is replaced or taken back.
+    /// Whether each of its rows is final: none is replaced or retracted.
     pub fn is_final(&self) -> bool {
         match self.window {
             Some(_) => self.refires.is_none(),
@@ -95,12 +95,12 @@ impl AggregateSpec {
         }
     }
 
-    /// Whether it is one row, also over no rows: a running aggregation without keys.
+    /// Whether the result is one row, even without input rows: a running aggregation without keys.
     pub fn is_total(&self) -> bool {
         self.window.is_none() && self.keys.is_empty() && !self.calls.is_empty()
     }
 
-    /// Whether it is [`super::changelog::aggregate::UpdatingAggregate`]'s.
+    /// Whether it needs [`super::changelog::aggregate::UpdatingAggregate`].
     pub fn is_updating(&self) -> bool {
         let is_more = self.takes_back || self.emits_before || self.retention_us.is_some();
         self.window.is_none() && is_more
@@ -109,8 +109,8 @@ impl AggregateSpec {
 
 impl AggregateCall {
     /// Whether its value is the same to the last bit in whatever order rows come, and whether they are
-    /// added one by one or merged from parts: floating-point sums are not, and of an outside library's
-    /// functions nothing is known. `input` has the columns that it is called with.
+    /// added one by one or merged from parts. Floating-point sums are not, and nothing is known about
+    /// functions of an outside library. `input` has the columns that the functions are called with.
     pub fn is_exact(&self, input: &SchemaRef) -> bool {
         let mut arguments = self.arguments.iter().map(|&column| input.field(column));
         match &self.function {
@@ -135,39 +135,38 @@ pub enum Emit {
     Changes,
     /// Once per input row.
     EveryRow,
-    /// Once for each key, when the input has ended (`SET 'emit' = 'final'`). Without keys there is a row then
-    /// even if there was none in the input, as in SQL over tables.
+    /// Once for each key, when the input has ended (`SET 'emit' = 'final'`). Without keys this gives a
+    /// row even if the input had none, as in SQL over tables.
     AtEnd,
 }
 
 /// Aggregation by key.
 pub struct Aggregate {
     spec: AggregateSpec,
-    /// Columns of its input; a combined chunk has more ([`combine`]).
+    /// The number of columns of its input; a combined chunk has more ([`combine`]).
     input_columns: usize,
     key_types: Vec<DataType>,
     /// Open windows by their end in ticks; a running aggregation has one, at [`RUNNING`].
     tables: BTreeMap<i64, Groups>,
-    /// A window that is being emitted: its end in ticks, its groups, the next group.
+    /// The window that is being emitted: its end in ticks, its groups, the next group.
     firing: Option<(i64, Groups, usize)>,
-    /// Emptied tables, kept for their memory: as many as were open at once, at most
-    /// [`SPARE_TABLES`].
+    /// Empty tables, kept for their memory: as many as were open at once, at most [`SPARE_TABLES`].
     spare: Vec<Groups>,
     clock: Clock,
-    /// When it is to be asked for what has changed ([`Refires`]).
+    /// When to emit what has changed ([`Refires`]).
     due_ns: Option<u64>,
-    /// Encodes what rows were, where that goes out before their updates.
+    /// Encodes old rows, if they are emitted before their updates.
     befores: Option<arrow_row::RowConverter>,
-    /// The input had ended before a restart: the row of a total was emitted then.
+    /// Whether the input had ended before a restart, so that the row of a total has been emitted.
     has_ended: bool,
     groups: Vec<u32>,
 }
 
-/// Where the table of a running aggregation stands among the windows.
+/// The key of a running aggregation's table among the windows.
 const RUNNING: i64 = i64::MAX;
 
-/// Emptied tables that are kept: a sliding window of 10 slides closes and opens one at a time, so
-/// a few are enough to stop allocating.
+/// The most empty tables that are kept: a sliding window of 10 slides closes and opens one at a time, so
+/// a few are enough to avoid allocations.
 const SPARE_TABLES: usize = 4;
 
 impl Aggregate {
@@ -178,7 +177,7 @@ impl Aggregate {
             .iter()
             .map(|&key| input.field(key).data_type().clone())
             .collect::<Vec<_>>();
-        // Made once here, so that types without a rule are refused before the first row.
+        // Made once here, so that unsupported types are rejected before the first row.
         let spare = vec![Groups::new(&key_types, &spec.calls)?];
         let wants_befores = spec.refires.is_some() && spec.emits_before;
         let befores = wants_befores.then(|| refire::converter(&spec.calls));
@@ -218,8 +217,8 @@ impl Aggregate {
         }
     }
 
-    /// Adds the rows of `chunk`, all of one window, to its table. Returns how many groups there
-    /// were before; the rows' groups are left in `self.groups`.
+    /// Adds the rows of `chunk`, all of one window, to its table. Returns the previous number of groups;
+    /// the rows' groups are left in `self.groups`.
     fn add(&mut self, end: i64, chunk: &Chunk) -> Result<usize> {
         let keys = KeyColumns::of_chunk(chunk, &self.spec.keys)?;
         let mut groups = std::mem::take(&mut self.groups);
@@ -243,7 +242,7 @@ impl Aggregate {
         }
     }
 
-    /// Rows of one window, or of a running aggregation.
+    /// Processes rows of one window, or of a running aggregation.
     fn process_window(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
         self.add(end, chunk)?;
         self.note_befores(end)?;
@@ -256,7 +255,7 @@ impl Aggregate {
         chunk: Chunk,
         output: &mut Output,
     ) -> Result<()> {
-        // An outer join before this pads window columns with NULL: such a row is in no window.
+        // An outer join before this operator pads window columns with NULL: such a row is in no window.
         let column = chunk.batch.column(window.column);
         if column.null_count() > 0 {
             let in_a_window = arrow_array::BooleanArray::from_iter(
@@ -276,8 +275,8 @@ impl Aggregate {
         let ends = timestamp_ticks(column)?;
         let unit = window.windows.unit;
         debug_assert_eq!(timestamp_unit(column.data_type()), Some(unit));
-        // Closed only for rows of a partition that appeared or resumed while the query ran (I2):
-        // all others have been judged by their own watermark already.
+        // Closed only for rows of a partition that appeared or resumed while the query ran (I2): all
+        // others have already been judged by their own watermark.
         let watermark = self.clock.watermark();
         let lateness_us = self.lateness_us();
         let closed = |end: i64| {
@@ -312,7 +311,7 @@ impl Aggregate {
     }
 
     fn process_running(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
-        // DISTINCT: a key that is known has nothing new to say.
+        // DISTINCT: a known key changes nothing.
         let only_new = self.spec.calls.is_empty();
         if self.spec.emit == Emit::EveryRow && !only_new {
             return self.process_every_row(chunk, output);
@@ -322,7 +321,7 @@ impl Aggregate {
         if self.spec.emit == Emit::AtEnd {
             return Ok(());
         }
-        // Each touched group once, in the order in which the chunk touched it first.
+        // Each touched group once, in the order in which the chunk first touched it.
         let mut touched = Vec::new();
         let groups = std::mem::take(&mut self.groups);
         let table = self
@@ -349,7 +348,7 @@ impl Aggregate {
         )
     }
 
-    /// The table of a total, with its group, rows or not.
+    /// The table of a total, with its group, even without rows.
     fn make_total(&mut self) -> Result<(&mut Groups, Vec<u32>)> {
         let mut groups = Vec::new();
         let none = KeyColumns::new(Vec::new(), 1)?;
@@ -359,7 +358,7 @@ impl Aggregate {
         Ok((table, groups))
     }
 
-    /// What a total is over no rows, if none has come: the input has ended.
+    /// Emits the total over no rows, if none has come and the input has ended.
     fn emit_total(&mut self, output: &mut Output) -> Result<()> {
         if self.has_ended || self.tables.contains_key(&RUNNING) {
             return Ok(());
@@ -382,7 +381,7 @@ impl Aggregate {
             .tables
             .get_mut(&RUNNING)
             .expect("`add` has made the table");
-        // A row's key is its group's: no need to make it again.
+        // A row's key is its group's: no need to build it again.
         let keys = self.spec.keys.iter();
         let mut columns = keys
             .map(|&key| chunk.batch.column(key).clone())
@@ -427,7 +426,7 @@ impl Aggregate {
         )
     }
 
-    /// Emits all groups of a running aggregation that says nothing before its input ends.
+    /// Emits all groups of a running aggregation that emits nothing before its input ends.
     fn advance_running(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         if self.spec.emit != Emit::AtEnd || watermark < MAX_WATERMARK {
             return Ok(Progress::Done);
@@ -477,7 +476,7 @@ fn kind(group: u32, groups_before: usize) -> i8 {
     kind as i8
 }
 
-/// Emits result rows; those for which an aggregate failed are refused instead.
+/// Emits result rows; rows for which an aggregate failed are rejected instead.
 pub(crate) fn emit_updates(
     chunk: Chunk,
     failed: &[(usize, String)],
@@ -521,7 +520,7 @@ impl Stateful for Aggregate {
             is_replicated: false,
             first_input: None,
             delay_us: 0,
-            // The engine's own accumulators and the keys copy values; others may keep arrays.
+            // The engine's own accumulators and the keys copy values; those of libraries may keep arrays.
             shares_input: {
                 let functions = self.spec.calls.iter().map(|call| &call.function);
                 functions.into_iter().any(AggregateFunction::is_foreign)
@@ -619,6 +618,6 @@ pub fn output_types(
         .collect()
 }
 
-/// Shared by the tests of this operator and of its parts.
+/// Shared by the tests of this operator and its parts.
 #[cfg(test)]
 mod tests;

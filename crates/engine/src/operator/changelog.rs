@@ -1,13 +1,13 @@
-//! Operators over changelogs: streams whose rows may replace earlier ones or take them back
+//! Operators over changelogs: streams whose rows may replace or retract earlier ones
 //! ([`crate::chunk::RowKind`]; Flink's changelog).
 //!
-//! Two forms of a changelog travel. *With befores*: each `+U` comes right behind the `−U` that takes the
-//! old row back, in the same chunk; what can compute only with whole rows needs this. *By key*: `+U` alone,
-//! and `−D` where the row goes; enough for who knows the key. Who makes updates is told which form is
-//! wanted ([`super::aggregate::AggregateSpec::emits_before`] and its like). A row whose kind takes back
-//! is in every column what was sent before.
+//! A changelog has one of two forms. *With befores*: each `+U` directly follows the `−U` that retracts
+//! the old row, in the same chunk; operators that need whole rows need this form. *By key*: `+U` alone,
+//! and `−D` when the row goes; enough for operators that know the key. The operator that makes updates is
+//! told which form is needed (for example, by [`super::aggregate::AggregateSpec::emits_before`]). A row
+//! that retracts another has the same values in every column.
 //!
-//! Changes of one key come from one instance, in order. So what is taken back has been there, unless
+//! Changes of one key come from one instance, in order. So a row that is retracted exists, unless
 //! [`Retention`] has dropped it.
 
 pub mod aggregate;
@@ -20,7 +20,7 @@ pub mod top_n;
 use crate::chunk::{Chunk, RowKind};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
-/// Which rows of a chunk take rows back; `None` for none.
+/// Which rows of a chunk retract others; `None` if none does.
 pub(super) fn retractions(chunk: &Chunk) -> Option<Vec<bool>> {
     let kinds = chunk.kinds.as_ref()?;
     let of = kinds.values().iter();
@@ -29,24 +29,24 @@ pub(super) fn retractions(chunk: &Chunk) -> Option<Vec<bool>> {
     of.contains(&true).then_some(of)
 }
 
-/// How long state is kept that nothing touches: `SET 'state_ttl'`. Its clock is the watermark, so a
-/// replay of old rows forgets what the rows' own time says, at whatever speed.
+/// How long unchanged state is kept: `SET 'state_ttl'`. Its clock is the watermark, so a replay of old
+/// rows forgets by the rows' own time, at any speed.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     us: Option<i64>,
-    /// The first watermark that came: what was touched before it counts from there.
+    /// The first watermark: what was touched before it counts from there.
     first: EventTime,
     watermark: EventTime,
-    /// When old entries are looked for next.
+    /// When to look for old entries next.
     sweep_at: EventTime,
 }
 
-/// Old entries are looked for so often within the time that they are kept: state may be by this
-/// much larger than need be.
+/// How often old entries are looked for within the retention time: the state may be larger than necessary
+/// by this fraction.
 const SWEEPS_PER_RETENTION: i64 = 8;
 
 impl Retention {
-    /// For so many microseconds of event time; `None` for ever.
+    /// A retention of this many microseconds of event time; `None` for ever.
     pub fn new(us: Option<i64>) -> Retention {
         Retention {
             us,
@@ -56,19 +56,19 @@ impl Retention {
         }
     }
 
-    /// What is touched now was touched then.
+    /// The time that entries touched now get.
     pub fn now(&self) -> EventTime {
         self.watermark
     }
 
-    /// Whether what was touched `at` is forgotten.
+    /// Whether an entry touched `at` this time is forgotten.
     pub fn is_over(&self, at: EventTime) -> bool {
         self.us
             .is_some_and(|us| at.max(self.first).saturating_add(us) <= self.watermark)
     }
 
-    /// The watermark has moved: whether it is time to look for old entries. The last watermark, the end
-    /// of the stream, makes nothing old.
+    /// Moves the watermark; returns whether it is time to look for old entries. The last watermark, at
+    /// the end of the stream, makes nothing old.
     pub fn advance(&mut self, watermark: EventTime) -> bool {
         if watermark == MAX_WATERMARK || watermark <= self.watermark {
             return false;
@@ -87,7 +87,7 @@ impl Retention {
         is_due
     }
 
-    /// A unit of work begins.
+    /// Starts a unit of work.
     pub fn restart(&mut self) {
         *self = Retention::new(self.us);
     }

@@ -1,9 +1,9 @@
-//! Count windows: so many rows of a key, in order of event time.
+//! Count windows: a number of rows of a key, in order of event time.
 //!
-//! Rows wait until the watermark is beyond their time, and are then numbered in the order of event time,
-//! partition and position: not in the order in which they came, which would be another in every run. Rows
-//! behind their own partition's watermark are left out before ([`super::drop_late`]). A window is passed on
-//! when its last row is numbered; one that is not full stays open, also at the end of the input.
+//! Rows wait until the watermark has passed their time, and are then numbered in the order of event time,
+//! partition and position, not in the order of arrival, which differs from run to run. Rows before their
+//! own partition's watermark are dropped earlier ([`super::drop_late`]). A window is emitted when its
+//! last row is numbered; a window that is not full stays open, also at the end of the input.
 
 mod state;
 
@@ -29,15 +29,15 @@ use crate::time::{EventTime, MAX_WATERMARK};
 /// What a count window does.
 #[derive(Debug, Clone)]
 pub struct CountWindowSpec {
-    /// Columns of the input whose values have windows of their own.
+    /// The columns of the input whose values have windows of their own.
     pub keys: Vec<usize>,
     /// The event-time column.
     pub time_column: usize,
-    /// How many rows a window has, and how many rows behind it the next one begins.
+    /// The number of rows of a window, and how many rows later the next one begins.
     pub windows: Windows,
-    /// Columns of the input.
+    /// The columns of the input.
     pub input: SchemaRef,
-    /// These, `window_start`, `window_end` and `window_number`.
+    /// The columns of the output: those of the input, `window_start`, `window_end` and `window_number`.
     pub schema: SchemaRef,
 }
 
@@ -46,23 +46,23 @@ pub struct CountWindow {
     spec: CountWindowSpec,
     key_types: Vec<DataType>,
     keys: Keys,
-    /// By number of the key.
+    /// The counters by key number.
     counters: Vec<Counter>,
-    /// Rows that aren't numbered yet, with their keys, and how often each is there.
+    /// Rows that aren't numbered yet, with their keys, and the number of copies of each.
     pending: BTreeMap<(KeptRow, u32), u32>,
     keeper: RowKeeper,
-    /// Rows of full windows.
+    /// The rows of full windows.
     full: VecDeque<WindowRow>,
     bytes: usize,
     clock: Clock,
 }
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Default)]
 struct Counter {
-    /// Rows that have a number.
+    /// The number of rows that have a number.
     seen: i64,
-    /// The rows that windows need which are not full, with their numbers.
+    /// The rows needed by windows that are not full, with their numbers.
     rows: VecDeque<(i64, KeptRow)>,
     touched: Mark,
 }
@@ -76,7 +76,7 @@ struct WindowRow {
 }
 
 impl CountWindow {
-    /// Windows without rows.
+    /// An operator without rows.
     pub fn new(spec: CountWindowSpec) -> Result<CountWindow> {
         let key_types = spec.keys.iter();
         let key_types = key_types.map(|&key| spec.input.field(key).data_type().clone());
@@ -94,7 +94,7 @@ impl CountWindow {
         })
     }
 
-    /// The numbers of the keys of rows.
+    /// The key numbers of rows.
     fn key_numbers(&mut self, keys: &KeyColumns) -> Result<Vec<u32>> {
         let mut numbers = Vec::new();
         self.keys.groups(keys, &mut numbers)?;
@@ -103,7 +103,7 @@ impl CountWindow {
         Ok(numbers)
     }
 
-    /// Without rows behind the watermark, and their times in ticks.
+    /// Drops rows behind the watermark; returns the others with their times in ticks.
     fn in_time(&self, chunk: Chunk, output: &mut Output) -> Result<(Chunk, Vec<i64>)> {
         let column = chunk.batch.column(self.spec.time_column);
         if column.null_count() > 0 {
@@ -126,7 +126,7 @@ impl CountWindow {
         *self.pending.entry((row, key)).or_default() += 1;
     }
 
-    /// Numbers the next row of a key; the windows that it fills are passed on.
+    /// Numbers the next row of a key, and emits the windows that it fills.
     fn number(&mut self, key: u32, row: KeptRow) {
         let Windows {
             size, slide, unit, ..
@@ -192,7 +192,8 @@ impl CountWindow {
     }
 }
 
-/// What `window_time` is before `window_end`, so that it is the time of the window's last row.
+/// The difference between `window_end` and `window_time`, so that the latter is the time of the window's
+/// last row.
 fn tick(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Nanosecond => 1000,
@@ -232,7 +233,7 @@ impl Stateful for CountWindow {
 
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         let unit = self.spec.windows.unit;
-        // One at the watermark waits: there may be more of its time to come.
+        // A row at the watermark waits: more rows of its time may come.
         let is_ready =
             |time: i64| ticks_to_us(time, unit) < watermark || watermark == MAX_WATERMARK;
         while self.full.len() < output.chunk_rows
@@ -269,7 +270,7 @@ impl Stateful for CountWindow {
 
     fn bytes(&self) -> usize {
         let counters = self.counters.capacity() * size_of::<Counter>();
-        // A row that waits has a place in a tree, two thirds full.
+        // A waiting row has a place in a tree, two thirds full.
         self.keys.bytes() + counters + self.bytes + self.pending.len() * 24
     }
 }

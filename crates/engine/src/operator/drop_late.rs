@@ -1,10 +1,10 @@
-//! Leaves out late rows, for what decides by a row's own event time.
+//! Drops late rows, for operators that decide by a row's own event time.
 //!
-//! A row is late when its event time is behind its own partition's watermark (I2). One *at* the watermark
-//! is not for the versions of a table, which may have several rows of one time: so what needs all rows up
-//! to a time waits until the watermark is beyond it. It is for interval joins and OVER, which take a time
-//! for complete when the watermark is there. Windows don't need this: for them a row is late when all its
-//! windows are closed.
+//! A row is late when its event time is before its own partition's watermark (I2). A row *at* the
+//! watermark is not late for the versions of a table, which may have several rows of one time: operators
+//! that need all rows up to a time wait until the watermark has passed it. It is late for interval joins
+//! and OVER, which take a time for complete when the watermark reaches it. Windows don't need this
+//! operator: for them a row is late when all its windows are closed.
 
 use arrow_array::{Array, BooleanArray};
 
@@ -13,7 +13,7 @@ use super::{Output, Stateless};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 
-/// Leaves out and counts late rows.
+/// Drops and counts late rows.
 pub struct DropLate {
     time_column: usize,
     late: Late,
@@ -22,15 +22,15 @@ pub struct DropLate {
 /// Which rows are late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Late {
-    /// Those before their own partition's watermark.
+    /// Rows before their own partition's watermark.
     Before,
-    /// Those at it, too. Sources have to mark them
+    /// Rows at the watermark, too. Sources have to mark them
     /// ([`crate::intake::EventTimeSpec::marks_at_watermark`]).
     At,
 }
 
 impl DropLate {
-    /// By the timestamp column `time_column`.
+    /// Drops rows that are late by the timestamp column `time_column`.
     pub fn new(time_column: usize, late: Late) -> DropLate {
         DropLate { time_column, late }
     }
@@ -41,10 +41,8 @@ impl Stateless for DropLate {
         let column = chunk.batch.column(self.time_column);
         let unit = timestamp_unit(column.data_type());
         let (0, Some(unit)) = (column.null_count(), unit) else {
-            return Err(
-                Error::new("join", "an event time is NULL behind the source")
-                    .hint("name the column that WATERMARK FOR names, unchanged"),
-            );
+            return Err(Error::new("join", "an event time is NULL after the source")
+                .hint("name the column in WATERMARK FOR, unchanged"));
         };
         let watermarks = chunk.origin.as_ref();
         let watermarks = watermarks.and_then(|origin| origin.watermarks.as_ref());
@@ -62,7 +60,7 @@ impl Stateless for DropLate {
                 chunk.filter(&keep)?
             }
         };
-        // Lateness is judged once.
+        // Lateness is judged only once.
         if let Some(origin) = &mut kept.origin {
             origin.watermarks = None;
         }

@@ -8,7 +8,7 @@ use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::time::EventTime;
 
-/// The event times of rows, in microseconds; `operator` says whose input they are.
+/// The event times of rows, in microseconds; `operator` names the operator in errors.
 pub fn event_times(column: &ArrayRef, operator: &str) -> Result<Vec<EventTime>> {
     let unit = timestamp_unit(column.data_type());
     let (0, Some(unit)) = (column.null_count(), unit) else {
@@ -18,10 +18,11 @@ pub fn event_times(column: &ArrayRef, operator: &str) -> Result<Vec<EventTime>> 
     Ok(ticks.map(|&tick| ticks_to_us(tick, unit)).collect())
 }
 
-/// The rows whose times are `in_time`, with their times; the others are counted as late.
+/// Keeps the rows whose times are `in_time`, with their times; the others are counted as late.
 ///
-/// There are none but after idleness: a partition that appears or resumes while the query runs may be behind
-/// what others have moved the watermark to. All other rows were judged by their own watermark (I2).
+/// Such rows only come after idleness: a partition that appears or resumes while the query runs may be
+/// behind the watermark that the others have reached. All other rows were judged by their own watermark
+/// (I2).
 pub fn only_in_time(
     chunk: Chunk,
     times: Vec<i64>,

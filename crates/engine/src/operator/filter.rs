@@ -1,5 +1,5 @@
-//! Filter: keeps the rows for which a condition is true. Several filters behind one operator make
-//! a demux (one input, several conditional outputs; UPM-CEP).
+//! Filter: keeps the rows for which a condition is true. Several filters after one operator make a demux
+//! (one input, several conditional outputs; UPM-CEP).
 
 use std::sync::Arc;
 

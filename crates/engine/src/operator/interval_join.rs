@@ -1,15 +1,15 @@
-//! Interval join: two streams, equal keys, and event times that are at most so far from each other.
+//! Interval join: two streams, equal keys, and event times within a given distance of each other.
 //!
-//! A row of the left stream at `l` and one of the right at `r` are a pair when `r - l` lies within the
-//! [`IntervalJoinSpec::bounds`]. Pairs go out as soon as both rows are there. A row is kept until the
-//! watermark says that no partner of it can come any more; one that has found none is then padded, where
-//! the join is an outer one. So the result does not depend on which side came first.
+//! A row of the left stream at `l` and one of the right at `r` are a pair when `r - l` is within the
+//! [`IntervalJoinSpec::bounds`]. Pairs are emitted as soon as both rows have come. A row is kept until
+//! the watermark says that no partner of it can come any more; if it has found none by then, it is padded
+//! in an outer join. So the result doesn't depend on which side came first.
 //!
-//! What comes out may lie behind the watermark, by as much as the interval is long: what follows is told
-//! of the watermark less that ([`Operator::delay_us`]).
+//! The output may be behind the watermark, by as much as the interval is long: the operators after it get
+//! the watermark minus that ([`Operator::delay_us`]).
 //!
-//! Late rows of either side are left out before ([`super::drop_late`]). Rows are kept encoded, in
-//! memory of their own: neither a link's frame nor a source's block is held by them.
+//! Late rows of either side are dropped before ([`super::drop_late`]). Rows are kept encoded, in memory
+//! of their own: they hold neither a link's frame nor a source's block.
 
 mod existence;
 mod kept;
@@ -34,16 +34,16 @@ use kept::{Kept, Place, Side};
 /// What an interval join does.
 #[derive(Debug, Clone)]
 pub struct IntervalJoinSpec {
-    /// Left and right input.
+    /// The left and the right input.
     pub sides: [IntervalSide; 2],
-    /// The right row's event time less the left one's is at least and at most this, in microseconds.
+    /// The lower and upper limit of the right row's event time minus the left one's, in microseconds.
     pub bounds: [EventTime; 2],
-    /// Which rows come out.
+    /// Which rows are emitted.
     pub kind: JoinKind,
     /// A further condition over the columns of both sides (left, then right).
     pub condition: Option<std::sync::Arc<dyn Expression>>,
-    /// How far behind the watermark rows may come that are in time, in microseconds: rows that a window
-    /// has made have event times before its end, and come when the watermark is there.
+    /// How far behind the watermark rows may come and still be in time, in microseconds: rows made by a
+    /// window have event times before its end, and come when the watermark reaches the end.
     pub behind_us: EventTime,
     /// The columns of a pair: all of the left input, then all of the right one.
     pub schema: SchemaRef,
@@ -56,12 +56,12 @@ pub struct IntervalSide {
     pub time_column: usize,
     /// Key columns, in the same order and of the same types on both sides.
     pub keys: Vec<usize>,
-    /// Columns of the input.
+    /// The columns of the input.
     pub schema: SchemaRef,
 }
 
 impl IntervalJoinSpec {
-    /// The columns of what comes out.
+    /// The columns of the output.
     pub fn output(&self) -> &SchemaRef {
         match self.kind.is_of_left() {
             true => &self.sides[0].schema,
@@ -103,14 +103,14 @@ struct Pending {
     times: Vec<EventTime>,
     keys: EncodedKeys,
     rows: Rows,
-    /// Those that have found a partner, or failed with one.
+    /// The rows that have found a partner, or failed with one.
     matched: Vec<bool>,
-    /// The next row, and the last of its partners so far.
+    /// The next row, and its last partner so far.
     row: usize,
     last: Option<Place>,
 }
 
-/// Rows of the one that is pending beside rows of the other side: its row, the partner's key and place.
+/// Pairs of pending rows and rows of the other side: the row, the partner's key and place.
 type Pairs = Vec<(u32, u32, Place)>;
 
 impl IntervalJoin {
@@ -127,7 +127,7 @@ impl IntervalJoin {
         })
     }
 
-    /// Every row with an event time up to this has come.
+    /// The time up to which all rows have come.
     fn complete(&self) -> EventTime {
         self.clock.complete(self.spec.behind_us)
     }
@@ -149,7 +149,7 @@ impl IntervalJoin {
         while pending.row < pending.times.len() && pairs.len() < limit {
             let (row, time) = (pending.row, pending.times[pending.row]);
             let key = other.keys.find(pending.keys.key(row));
-            // NULL equals nothing.
+            // NULL equals nothing, so such a row has no partner.
             if let Some(key) = key.filter(|_| !pending.keys.is_null(row)) {
                 let from = self.spec.first_partner(pending.side, time);
                 let to = self.spec.last_partner(pending.side, time);
@@ -195,11 +195,11 @@ impl IntervalJoin {
         };
         let numbers = (0..pairs.len() as u32).collect::<Vec<u32>>();
         let (kept, failed) = holding(condition, all.clone(), &all, &numbers, output)?;
-        // Rows for which a condition failed are refused: they are not padded.
+        // Rows for which a condition failed are rejected: they are not padded.
         let matched = kept.iter().map(|&pair| pairs[pair]);
         let failed = failed.iter().map(|&pair| pairs[pair as usize]);
         match self.spec.kind {
-            // A pair that is refused is no reason to let its row through.
+            // A rejected pair is no reason to emit its row.
             JoinKind::Semi => return self.note_partners(pending, matched.collect(), output),
             JoinKind::Anti => {
                 let known = matched.chain(failed).collect();
@@ -233,7 +233,7 @@ impl IntervalJoin {
         }
     }
 
-    /// Keeps the rows for partners to come; those that can have none any more are padded at once.
+    /// Keeps the rows for partners to come; rows that can have none any more are padded at once.
     fn keep(&mut self, pending: Pending, output: &mut Output) -> Result<()> {
         let side = pending.side;
         let complete = self.complete();
@@ -248,12 +248,12 @@ impl IntervalJoin {
                 }
                 continue;
             }
-            // A key that is NULL equals nothing: it is kept to be padded.
+            // A NULL key equals nothing: the row is kept only to be padded.
             if pending.keys.is_null(row) && !is_padded {
                 continue;
             }
-            // A row that only needs one partner. With a condition others are looked at, too: for which pairs
-            // it fails must not depend on which side came first.
+            // A row that needs only one partner. With a condition the others are tried, too: which pairs
+            // fail must not depend on which side came first.
             let is_settled = self.spec.kind.is_of_left() && self.spec.condition.is_none();
             if side == 0 && is_settled && pending.matched[row] {
                 continue;
@@ -274,7 +274,7 @@ impl IntervalJoin {
             .try_for_each(|piece| self.emit_singles(side, piece, output))
     }
 
-    /// Notes when the first row of a key has no partner to wait for any more.
+    /// Notes when the first row of a key has no partner left to wait for.
     fn look_again(&mut self, side: usize, key: Key<'_>) {
         if let Some(key) = self.sides[side].keys.find(key) {
             let first = self.sides[side].first_time(key);
@@ -309,7 +309,7 @@ impl IntervalJoin {
         Ok(())
     }
 
-    /// Forgets rows of a side whose partners have all come, until there are `limit` of them to pad.
+    /// Forgets rows of a side whose partners have all come, until `limit` of them are to be padded.
     fn forget(&mut self, side: usize, limit: usize) -> Vec<Box<[u8]>> {
         let complete = self.complete();
         let is_kept = self.spec.kind.keeps(side);
@@ -347,7 +347,8 @@ impl Stateful for IntervalJoin {
                 .collect(),
             is_replicated: false,
             first_input: None,
-            // A side that may be padded has no event time for what follows, nor has one that doesn't come out.
+            // A side that may be padded has no event time for the operators after this one, nor has a
+            // side that isn't emitted.
             delay_us: {
                 let [least, most] = self.spec.bounds;
                 let left = match self.spec.kind.keeps(1) {
@@ -360,7 +361,7 @@ impl Stateful for IntervalJoin {
                 };
                 left.max(right).saturating_add(self.spec.behind_us)
             },
-            // What it keeps and emits is encoded in between.
+            // The rows that it keeps and emits are encoded in between.
             shares_input: false,
         }
     }
@@ -382,7 +383,8 @@ impl Stateful for IntervalJoin {
         Ok(())
     }
 
-    /// One row may have as many partners as the interval has rows: a chunk of them at a time.
+    /// Emits further pairs. A row may have as many partners as the interval has rows: a chunk of them at
+    /// a time.
     fn rest(&mut self, output: &mut Output) -> Result<Progress> {
         let Some(mut pending) = self.pending.take() else {
             return Ok(Progress::Done);

@@ -1,8 +1,8 @@
 //! Window join: two inputs, equal keys, same window.
 //!
-//! The rows of both sides are kept per window and joined when the watermark closes it, so that the
-//! result does not depend on which side came first. Rows are copied when they are kept: a view into
-//! a source's read block would hold the whole block.
+//! The rows of both sides are kept per window and joined when the watermark closes it, so that the result
+//! doesn't depend on which side came first. Rows are copied when they are kept: a view into a source's
+//! read block would hold the whole block.
 
 mod matching;
 mod state;
@@ -25,14 +25,14 @@ use matching::Matching;
 /// What a window join does.
 #[derive(Debug, Clone)]
 pub struct JoinSpec {
-    /// Left and right input.
+    /// The left and the right input.
     pub sides: [JoinSide; 2],
     /// The windows of both sides.
     pub windows: Windows,
-    /// Both sides name a row's window by its start, else by its end. By the same edge, since without keys
-    /// that is what brings rows of one window together.
+    /// Whether both sides identify a row's window by its start; otherwise by its end. Both use the same
+    /// edge, since without keys it brings the rows of one window together.
     pub is_start: bool,
-    /// Rows without a partner that are emitted too, padded with NULL.
+    /// Which rows are emitted.
     pub kind: JoinKind,
     /// A further condition over the columns of both sides (left, then right).
     pub condition: Option<Arc<dyn Expression>>,
@@ -41,7 +41,7 @@ pub struct JoinSpec {
 }
 
 impl JoinSpec {
-    /// The columns of what comes out.
+    /// The columns of the output.
     pub fn output(&self) -> &SchemaRef {
         match self.kind.is_of_left() {
             true => &self.sides[0].schema,
@@ -57,13 +57,13 @@ pub struct JoinSide {
     pub window_column: usize,
     /// Key columns, in the same order and of the same types on both sides.
     pub keys: Vec<usize>,
-    /// Columns of the input.
+    /// The columns of the input.
     pub schema: SchemaRef,
 }
 
 impl JoinSide {
-    /// The columns that say where a row belongs: its key. Without one the windows themselves are spread over
-    /// the instances.
+    /// The columns that say where a row belongs: its key. Without a key the windows themselves are spread
+    /// over the instances.
     pub fn placed_by(&self) -> &[usize] {
         match self.keys.is_empty() {
             true => std::slice::from_ref(&self.window_column),
@@ -72,7 +72,7 @@ impl JoinSide {
     }
 }
 
-/// Which rows come out.
+/// Which rows are emitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinKind {
     /// Pairs.
@@ -85,12 +85,12 @@ pub enum JoinKind {
     Full,
     /// Rows of the left input that have a partner, each once, without the columns of the right one.
     Semi,
-    /// Rows of the left input that have none.
+    /// Rows of the left input that have no partner.
     Anti,
 }
 
 impl JoinKind {
-    /// Whether rows of `side` (0 the left one) without a partner are emitted.
+    /// Whether rows of `side` (0 is the left one) without a partner are emitted.
     pub fn keeps(self, side: usize) -> bool {
         match self {
             JoinKind::Inner | JoinKind::Semi => false,
@@ -100,13 +100,13 @@ impl JoinKind {
         }
     }
 
-    /// Whether rows of the left input alone come out: whether a partner exists is all that counts.
+    /// Whether only rows of the left input are emitted, so that it only matters whether a partner exists.
     pub fn is_of_left(self) -> bool {
         matches!(self, JoinKind::Semi | JoinKind::Anti)
     }
 }
 
-/// Rows kept of one side of one window, with when they came.
+/// The kept rows of one side of one window, with their marks.
 #[derive(Default)]
 struct Kept {
     batches: Vec<(Mark, RecordBatch)>,
@@ -135,9 +135,9 @@ impl WindowJoin {
         let batch = copy_views(batch)?;
         let kept = &mut self.windows.entry(end).or_default()[input];
         kept.batches.push((self.clock.mark(), batch));
-        // Many small chunks would cost more in bookkeeping than in rows: neighbours of about the
-        // same size are merged, as in a binary counter. Rows of different marks stay apart, or an
-        // incremental snapshot would hold rows that the one before it holds.
+        // Many small chunks would cost more than their rows: neighbors of about the same size are merged,
+        // as in a binary counter. Rows of different marks stay apart; otherwise an incremental snapshot
+        // would hold rows that an earlier one already has.
         while let [.., (mark_before, before), (mark, last)] = kept.batches.as_slice()
             && mark_before == mark
             && before.num_rows() < 2 * last.num_rows()
@@ -151,18 +151,18 @@ impl WindowJoin {
     }
 }
 
-/// Rows of kept batches that are merged: 8,192 is a chunk, which is never copied again, and a row
-/// that came alone is copied at most log2(8,192) = 13 times.
+/// The most rows of kept batches that are merged: 8,192 is a chunk, which is never copied again, and a
+/// row that came alone is copied at most log2(8,192) = 13 times.
 const MERGED_ROWS_MAX: usize = 8192;
 
-/// The batch with the bytes of its texts copied out of the buffers that they point into.
+/// The batch with the bytes of its strings copied out of shared buffers.
 pub(super) fn copy_views(batch: RecordBatch) -> Result<RecordBatch> {
     use arrow_array::cast::AsArray;
     let columns = batch
         .columns()
         .iter()
         .map(|column| match column.as_string_view_opt() {
-            Some(texts) => Arc::new(texts.gc()) as arrow_array::ArrayRef,
+            Some(strings) => Arc::new(strings.gc()) as arrow_array::ArrayRef,
             None => column.clone(),
         })
         .collect();
@@ -201,7 +201,7 @@ impl Stateful for WindowJoin {
         let ends = timestamp_ticks(&column)?;
         let mut rows_of = BTreeMap::<i64, Vec<u32>>::new();
         for (row, &end) in ends.iter().enumerate() {
-            // An outer join below pads window columns with NULL: such a row is in no window.
+            // An outer join before this one pads window columns with NULL: such a row is in no window.
             if column.is_valid(row) {
                 rows_of
                     .entry(end.saturating_add(offset))

@@ -1,5 +1,5 @@
-//! Rows that an operator keeps one by one, each in memory of its own: so that one that is not needed any
-//! more holds nothing, however many others came with it.
+//! Rows that an operator keeps one by one, each in memory of its own: a row that is no longer needed then
+//! holds nothing, however many others came with it.
 
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array, UInt64Array};
 use arrow_row::{RowConverter, SortField};
@@ -9,8 +9,8 @@ use crate::accumulator::OrderKey;
 use crate::chunk::{Chunk, Origin};
 use crate::error::Result;
 
-/// A row, and where it stands among the rows of its key: rows compare by event time, partition and
-/// position, and those that have none (made by a stateful operator) by their values.
+/// A row, and its place among the rows of its key: rows compare by event time, partition and position,
+/// and rows without these (made by a stateful operator) by their values.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeptRow {
     pub order: OrderKey,
@@ -20,18 +20,18 @@ pub struct KeptRow {
 impl KeptRow {
     /// About how many bytes it holds.
     pub fn bytes(&self) -> usize {
-        // Its order, a pointer, and what the allocator adds.
+        // Its order, a pointer, and the allocator's overhead.
         self.bytes.len() + 56
     }
 }
 
-/// Makes kept rows from columns, and columns from kept rows.
+/// Turns columns into kept rows, and kept rows into columns.
 pub struct RowKeeper {
     converter: RowConverter,
 }
 
 impl RowKeeper {
-    /// For rows with the columns of `schema`.
+    /// A keeper for rows with the columns of `schema`.
     pub fn new(schema: &Schema) -> Result<RowKeeper> {
         let fields = schema.fields().iter();
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
@@ -40,7 +40,7 @@ impl RowKeeper {
         })
     }
 
-    /// The first columns of a chunk's rows, as many as the schema has, with these event times.
+    /// Keeps the first columns of a chunk's rows, as many as the schema has, with these event times.
     pub fn keep(&self, columns: &[ArrayRef], chunk: &Chunk, times: &[i64]) -> Result<Vec<KeptRow>> {
         let rows = self.converter.convert_columns(columns)?;
         let kept = times.iter().enumerate().map(|(row, &time)| {
@@ -60,7 +60,7 @@ impl RowKeeper {
         Ok(self.converter.convert_rows(rows)?)
     }
 
-    /// Rows as [`RowKeeper::columns`] and [`places`] gave them, with these event times.
+    /// Restores rows from the columns of [`RowKeeper::columns`] and [`places`], with these event times.
     pub fn restore(
         &self,
         columns: &[ArrayRef],
@@ -77,12 +77,12 @@ impl RowKeeper {
     }
 }
 
-/// Where rows that are passed on came from.
+/// The origin of rows that are emitted.
 pub fn origin<'a>(rows: impl Iterator<Item = &'a KeptRow> + Clone) -> Option<Origin> {
     Origin::of_places(rows.map(|row| (row.order.1, row.order.2)))
 }
 
-/// Partition and position of rows, as columns.
+/// The partition and position of rows, as columns.
 pub fn places<'a>(rows: impl Iterator<Item = &'a KeptRow> + Clone) -> (UInt32Array, UInt64Array) {
     let partitions = rows.clone().map(|row| row.order.1);
     let positions = rows.map(|row| row.order.2);
@@ -92,7 +92,7 @@ pub fn places<'a>(rows: impl Iterator<Item = &'a KeptRow> + Clone) -> (UInt32Arr
     )
 }
 
-/// Whether the columns are those of `schema`.
+/// Whether the columns fit `schema`.
 pub fn fit(columns: &[ArrayRef], schema: &Schema) -> bool {
     let types = schema.fields().iter().map(|field| field.data_type());
     types.eq(columns.iter().map(|column| column.data_type()))

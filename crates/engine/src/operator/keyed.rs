@@ -1,8 +1,8 @@
-//! What an operator keeps by key, and which key has something to do next.
+//! State by key, and which key is due next.
 //!
-//! A key is found by its hash and its encoded columns, and known by a number while it is kept. Each key
-//! may be *due* at a time; those that are due come out in the order of their times, so that a watermark
-//! looks at no key that it doesn't concern.
+//! A key is found by its hash and its encoded columns, and has a number while it is kept. Each key may be
+//! *due* at a time; due keys are returned in the order of their times, so that a watermark touches only
+//! the keys that it concerns.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::time::EventTime;
 pub struct Keyed<T> {
     by_key: HashTable<u32>,
     entries: Vec<Option<Entry<T>>>,
-    /// Numbers that no key has.
+    /// Numbers that no key uses.
     free: Vec<u32>,
     due: BTreeSet<(EventTime, u32)>,
 }
@@ -55,7 +55,7 @@ impl<T> Keyed<T> {
         self.by_key.find(key.hash(), same).copied()
     }
 
-    /// The number of a key, which is kept from now on.
+    /// The number of a key, which is inserted if it is new.
     pub fn find_or_insert(&mut self, key: Key<'_>, value: impl FnOnce() -> T) -> u32 {
         if let Some(number) = self.find(key) {
             return number;
@@ -91,17 +91,17 @@ impl<T> Keyed<T> {
         &self.entry(number).key
     }
 
-    /// What is kept of a key.
+    /// The value of a key.
     pub fn get(&self, number: u32) -> &T {
         &self.entry(number).value
     }
 
-    /// What is kept of a key, to be changed.
+    /// The value of a key, mutable.
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         &mut self.entry_mut(number).value
     }
 
-    /// Says when a key has something to do next.
+    /// Sets when a key is due.
     pub fn set_due(&mut self, number: u32, due: Option<EventTime>) {
         let before = std::mem::replace(&mut self.entry_mut(number).due, due);
         if before == due {
@@ -115,7 +115,7 @@ impl<T> Keyed<T> {
         }
     }
 
-    /// The key that is due first, if that is by `time`.
+    /// The key that is due first, if it is due by `time`.
     pub fn first_due(&self, time: EventTime) -> Option<u32> {
         let (due, number) = self.due.first()?;
         (*due <= time).then_some(*number)
@@ -133,7 +133,7 @@ impl<T> Keyed<T> {
         entry.value
     }
 
-    /// The keys that are kept: number, hash and value.
+    /// All keys: number, hash and value.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u64, &T)> {
         let entries = self.entries.iter().enumerate();
         entries.filter_map(|(number, entry)| {
@@ -142,7 +142,7 @@ impl<T> Keyed<T> {
         })
     }
 
-    /// The numbers of the keys with such a hash.
+    /// The numbers of the keys for whose hash `of_hash` is true.
     pub fn numbers(&self, of_hash: impl Fn(u64) -> bool) -> Vec<u32> {
         let wanted = self.iter().filter(|(_, hash, _)| of_hash(*hash));
         wanted.map(|(number, ..)| number).collect()

@@ -1,8 +1,8 @@
-//! Late rows, and no others: what window assignment and [`super::drop_late`] leave out of the same input,
-//! for a table that keeps them.
+//! Passes on late rows, and no others: those that window assignment and [`super::drop_late`] drop from
+//! the same input, for a table that keeps them.
 //!
-//! It stands beside what leaves them out, over the same node, so nothing has two outputs. It counts nothing:
-//! that is done there.
+//! The operator reads the same node as the one that drops them, so no operator has two outputs. It counts
+//! nothing: the other operator does.
 
 use arrow_array::{Array, BooleanArray};
 
@@ -15,7 +15,7 @@ use crate::time::EventTime;
 /// When a row is late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lateness {
-    /// All its windows are closed, and have been for so many microseconds.
+    /// All its windows are closed, and have been for this many microseconds.
     Windows(Windows, EventTime),
     /// Its own time is behind the watermark.
     Time,
@@ -28,7 +28,7 @@ pub struct LateRows {
 }
 
 impl LateRows {
-    /// By the timestamp column `time_column`.
+    /// Judges lateness by the timestamp column `time_column`.
     pub fn new(time_column: usize, lateness: Lateness) -> LateRows {
         LateRows {
             time_column,
@@ -40,8 +40,8 @@ impl LateRows {
         let column = chunk.batch.column(self.time_column);
         let (0, Some(unit)) = (column.null_count(), timestamp_unit(column.data_type())) else {
             return Err(
-                Error::new("late rows", "an event time is NULL behind the source")
-                    .hint("windows need the column that WATERMARK FOR names, unchanged"),
+                Error::new("late rows", "an event time is NULL after the source")
+                    .hint("windows need the column in WATERMARK FOR, unchanged"),
             );
         };
         let rows = timestamp_ticks(column)?.iter().zip(watermarks);
@@ -51,7 +51,7 @@ impl LateRows {
                 .collect(),
             Lateness::Windows(windows, lateness_us) => {
                 let factor = scale(unit, windows.unit);
-                // One beyond 64 bits is refused elsewhere, and not late.
+                // A time beyond 64 bits is rejected elsewhere, and not late.
                 let end = |tick: i64| windows.last_end(tick.checked_mul(factor)?);
                 let closes = |tick| {
                     let end = windows.to_event_time(end(tick)?);
@@ -69,7 +69,7 @@ impl LateRows {
 impl Stateless for LateRows {
     fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
         let origin = chunk.origin.as_ref();
-        // Nothing is late where no row lies behind its watermark.
+        // If no row is earlier than its watermark, none is late.
         let Some(watermarks) = origin.and_then(|origin| origin.watermarks.clone()) else {
             return Ok(());
         };

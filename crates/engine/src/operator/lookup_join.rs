@@ -1,13 +1,13 @@
-//! Lookup join: each row of a stream with the rows that a table outside has for its key at that moment.
+//! Lookup join: each row of a stream with the rows that an external table has for its key at that moment.
 //!
-//! Rows go on at once, in their order, and nothing is kept but a cache: the operator is stateless, and no
-//! snapshot has anything of it. What comes out depends on when the table was asked. So it is outside of
-//! I1, by name: another run, another parallelism or a restore may find other rows.
+//! Rows are emitted at once, in their order, and nothing is kept but a cache: the operator is stateless,
+//! and is not part of snapshots. The output depends on when the table was asked. So the join is an
+//! exception to I1, and marked as one: another run, another parallelism or a restore may find other rows.
 //!
-//! The distinct keys of a chunk that the cache doesn't have are looked up together, on the worker's thread.
-//! While the table answers, the worker does nothing else: that holds the source back (I3), needs no
-//! queue of rows that wait and keeps their order; whoever looks up in a distant table pays with one
-//! round trip for each chunk, and gives the query more workers or longer chunks.
+//! The distinct keys of a chunk that are not in the cache are looked up together, on the worker's thread.
+//! While the table answers, the worker does nothing else: this holds the source back (I3), needs no queue
+//! of waiting rows and keeps their order. Lookups in a distant table cost one round trip per chunk; more
+//! workers or longer chunks help.
 
 mod cache;
 
@@ -30,60 +30,61 @@ use cache::{Cache, Entry};
 
 pub use cache::CacheSettings;
 
-/// A table in which rows can be looked up by their keys.
+/// A table whose rows can be looked up by key.
 pub trait LookupConnector: Send + Sync {
     /// The connector's name and the table (`sqlite shop.db, table customers`).
     fn describe(&self) -> String;
 
-    /// What is kept of the answers.
+    /// The cache settings.
     fn cache(&self) -> CacheSettings;
 
-    /// What asks the table, for one instance. Opens nothing yet.
+    /// Makes the lookup of one instance. This opens nothing yet.
     fn lookup(&self, request: &LookupRequest) -> Result<Box<dyn Lookup>>;
 }
 
-/// What is looked up. Both are indices into the columns that the table declares (without computed ones).
+/// What to look up. All are indices into the columns that the table declares (without computed ones).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LookupRequest {
-    /// The columns by which it is.
+    /// The columns to look up by.
     pub keys: Vec<usize>,
-    /// The columns that are read.
+    /// The columns to read.
     pub columns: Vec<usize>,
 }
 
-/// One instance's way to a table.
+/// One instance's access to a table.
 pub trait Lookup: Send {
-    /// Opens the table, or sees that it is open. Called on the worker's thread, once for each unit of work.
+    /// Opens the table, or checks that it is open. Called on the worker's thread, once for each unit of
+    /// work.
     fn open(&mut self) -> Result<()>;
 
-    /// The rows that the table has now for the given keys: an array for each of
-    /// [`LookupRequest::keys`], of that column's type and without NULL; no key is there twice. May wait for
-    /// the table, and tries again where that may help.
+    /// The rows that the table has now for the given keys: an array for each of [`LookupRequest::keys`],
+    /// of that column's type, without NULL and without duplicate keys. May wait for the table, and
+    /// retries if that may help.
     fn look_up(&mut self, keys: &[ArrayRef]) -> Result<Found>;
 }
 
-/// What a table has for some keys.
+/// The rows that a table has for some keys.
 pub struct Found {
-    /// Rows, with the columns [`LookupRequest::columns`].
+    /// The rows, with the columns [`LookupRequest::columns`].
     pub rows: RecordBatch,
     /// The number of the key that each row belongs to.
     pub keys: Vec<u32>,
-    /// Keys of which a row can't be read, and why.
+    /// Keys with a row that can't be read, and why.
     pub failed: Vec<(u32, String)>,
 }
 
 /// What a lookup join does.
 #[derive(Clone)]
 pub struct LookupJoinSpec {
-    /// Where rows are looked up.
+    /// The table to look up in.
     pub connector: Arc<dyn LookupConnector>,
-    /// What is looked up there.
+    /// What to look up.
     pub request: LookupRequest,
-    /// Key columns of the stream, in the order of the request's and of the same types.
+    /// The key columns of the stream, in the order of the request's and of the same types.
     pub keys: Vec<usize>,
-    /// The columns that are read.
+    /// The columns that are read from the table.
     pub table: SchemaRef,
-    /// Rows of the stream that have no partner are emitted too, padded with NULL.
+    /// Whether rows of the stream without a partner are emitted too, padded with NULL.
     pub keeps_unmatched: bool,
     /// A further condition over the columns of both (the stream's, then the table's).
     pub condition: Option<Arc<dyn Expression>>,
@@ -108,28 +109,28 @@ impl fmt::Debug for LookupJoinSpec {
 pub struct LookupJoin {
     spec: LookupJoinSpec,
     lookup: Box<dyn Lookup>,
-    /// Of the keys.
+    /// Encodes the keys.
     key_encoder: KeyEncoder,
-    /// Of the table's rows: as bytes they take little room, and belong to nobody else.
+    /// Encodes the table's rows: as bytes they are small, and share no memory.
     row_converter: RowConverter,
     /// A row of NULLs, encoded.
     padding: Box<[u8]>,
     cache: Cache,
 }
 
-/// A key of a chunk that nothing was looked up for: a part of it is NULL.
+/// The number of a key with a NULL, which is not looked up.
 const NO_KEY: u32 = u32::MAX;
 
 /// The distinct keys of a chunk.
 struct Keys {
-    /// Each row's number among them.
+    /// For each row, the number of its key.
     of_row: Vec<u32>,
-    /// The first row of each.
+    /// For each key, its first row.
     first: Vec<u32>,
 }
 
 impl LookupJoin {
-    /// A join that has looked up nothing so far.
+    /// A join that has looked up nothing yet.
     pub fn new(spec: LookupJoinSpec) -> Result<LookupJoin> {
         let lookup = spec.connector.lookup(&spec.request)?;
         let stream_schema = spec.schema.clone();
@@ -153,7 +154,7 @@ impl LookupJoin {
         })
     }
 
-    /// What the table has for each key: from the cache, and the others with one question.
+    /// The entry of each key: from the cache, and the others with one request.
     fn entries(
         &mut self,
         columns: &[ArrayRef],
@@ -185,7 +186,7 @@ impl LookupJoin {
         Ok(entries.into_iter().flatten().collect())
     }
 
-    /// What the table has for the keys of the given rows.
+    /// Asks the table for the keys of the given rows.
     fn ask(&mut self, columns: &[ArrayRef], rows: Vec<u32>, asked_ns: u64) -> Result<Vec<Entry>> {
         let count = rows.len();
         let rows = UInt32Array::from(rows);
@@ -196,7 +197,7 @@ impl LookupJoin {
         let numbers = found.failed.iter().map(|(key, _)| key).chain(&found.keys);
         let are_ours = numbers.into_iter().all(|&key| (key as usize) < count);
         if found.keys.len() != found.rows.num_rows() || !are_ours {
-            let reason = "answered with rows of keys that it was not asked for";
+            let reason = "answered with rows of keys that were not requested";
             return Err(Error::new(place(), reason));
         }
         let encoded = self.row_converter.convert_columns(found.rows.columns());
@@ -213,7 +214,7 @@ impl LookupJoin {
         Ok(entries)
     }
 
-    /// Rows of the stream beside rows of the table.
+    /// Rows of the stream next to rows of the table.
     fn joined(&self, chunk: &Chunk, rows: &[u32], partners: &[&[u8]]) -> Result<Chunk> {
         let in_place = rows.iter().copied().eq(0..chunk.rows() as u32);
         let taken = match in_place {
@@ -227,7 +228,7 @@ impl LookupJoin {
         taken.with_columns(self.spec.schema.clone(), columns)
     }
 
-    /// Emits what comes of the rows `rows` of a chunk, whose candidates these are.
+    /// Emits the results of the rows `rows` of a chunk, which have these candidates.
     fn emit(
         &self,
         chunk: &Chunk,
@@ -280,10 +281,10 @@ impl LookupJoin {
 /// Pairs of a stream's row and a table's that have the same key.
 #[derive(Default)]
 struct Candidates<'a> {
-    /// Increasing.
+    /// The rows, increasing.
     rows: Vec<u32>,
     partners: Vec<&'a [u8]>,
-    /// Rows that have no way out, increasing.
+    /// Rows that were rejected, increasing.
     refused: Vec<u32>,
 }
 
@@ -329,7 +330,7 @@ impl Stateless for LookupJoin {
     }
 }
 
-/// The distinct keys of a chunk's rows; those of which a column is NULL are none.
+/// The distinct keys of a chunk's rows; keys with a NULL are left out.
 fn distinct(encoded: &EncodedKeys) -> Keys {
     let mut of_row = Vec::with_capacity(encoded.count());
     let mut first: Vec<u32> = Vec::new();

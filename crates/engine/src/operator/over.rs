@@ -1,15 +1,15 @@
 //! OVER: for each row, aggregates of the rows before it.
 //!
-//! Rows wait until the watermark says that all rows of their time are there, and are then taken in the
-//! order of (event time, partition, position), so that the result is the same however they came. Rows
-//! without a position (made by a stateful operator) are told apart by their values.
+//! Rows wait until the watermark says that all rows of their time have come, and are then taken in the
+//! order of (event time, partition, position), so that the result is the same however they arrived. Rows
+//! without a position (made by a stateful operator) are ordered by their values.
 //!
-//! A frame ends at the row itself, or, where it is one of times ([`Frame::Range`]), at the last row of the
-//! same time. One that begins with the key's first row needs no rows: its aggregates run on. For all
-//! others rows are kept as long as some frame may reach back to them.
+//! A frame ends at the row itself, or, if it is one of times ([`Frame::Range`]), at the last row of the
+//! same time. A frame that begins with the key's first row needs no rows: its aggregates are running. For
+//! all others, rows are kept as long as some frame may reach back to them.
 //!
-//! What comes out has its rows' event times, which lie behind no watermark that was passed on. Late rows
-//! are left out before ([`super::drop_late`]).
+//! The output has its rows' event times, which are not before any watermark that was passed on. Late rows
+//! are dropped before ([`super::drop_late`]).
 
 mod frames;
 mod rows;
@@ -43,63 +43,63 @@ pub struct OverSpec {
     pub time_column: usize,
     /// The functions.
     pub calls: Vec<OverCall>,
-    /// How far behind the watermark rows may come that are in time, in microseconds: rows that a window
-    /// has made have event times before its end, and come when the watermark is there.
+    /// How far behind the watermark rows may come and still be in time, in microseconds: rows made by a
+    /// window have event times before its end, and come when the watermark reaches the end.
     pub behind_us: EventTime,
-    /// Columns of the input.
+    /// The columns of the input.
     pub input: SchemaRef,
-    /// Those, and one for each function.
+    /// The columns of the output: those of the input, and one for each function.
     pub schema: SchemaRef,
 }
 
 /// One function.
 #[derive(Debug, Clone)]
 pub struct OverCall {
-    /// It.
+    /// The function.
     pub function: OverFunction,
-    /// Columns of the input that it is called with.
+    /// The columns of the input that the function is called with.
     pub arguments: Vec<usize>,
-    /// Boolean column of the input: `FILTER (WHERE …)`.
+    /// The Boolean column of the input for `FILTER (WHERE …)`.
     pub filter: Option<usize>,
 }
 
-/// What is computed of the rows up to one.
+/// A function of the rows up to the current one.
 #[derive(Debug, Clone)]
 pub enum OverFunction {
     /// An aggregate of the rows of a frame.
     Aggregate {
         /// The function.
         function: AggregateFunction,
-        /// Where its rows begin.
+        /// The frame.
         frame: Frame,
     },
     /// The row's number among those of its key, from 1.
     RowNumber,
-    /// One more than the rows of earlier times.
+    /// One more than the number of rows of earlier times.
     Rank,
-    /// One more than the earlier times.
+    /// One more than the number of earlier times.
     DenseRank,
-    /// The argument's value so many rows before; the second argument, where there is one, else NULL, where
-    /// there is no such row.
+    /// The argument's value this many rows before. If there is no such row, the second argument, or NULL
+    /// without one.
     Lag {
-        /// How many.
+        /// The number of rows.
         offset: u64,
-        /// Type of the argument.
+        /// The type of the argument.
         of: DataType,
     },
 }
 
-/// The rows before one that belong to its aggregate. All frames end at the row.
+/// The rows that belong to a row's aggregate. All frames end at the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
-    /// So many rows before it; all without a number.
+    /// This many rows before it; all if `None`.
     Rows(Option<u64>),
-    /// Rows at most so many microseconds before it, all without a number; and those of the same time.
+    /// Rows at most this many microseconds before it, all if `None`; and those of the same time.
     Range(Option<EventTime>),
 }
 
 impl OverFunction {
-    /// Type of the result.
+    /// The type of the result.
     pub fn data_type(&self) -> DataType {
         match self {
             OverFunction::Aggregate { function, .. } => function.data_type(),
@@ -110,8 +110,8 @@ impl OverFunction {
         }
     }
 
-    /// Whether it needs to know all rows of the key so far: their count, or their aggregate. That is kept
-    /// for every key.
+    /// Whether the function depends on all rows of the key so far: their count, or their aggregate. That
+    /// is kept for every key.
     pub fn runs_on(&self) -> bool {
         match self {
             OverFunction::Aggregate { frame, .. } => {
@@ -122,12 +122,13 @@ impl OverFunction {
         }
     }
 
-    /// Whether the last rows of every key are kept, however old they are: those of a frame of so many rows.
+    /// Whether the last rows of every key are kept, however old they are: for a frame of a number of
+    /// rows.
     pub fn keeps_rows(&self) -> bool {
         self.reach().keeps_rows()
     }
 
-    /// How far it looks back for rows that have to be kept.
+    /// How far back rows have to be kept.
     fn reach(&self) -> Reach {
         match self {
             OverFunction::Aggregate {
@@ -149,17 +150,18 @@ pub struct Over {
     spec: OverSpec,
     key_encoder: KeyEncoder,
     row_converter: RowConverter,
-    /// A key is due when its first row that waits is complete, or when rows of it can be forgotten.
+    /// The keys. A key is due when its first waiting row is complete, or when rows of it can be
+    /// forgotten.
     keys: Keyed<KeyRows>,
     running: Running,
     reach: Reach,
     clock: Clock,
-    /// The number of the next row: of two that are equal in all, the order in which they came.
+    /// The number of the next row; rows that are equal in everything else are ordered by it.
     next: u64,
     bytes: usize,
 }
 
-/// Where a row came from, and whether it went out before it was stored.
+/// Where a row came from, and whether it was emitted before it was stored.
 struct Arrival {
     partition: u32,
     position: u64,
@@ -167,7 +169,7 @@ struct Arrival {
 }
 
 impl Over {
-    /// One that has seen no rows.
+    /// An operator that has seen no rows.
     pub fn new(spec: OverSpec) -> Result<Over> {
         let fields = spec.input.fields().iter();
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
@@ -185,7 +187,7 @@ impl Over {
         })
     }
 
-    /// Every row with an event time up to this has come.
+    /// The time up to which all rows have come.
     fn complete(&self) -> EventTime {
         self.clock.complete(self.spec.behind_us)
     }
@@ -194,7 +196,7 @@ impl Over {
         event_times(batch.column(self.spec.time_column), "OVER")
     }
 
-    /// Lets the rows of a batch wait, or keeps them for frames to come.
+    /// Adds the rows of a batch to those that wait, or to those kept for frames to come.
     fn keep(
         &mut self,
         batch: &RecordBatch,
@@ -244,12 +246,12 @@ impl Over {
             last = Some(time);
             taken += 1;
         }
-        // It is looked at again once what was taken has been computed.
+        // The key is looked at again once these rows have been computed.
         self.keys.set_due(key, None);
         taken
     }
 
-    /// Forgets the rows of a key that no frame reaches any more, and the key with them.
+    /// Forgets the rows of a key that no frame reaches any more, and the key if none is left.
     fn forget(&mut self, key: u32) {
         let complete = self.complete();
         let rows = self.keys.get_mut(key);
@@ -264,7 +266,7 @@ impl Over {
         }
     }
 
-    /// The next rows that are complete, about a chunk of them, with those that their frames need.
+    /// The next complete rows, about a chunk of them, with those that their frames need.
     fn next_piece(&mut self, limit: usize) -> Result<Piece> {
         let complete = self.complete();
         let mut segments = Vec::new();
@@ -273,7 +275,7 @@ impl Over {
             && let Some(key) = self.keys.first_due(complete)
         {
             let count = self.take_complete(key, limit - taken);
-            // Rows that are only looked at to be forgotten need none before them.
+            // Rows that are only visited to be forgotten need none before them.
             let before = match count {
                 0 => 0,
                 _ => self.keys.get(key).done.len() - count,
@@ -289,7 +291,7 @@ impl Over {
         Piece::new(segments, &self.keys, &self.row_converter)
     }
 
-    /// Emits the rows of a piece with what the functions give for them.
+    /// Emits the rows of a piece with the functions' values.
     fn emit(&mut self, piece: &Piece, output: &mut Output) -> Result<()> {
         let mut columns = piece.rows()?;
         let mut failed = Vec::new();
@@ -327,7 +329,7 @@ impl Stateful for Over {
             is_replicated: false,
             first_input: None,
             delay_us: self.spec.behind_us,
-            // What it keeps and emits is encoded in between.
+            // The rows that it keeps and emits are encoded in between.
             shares_input: false,
         }
     }

@@ -1,12 +1,12 @@
 //! Session windows: rows of a key that are less than a gap apart.
 //!
-//! What is one session is decided in [`index`], by the rows' times and *reaches* alone
-//! ([`super::window::AssignWindows`] notes these and leaves late rows out), so it does not depend on
-//! chunks, instances, or which partition came first. A session is emitted when the watermark reaches its
-//! end: the time of its last row plus the gap.
+//! [`index`] decides which rows are one session, by the rows' times and *reaches* alone
+//! ([`super::window::AssignWindows`] computes these and drops late rows), so it doesn't depend on chunks,
+//! instances, or which partition came first. A session is emitted when the watermark reaches its end: the
+//! time of its last row plus the gap.
 //!
 //! [`SessionAggregate`] keeps the aggregates of open sessions, and merges them as sessions merge.
-//! [`SessionRows`] keeps rows, and passes them on with the edges of their session once these are known.
+//! [`SessionRows`] keeps rows, and emits them with the edges of their session once these are known.
 
 mod aggregate;
 mod index;
@@ -31,17 +31,17 @@ pub use rows::SessionRows;
 /// Which rows belong to one session.
 #[derive(Debug, Clone)]
 pub struct SessionSpec {
-    /// Columns of the input whose values tell sessions apart.
+    /// The columns of the input whose values have sessions of their own.
     pub keys: Vec<usize>,
     /// The event-time column.
     pub time_column: usize,
-    /// The column that [`super::window::AssignWindows`] has appended.
+    /// The column that [`super::window::AssignWindows`] has added.
     pub reach_column: usize,
     /// The sessions.
     pub windows: Windows,
 }
 
-/// Sessions that need not be emptied of numbers that are not used any more.
+/// The number of unused session numbers from which on sessions are renumbered.
 const SPARE_NUMBERS: usize = 1024;
 
 /// Open sessions of all keys.
@@ -76,12 +76,12 @@ impl KeyedSessions {
         let own = timestamp_unit(column.data_type()).unwrap_or(unit);
         let factor = scale(own, unit);
         let ticks = timestamp_ticks(column)?.iter();
-        // Within bounds: `AssignWindows` has refused what overflows.
+        // Within bounds: `AssignWindows` has rejected times that overflow.
         Ok(ticks.map(|&tick| tick.saturating_mul(factor)).collect())
     }
 
-    /// Adds the rows of a chunk. Returns those that aren't late, and the numbers of their sessions; what
-    /// has merged meanwhile is to be asked for before these are used.
+    /// Adds the rows of a chunk. Returns those that aren't late, and the numbers of their sessions;
+    /// before using these, the caller must handle the sessions that have merged.
     fn add(&mut self, chunk: Chunk, output: &mut Output) -> Result<(Chunk, Vec<u32>)> {
         let times = self.times(&chunk.batch)?;
         let (chunk, times) = self.in_time(chunk, times, output)?;
@@ -102,15 +102,15 @@ impl KeyedSessions {
         Ok((chunk, sessions))
     }
 
-    /// How far back the rows of a chunk reach. Their own watermark is behind that of the instance only
-    /// where a partition has resumed; sessions that were closed here are out of reach all the same.
+    /// How far back the rows of a chunk reach. Their own watermark is behind that of the instance only if
+    /// a partition has resumed; sessions that were closed here are out of reach even then.
     fn reaches(&self, batch: &RecordBatch) -> Result<Vec<i64>> {
         let closed_until = self.spec.windows.watermark_ticks(self.clock.watermark());
         let reaches = timestamp_ticks(batch.column(self.spec.reach_column))?.iter();
         Ok(reaches.map(|&reach| reach.max(closed_until)).collect())
     }
 
-    /// Without rows whose own session would be closed.
+    /// Drops rows whose own session would be closed.
     fn in_time(
         &self,
         chunk: Chunk,
@@ -134,12 +134,12 @@ impl KeyedSessions {
         self.keys.hash(session.key as usize)
     }
 
-    /// Whether most of the numbers that were given out are not used any more.
+    /// Whether most of the numbers given out are unused.
     fn is_sparse(&self) -> bool {
         self.sessions.numbers() > 2 * self.sessions.open() + SPARE_NUMBERS
     }
 
-    /// Numbers keys and sessions anew, from 0 on; returns the numbers that they had.
+    /// Renumbers keys and sessions, from 0 on; returns the numbers that they had.
     fn renumber(&mut self) -> Result<Vec<u32>> {
         let all = self.sessions.iter().collect::<Vec<(u32, Session)>>();
         let keys = all.iter().map(|(_, session)| session.key);
@@ -150,7 +150,8 @@ impl KeyedSessions {
         Ok(all.into_iter().map(|(number, _)| number).collect())
     }
 
-    /// Adds sessions with these keys, whatever number their key has there; what they overlap gives way.
+    /// Adds sessions with these keys, whatever number their key has there, replacing those that they
+    /// overlap.
     fn insert(
         &mut self,
         keys: Vec<ArrayRef>,

@@ -1,11 +1,11 @@
-//! Table join: a stream, whose rows go on at once, and a table that ends.
+//! Table join: a stream, whose rows are emitted at once, and a table that ends.
 //!
-//! The table is read to its end before the first row of the stream
-//! ([`Operator::first_input`]), so the result depends neither on time nor on which side is faster.
-//! Every instance gets the whole table by broadcast and keeps a copy of its own, in the memory of its
-//! core; rows of the stream stay where they are. In each unit of work it is the same table.
+//! The table is read to its end before the first row of the stream ([`Operator::first_input`]), so the
+//! result depends neither on time nor on which side is faster. Every instance gets the whole table by
+//! broadcast and keeps a copy of its own, in the memory of its core; rows of the stream stay where they
+//! are. The table is the same in each unit of work.
 //!
-//! The table is not state that a snapshot would have to hold: reading it again gives the same rows.
+//! The table is not part of snapshots: reading it again gives the same rows.
 
 pub(super) mod index;
 mod only;
@@ -26,22 +26,22 @@ use crate::state::KeyedState;
 use crate::time::EventTime;
 use index::{Cursor, Index, Pairs};
 
-/// The input of a table join that its rows come from.
+/// The input with the stream.
 pub const STREAM: usize = 0;
 
-/// The input of a table join that is the table.
+/// The input with the table.
 pub const TABLE: usize = 1;
 
 /// What a table join does.
 #[derive(Debug, Clone)]
 pub struct TableJoinSpec {
-    /// Key columns of the stream, and those of the table in the same order and of the same types.
+    /// The key columns of the stream, and those of the table in the same order and of the same types.
     pub keys: [Vec<usize>; 2],
-    /// Columns of the table.
+    /// The columns of the table.
     pub table: SchemaRef,
-    /// Rows of the stream that have no partner are emitted too, padded with NULL.
+    /// Whether rows of the stream without a partner are emitted too, padded with NULL.
     pub keeps_unmatched: bool,
-    /// Rows of the stream come out alone: these.
+    /// If only rows of the stream are emitted: which ones.
     pub only: Option<Only>,
     /// A further condition over the columns of both (the stream's, then the table's).
     pub condition: Option<Arc<dyn Expression>>,
@@ -49,15 +49,15 @@ pub struct TableJoinSpec {
     pub schema: SchemaRef,
 }
 
-/// Which rows of the stream come out alone, each once.
+/// Which rows of the stream are emitted alone, each once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Only {
-    /// Those that have a partner: a semi join.
+    /// Rows that have a partner: a semi join.
     WithPartner,
-    /// Those that have none: an anti join.
+    /// Rows that have no partner: an anti join.
     WithoutPartner,
-    /// Those whose key is known not to be among the table's: SQL's NOT IN. A NULL in the table might be
-    /// any key, so no row is; a row's own NULL might be one of the table's, if that has any.
+    /// Rows whose key is known not to be in the table: SQL's NOT IN. A NULL in the table could be any
+    /// key, so no row qualifies; a row's own NULL could be one of the table's keys, if there are any.
     NotAmong,
 }
 
@@ -70,9 +70,9 @@ pub struct TableJoin {
 }
 
 enum Table {
-    /// Its rows so far.
+    /// The rows of the table so far.
     Growing(Vec<RecordBatch>),
-    /// All of it.
+    /// The whole table.
     Whole(Box<Index>),
 }
 
@@ -81,7 +81,7 @@ struct Rest {
     chunk: Chunk,
     search: EncodedKeys,
     cursor: Cursor,
-    /// Which rows have found a partner, where that is all that counts.
+    /// Which rows have found a partner, if only that matters.
     found: Vec<bool>,
 }
 
@@ -95,7 +95,7 @@ impl TableJoin {
         }
     }
 
-    /// The table, which is whole once a row of the stream has come.
+    /// The table, which is complete once a row of the stream has come.
     fn whole(&mut self) -> Result<&Index> {
         if let Table::Growing(batches) = &mut self.table {
             let rows = arrow_select::concat::concat_batches(&self.spec.table, batches.iter())?;
@@ -123,7 +123,7 @@ impl TableJoin {
         Ok((pairs.only(kept.into_iter()), failed))
     }
 
-    /// Rows of both sides beside each other, from where the stream's came.
+    /// Rows of both sides next to each other, with the origin of the stream's.
     fn joined(&mut self, pairs: &Pairs, chunk: &Chunk) -> Result<Chunk> {
         let schema = self.spec.schema.clone();
         let partners = UInt32Array::from(pairs.table.clone());
@@ -156,7 +156,10 @@ impl Stateful for TableJoin {
     fn process(&mut self, input: usize, chunk: Chunk, _output: &mut Output) -> Result<()> {
         if input == TABLE {
             let Table::Growing(batches) = &mut self.table else {
-                return Err(Error::new("table join", "the table goes on behind its end"));
+                return Err(Error::new(
+                    "table join",
+                    "rows of the table came after its end",
+                ));
             };
             batches.push(copied(chunk.batch)?);
             return Ok(());
@@ -176,7 +179,8 @@ impl Stateful for TableJoin {
         Ok(())
     }
 
-    /// One row may have as many partners as the table has rows: a chunk of them at a time.
+    /// Emits further pairs. A row may have as many partners as the table has rows: a chunk of them at a
+    /// time.
     fn rest(&mut self, output: &mut Output) -> Result<Progress> {
         let Some(mut rest) = self.rest.take() else {
             return Ok(Progress::Done);
@@ -229,9 +233,9 @@ impl Stateful for TableJoin {
     }
 }
 
-/// Which of the candidates the condition holds for, and the rows for which it failed, increasing. A
-/// candidate for which it fails is refused, and not those beside it; its row has no other way out: it is
-/// not padded. Candidate `i` was made from row `rows[i]` of `chunk`.
+/// Which of the candidates the condition holds for, and the rows for which it failed, increasing. Only
+/// the candidate for which it fails is rejected; its row is not padded. Candidate `i` was made from row
+/// `rows[i]` of `chunk`.
 pub(super) fn holding(
     condition: &Arc<dyn Expression>,
     mut candidates: Chunk,
@@ -239,7 +243,7 @@ pub(super) fn holding(
     rows: &[u32],
     output: &mut Output,
 ) -> Result<(Vec<usize>, Vec<u32>)> {
-    // Their positions are their numbers for a moment: they tell which are left.
+    // Their positions are temporarily their numbers, to identify those that are left.
     let numbers = UInt64Array::from_iter_values(0..rows.len() as u64);
     candidates.origin = Some(Origin {
         partitions: Partitions::One(0),
@@ -262,10 +266,10 @@ pub(super) fn holding(
     Ok((numbers.collect(), failed))
 }
 
-/// The rows in memory of their own: neither the link's frame nor the source's block is held by them.
+/// The rows in memory of their own, so that they hold neither the link's frame nor the source's block.
 pub(super) fn copied(batch: RecordBatch) -> Result<RecordBatch> {
     let all = UInt32Array::from_iter_values(0..batch.num_rows() as u32);
-    // A chunk knows how many rows it has where it has no columns.
+    // A chunk keeps its number of rows even without columns.
     copy_views(Chunk::new(batch, 0).take(&all)?.batch)
 }
 

@@ -3,10 +3,10 @@
 //! A row of the table is a version of its key from its event time on, until that of the next. A row of
 //! the stream is joined with the version at its own event time (SQL:2011's `FOR SYSTEM_TIME AS OF`, with
 //! event time for system time). It waits until the watermark of both inputs says that the version is
-//! known, so the result does not depend on when either came.
+//! known, so the result doesn't depend on when either came.
 //!
 //! Every instance gets all versions by broadcast; rows of the stream stay where they are. Late rows of
-//! either side are left out before ([`super::drop_late`]).
+//! either side are dropped before ([`super::drop_late`]).
 
 mod state;
 mod versions;
@@ -30,14 +30,14 @@ use versions::Versions;
 /// What a temporal join does.
 #[derive(Debug, Clone)]
 pub struct TemporalJoinSpec {
-    /// What is joined. Versions are those of the table's key columns.
+    /// The join. Versions are those of the table's key columns.
     pub join: TableJoinSpec,
     /// The event-time columns of the stream and of the table.
     pub times: [usize; 2],
 }
 
-/// Versions are kept for so long behind the watermark: rows that a window has made have event times up
-/// to a millisecond before its end, and come when the watermark is there.
+/// How long versions are kept behind the watermark: rows made by a window have event times up to a
+/// millisecond before its end, and come when the watermark reaches the end.
 const KEPT_BEHIND_US: EventTime = 1_000;
 
 /// Temporal join.
@@ -45,25 +45,24 @@ pub struct TemporalJoin {
     spec: TemporalJoinSpec,
     key_encoder: KeyEncoder,
     versions: Versions,
-    /// Rows of the stream whose version may not be known yet, in the order in which they came.
+    /// Rows of the stream whose version may not be known yet, in order of arrival.
     waiting: VecDeque<Waiting>,
     /// Rows of the stream that can be joined.
     ready: VecDeque<Chunk>,
-    /// The earliest time whose versions are all kept.
+    /// The earliest time from which all versions are kept.
     kept_from: EventTime,
     clock: Clock,
-    /// How many of the chunks that wait, the last ones, came out of a snapshot of which it is not known
-    /// yet what was emitted since.
+    /// How many of the waiting chunks, the last ones, come from a snapshot for which it is not known yet
+    /// what was emitted since.
     fresh: usize,
-    /// The least watermark of the instances that it was restored from.
+    /// The smallest watermark of the instances that it was restored from.
     restored_from: Option<EventTime>,
 }
 
 struct Waiting {
     chunk: Chunk,
-    /// The row is ready once a watermark is behind this, in microseconds: its event time, or the
-    /// watermark that there was when it came. So the watermark at a cut says exactly which rows had
-    /// been ready.
+    /// The times, in microseconds, that the watermark must pass before each row is ready: its event time,
+    /// or the watermark when it came. So the watermark at a cut says exactly which rows had been ready.
     behind: Vec<EventTime>,
     mark: Mark,
 }
@@ -71,7 +70,7 @@ struct Waiting {
 /// A chunk with the event times of its rows, in microseconds.
 type Timed = (Chunk, Vec<EventTime>);
 
-/// The chunk in memory of its own: neither the link's frame nor the source's block is held by it.
+/// The chunk in memory of its own, so that it holds neither the link's frame nor the source's block.
 fn copied(chunk: &Chunk) -> Result<Chunk> {
     let all = UInt32Array::from_iter_values(0..chunk.rows() as u32);
     let mut copy = chunk.take(&all)?;
@@ -106,13 +105,13 @@ impl TemporalJoin {
         Ok((copied(chunk)?, event_times(column, "temporal join")?))
     }
 
-    /// Without the rows whose version may be forgotten.
+    /// Drops rows whose version may be forgotten.
     fn in_time(&self, (chunk, times): Timed, output: &mut Output) -> Result<Timed> {
         only_in_time(chunk, times, output, |time| time >= self.kept_from)
     }
 
     /// Moves the rows before `watermark` from those that wait to those that are ready: at the watermark
-    /// there may be more versions to come.
+    /// itself, more versions may come.
     fn release(&mut self, watermark: EventTime) -> Result<()> {
         for waiting in std::mem::take(&mut self.waiting) {
             let (ready, later) = waiting.split(watermark)?;
@@ -159,14 +158,14 @@ impl TemporalJoin {
         }
         if !rows.is_empty() {
             let mut joined = self.joined(chunk, &rows, &partners)?;
-            // It was the watermark that brought them out.
+            // The watermark made these rows ready.
             joined.ingest_ns = output.ingest_ns;
             output.emit(joined);
         }
         Ok(())
     }
 
-    /// The rows `rows` of the stream beside their partners.
+    /// The rows `rows` of the stream next to their partners.
     fn joined(
         &self,
         chunk: &Chunk,
@@ -192,7 +191,7 @@ impl TemporalJoin {
 impl Stateful for TemporalJoin {
     fn facts(&self) -> Facts {
         Facts {
-            // Rows of the stream stay where they are, and versions are everywhere.
+            // Rows of the stream stay where they are, and versions are in every instance.
             placed_by: vec![None, None],
             is_replicated: true,
             first_input: None,
@@ -238,8 +237,8 @@ impl Stateful for TemporalJoin {
         if !self.ready.is_empty() {
             return Ok(Progress::More);
         }
-        // A watermark that it has seen before it was restored is no reason to forget anything: rows that
-        // came behind a later one may need it.
+        // A watermark that it had seen before it was restored is no reason to forget anything: rows that
+        // came after a later one may need it.
         if watermark > self.clock.watermark() {
             self.clock.advance(watermark);
             self.kept_from = watermark.saturating_sub(KEPT_BEHIND_US);

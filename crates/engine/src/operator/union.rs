@@ -1,5 +1,5 @@
-//! Union: several inputs with the same columns become one stream. Merging watermarks is the
-//! instance's work, so nothing is left to do but to pass chunks on.
+//! Union: several inputs with the same columns become one stream. The instance merges their watermarks,
+//! so the operator only passes chunks on.
 
 use arrow_array::Int8Array;
 use arrow_schema::SchemaRef;
@@ -11,7 +11,7 @@ use crate::error::Result;
 /// Passes on the chunks of all its inputs, under one schema.
 pub struct Union {
     schema: SchemaRef,
-    /// Some input brings changes: then all rows say what they do.
+    /// Whether some input brings changes, so that all rows need a kind.
     changes: bool,
 }
 
@@ -24,7 +24,7 @@ impl Union {
         }
     }
 
-    /// The same where some input brings rows that change others.
+    /// A union if some input brings rows that change others.
     pub fn of_changes(schema: SchemaRef) -> Union {
         Union {
             schema,

@@ -1,11 +1,11 @@
 //! Window assignment: gives each row its tumbling, sliding (hop) or cumulating windows by event time.
 //! (Sessions depend on other rows: [`super::session`].)
 //!
-//! This is where lateness is decided (I2): a row is late for a window whose end is not after the
-//! row's *own* watermark, the one of its source partition at that row. A row that is late for all
-//! its windows is dropped and counted once; a row that is late for some joins the others. After
-//! this operator no row is late any more, because every later operator's watermark is a minimum
-//! over partitions and so never ahead of the row's.
+//! Lateness is decided here (I2): a row is late for a window whose end is not after the row's *own*
+//! watermark, that of its source partition at that row. A row that is late for all its windows is dropped
+//! and counted once; a row that is late for some of them joins the others. After this operator no row is
+//! late any more, because every later operator's watermark is a minimum over partitions and so never
+//! ahead of the row's.
 
 mod kinds;
 
@@ -23,7 +23,7 @@ use crate::expression::reject;
 use crate::time::EventTime;
 pub use kinds::{COUNT_MAX, EVENT_TIME_MAX_US, WINDOWS_PER_ROW_MAX, WindowKind, Windows};
 
-/// Ticks as microseconds; saturates instead of wrapping.
+/// Ticks as microseconds, saturating.
 #[inline]
 pub fn ticks_to_us(ticks: i64, unit: TimeUnit) -> i64 {
     match unit {
@@ -34,7 +34,7 @@ pub fn ticks_to_us(ticks: i64, unit: TimeUnit) -> i64 {
     }
 }
 
-/// The ticks of a timestamp column without looking at its validity.
+/// The ticks of a timestamp column, ignoring its validity.
 pub fn timestamp_ticks(column: &ArrayRef) -> Result<&[i64]> {
     Ok(match column.data_type() {
         DataType::Timestamp(TimeUnit::Second, _) => {
@@ -76,23 +76,23 @@ pub fn timestamp_column(ticks: Vec<i64>, unit: TimeUnit) -> ArrayRef {
     }
 }
 
-/// Appends the columns `window_start` and `window_end`; a row with `n` windows comes out `n` times. Of
-/// sessions it only says how far a row reaches back, in one column ([`super::session`]).
+/// Adds the columns `window_start` and `window_end`; a row with `n` windows is emitted `n` times. For
+/// sessions it only adds one column, how far a row reaches back ([`super::session`]).
 pub struct AssignWindows {
     time_column: usize,
     windows: Windows,
-    /// How long behind its end a window still takes rows.
+    /// How long after its end a window still accepts rows.
     lateness_us: EventTime,
     schema: SchemaRef,
     starts: Vec<i64>,
-    /// Where they don't follow from the starts.
+    /// The ends, if they don't follow from the starts.
     ends: Vec<i64>,
     rows: Vec<u32>,
 }
 
 impl AssignWindows {
     /// Windows over the timestamp column `time_column`, whose unit is that of `windows` or coarser.
-    /// `schema` is the input's with the two timestamp columns appended.
+    /// `schema` is the input's with the two timestamp columns added.
     pub fn new(time_column: usize, windows: Windows, schema: SchemaRef) -> AssignWindows {
         AssignWindows {
             time_column,
@@ -105,7 +105,8 @@ impl AssignWindows {
         }
     }
 
-    /// Windows take rows until their own partition's watermark is so many microseconds behind the end.
+    /// Makes windows accept rows until their own partition's watermark is this many microseconds after
+    /// the end.
     pub fn with_lateness(self, lateness_us: EventTime) -> AssignWindows {
         AssignWindows {
             lateness_us,
@@ -138,7 +139,7 @@ impl AssignWindows {
     }
 }
 
-/// Ticks of one unit per tick of a coarser one.
+/// The number of ticks of one unit per tick of a coarser one.
 pub(super) fn scale(from: TimeUnit, to: TimeUnit) -> i64 {
     let per_second = |unit| match unit {
         TimeUnit::Second => 1i64,
@@ -159,7 +160,7 @@ impl AssignWindows {
         watermark.is_none_or(|watermark| kept_until() > watermark)
     }
 
-    /// Gives a row its sliding windows. Returns how many there are, and how many of them are open.
+    /// Gives a row its sliding windows. Returns the number of windows, and how many of them are open.
     fn slide(&mut self, row: usize, tick: i64, watermark: Option<EventTime>) -> (usize, usize) {
         let Windows { size, slide, .. } = self.windows;
         let mut start = tick - tick.rem_euclid(slide);
@@ -176,7 +177,7 @@ impl AssignWindows {
         (windows, open)
     }
 
-    /// Gives a row its cumulating windows, likewise.
+    /// Gives a row its cumulating windows, with the same result.
     fn cumulate(&mut self, row: usize, tick: i64, watermark: Option<EventTime>) -> (usize, usize) {
         let Windows { size, slide, .. } = self.windows;
         let start = tick - tick.rem_euclid(size);
@@ -195,7 +196,7 @@ impl AssignWindows {
         (windows, open)
     }
 
-    /// Notes how far back a row may join sessions: to those that its own watermark has not closed.
+    /// Computes how far back a row may join sessions: to those that its own watermark has not closed.
     fn reach(&mut self, row: usize, tick: i64, watermark: Option<EventTime>) -> (usize, usize) {
         if !self.is_open(tick + self.windows.size, watermark) {
             return (1, 0);
@@ -207,8 +208,8 @@ impl AssignWindows {
         (1, 1)
     }
 
-    /// Takes out rows whose windows don't fit into 64 bits. Only nanoseconds get there: event time
-    /// is checked in microseconds, and 2^63 ns is the year 2262.
+    /// Takes out rows whose windows don't fit into 64 bits. This only happens with nanoseconds: event
+    /// time is checked in microseconds, and 2^63 ns is the year 2262.
     fn refuse_overflow(&self, chunk: Chunk, factor: i64, output: &mut Output) -> Result<Chunk> {
         let longest = self.windows.size.saturating_add(self.windows.slide);
         let largest = (i64::MAX - longest) / factor;
@@ -219,7 +220,7 @@ impl AssignWindows {
         }
         let keep = ticks.iter().map(fits).collect::<Vec<bool>>();
         for row in (0..keep.len()).filter(|&row| !keep[row]) {
-            let reason = "the window of its event time is beyond what nanoseconds can hold";
+            let reason = "the window of its event time does not fit into nanoseconds";
             output.reject(reject(&chunk, row, reason.to_string()));
         }
         chunk.filter(&BooleanArray::from(keep))
@@ -230,8 +231,8 @@ impl Stateless for AssignWindows {
     fn process(&mut self, mut chunk: Chunk, output: &mut Output) -> Result<()> {
         if chunk.batch.column(self.time_column).null_count() > 0 {
             return Err(
-                Error::new("window", "an event time is NULL behind the source")
-                    .hint("windows need the column that WATERMARK FOR names, unchanged"),
+                Error::new("window", "an event time is NULL after the source")
+                    .hint("windows need the column in WATERMARK FOR, unchanged"),
             );
         }
         let data_type = chunk.batch.column(self.time_column).data_type();
@@ -251,7 +252,7 @@ impl Stateless for AssignWindows {
             .and_then(|origin: &Origin| origin.watermarks.clone());
 
         if kind == WindowKind::Aligned && size == slide && watermarks.is_none() {
-            // Most rows fall into the window of the row before them: one comparison, no division.
+            // Most rows belong to the window of the row before them: one comparison, no division.
             self.starts.reserve(ticks.len());
             let mut start = i64::MIN;
             for &tick in ticks {

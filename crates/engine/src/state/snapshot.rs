@@ -1,5 +1,5 @@
-//! What the snapshots of operators have in common: how their batches are put together, and what is said of
-//! one that belongs to another operator.
+//! Helpers for the snapshots of operators: building their batches, and the errors for a snapshot that
+//! belongs to another operator.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use arrow_schema::{Field, Schema};
 use super::{BucketSet, KeyedState, Mark};
 use crate::error::{Error, Result};
 
-/// A batch of columns `c0`, `c1`, …, any of which may hold NULL.
+/// A batch of columns `c0`, `c1`, …, all nullable.
 pub fn unnamed(columns: Vec<ArrayRef>) -> Result<RecordBatch> {
     let fields = columns.iter().enumerate();
     let fields = fields
@@ -18,7 +18,7 @@ pub fn unnamed(columns: Vec<ArrayRef>) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(schema, columns)?)
 }
 
-/// Rows with the operator's own columns before theirs; whether a column of its own may hold NULL.
+/// Rows with the operator's own columns in front: name, column, and whether it may hold NULL.
 pub fn with_own<const N: usize>(
     own: [(&str, ArrayRef, bool); N],
     rows: &RecordBatch,
@@ -39,7 +39,7 @@ pub fn with_own<const N: usize>(
     )?)
 }
 
-/// What a snapshot is answered with that is not of the operator that is restored.
+/// The error for a snapshot that does not belong to the restored operator.
 pub fn wrong(snapshot_of: &str, reason: &str) -> Error {
     let place = format!("snapshot of {snapshot_of}");
     Error::new(&place, reason).hint("restore from another checkpoint")
@@ -53,8 +53,8 @@ pub fn assert_between_inputs(has_rows_left: bool) {
     );
 }
 
-/// [`KeyedState::discard`] for state that can't remove single entries: the entries that stay are taken out,
-/// `clear` forgets all, and they are restored.
+/// [`KeyedState::discard`] for state that can't remove single entries: the entries that stay are copied,
+/// `clear` forgets all, and the copies are restored.
 pub fn discard_by_copy<S: KeyedState>(
     state: &mut S,
     buckets: &BucketSet,

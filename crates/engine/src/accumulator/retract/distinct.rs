@@ -1,5 +1,5 @@
-//! `function(DISTINCT …)` that can take rows back: how often each value is there is counted, and the
-//! function hears of its first and of its last.
+//! `function(DISTINCT …)` that can retract rows: each value has a count, and the function sees only the
+//! first and the last occurrence.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub struct Distinct {
     bytes: usize,
 }
 
-/// What a value costs beside its bytes.
+/// The memory of a value in addition to its bytes.
 const VALUE_BYTES: usize = 32;
 
 impl Distinct {
-    /// `inner`, which can take rows back, over distinct rows of the given types.
+    /// The function `inner`, which can retract rows, over distinct rows of the given types.
     pub fn new(inner: Box<dyn Retract>, arguments: &[DataType]) -> Result<Distinct> {
         Ok(Distinct {
             inner,
@@ -38,7 +38,7 @@ impl Distinct {
         })
     }
 
-    /// Whether the value is there for the first time now, or no more.
+    /// Counts a value; returns whether it is new, or gone.
     fn count(&mut self, group: u32, value: &[u8], times: i64) -> bool {
         let seen = &mut self.seen[group as usize];
         let Some(count) = seen.get_mut(value) else {
@@ -61,7 +61,7 @@ impl Distinct {
         let rows = self.encoder.rows(&arguments)?;
         let (mut changed, mut of_groups) = (Vec::new(), Vec::new());
         for (row, &group) in groups.iter().enumerate() {
-            // As all DISTINCT aggregates here, without rows that have a NULL.
+            // As for all DISTINCT aggregates here, rows with a NULL are left out.
             if !arguments.has_null(row) && self.count(group, rows.row(row).as_ref(), times) {
                 changed.push(row as u32);
                 of_groups.push(group);

@@ -1,5 +1,5 @@
-//! Functions over all the values of a group, each kept with how often it is there: MIN and MAX are its
-//! ends; others are computed anew from it.
+//! Functions over all the values of a group, each kept with a count: MIN and MAX are its ends; other
+//! functions are recomputed from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::key::{Comparable, KeyEncoder};
 pub struct Multiset {
     function: AggregateFunction,
     encoder: KeyEncoder,
-    /// Values by their encoding, whose order is theirs, with how often each is there.
+    /// For each group, the values by their encoding, which sorts as they do, with their counts.
     groups: Vec<BTreeMap<Box<[u8]>, i64>>,
-    /// Of values that are there more than once one counts.
+    /// Whether repeated values count once.
     is_distinct: bool,
     bytes: usize,
 }
 
-/// What a value costs beside its bytes.
+/// The memory of a value in addition to its bytes.
 const VALUE_BYTES: usize = 48;
 
 impl Multiset {
-    /// `function` over arguments of the given types.
+    /// The function `function` over arguments of the given types.
     pub fn new(function: AggregateFunction, arguments: &[DataType]) -> Result<Multiset> {
         Ok(Multiset {
             function,
@@ -40,7 +40,7 @@ impl Multiset {
         })
     }
 
-    /// `function` over distinct arguments.
+    /// The function `function` over distinct arguments.
     pub fn distinct(function: AggregateFunction, arguments: &[DataType]) -> Result<Multiset> {
         let all = Multiset::new(function, arguments)?;
         Ok(Multiset {

@@ -1,4 +1,4 @@
-//! SUM and AVG that can take rows back.
+//! SUM and AVG that can retract rows.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::accumulator::sum::{EXACT_PRECISION, exact_values, for_each_exact, for
 use crate::accumulator::{Accumulator, OrderKey, Retract, Values, unsupported};
 use crate::error::Result;
 
-/// Sums and how many values each has. Integers and decimals are exact. Of doubles infinities and NaN are
-/// counted beside the sum, because no subtraction takes them back; a sum without values is 0 again,
-/// whatever rounding has left.
+/// Sums, with the number of values in each. Integers and decimals are exact. For doubles, infinities and
+/// NaN are counted separately from the sum, because subtraction can't undo them; a sum without values is
+/// 0 again, whatever rounding has left.
 pub struct Sums {
-    /// Type of the sum; `None` for the average.
+    /// The type of the sum; `None` for the average.
     to: Option<DataType>,
     groups: Vec<Sum>,
 }
@@ -63,7 +63,7 @@ impl Sum {
         self.nan += other.nan;
     }
 
-    /// The exact part: sums of 64-bit integers fit 128 bits.
+    /// The exact part: sums of 64-bit integers fit into 128 bits.
     fn whole(&self) -> f64 {
         self.exact.to_i128().map_or(f64::NAN, |sum| sum as f64)
     }
@@ -109,7 +109,7 @@ impl Sums {
             });
         }
         if self.to.is_none() && column.data_type().is_decimal() {
-            // Its digits without its scale would be a wrong average.
+            // Its digits without its scale would give a wrong average.
             return Err(unsupported("AVG", column.data_type()));
         }
         for_each_exact(column, |row, value| {
@@ -150,8 +150,8 @@ impl Accumulator for Sums {
             .iter()
             .map(|sum| Some(sum.exact))
             .collect::<Decimal256Array>();
-        let number = |of: fn(&Sum) -> i64| -> ArrayRef {
-            Arc::new(Int64Array::from_iter_values(sums.iter().map(of)))
+        let number = |value: fn(&Sum) -> i64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values(sums.iter().map(value)))
         };
         Ok(vec![
             number(|sum| sum.count),

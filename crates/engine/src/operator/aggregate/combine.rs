@@ -1,9 +1,9 @@
 //! The first of two phases: rows of one chunk that go to the same group are aggregated before they are
-//! sent, so that a key with more rows than an instance can take costs it one row per chunk.
+//! sent, so that a key with more rows than an instance can process costs it one row per chunk.
 //!
-//! A **combined** chunk has the input's columns, of the first row of each group, then the accumulators'
-//! states, then how many rows each stands for. So keys and windows stay in their columns, and links
-//! and balancers need not know. [`super::Aggregate`] merges the states instead of adding rows.
+//! A **combined** chunk has the input's columns, from the first row of each group, then the accumulators'
+//! states, then the number of rows that each group stands for. So keys and windows stay in their columns,
+//! and links and balancers need not know. [`super::Aggregate`] merges the states instead of adding rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,21 +20,21 @@ use crate::error::Result;
 use crate::key::KeyColumns;
 use crate::operator::{Output, Stateless};
 
-/// Groups per row from which on combining is not worth its while: the chunk is sent as it is.
+/// The number of groups per row from which combining doesn't pay: the chunk is sent as it is.
 const GROUPS_PER_ROW_MAX: f64 = 0.5;
 
 impl AggregateSpec {
-    /// Whether it can be done in two phases: all functions' states can be merged, but an aggregation
-    /// that answers each row has to see each.
+    /// Whether the aggregation can be done in two phases: all functions' states can be merged, but an
+    /// aggregation that emits a row for each input row has to see each.
     pub fn can_combine(&self) -> bool {
         !self.is_updating() && (self.window.is_some() || self.emit != Emit::EveryRow)
     }
 }
 
-/// Combines rows of a chunk while it is switched on; until then they pass.
+/// Combines the rows of chunks while it is switched on; until then they pass unchanged.
 pub struct Combine {
     spec: AggregateSpec,
-    /// Columns that tell groups apart: window and keys.
+    /// The columns that distinguish groups: window and keys.
     columns: Vec<usize>,
     table: Groups,
     schema: SchemaRef,
@@ -69,7 +69,7 @@ impl Combine {
         })
     }
 
-    /// The chunk's groups; `None` if they are too many.
+    /// Combines a chunk into its groups; `None` if there are too many.
     fn combine(&mut self, chunk: &Chunk) -> Result<Option<Chunk>> {
         self.table.clear();
         let keys = KeyColumns::of_batch(&chunk.batch, &self.columns)?;
@@ -117,7 +117,7 @@ impl Stateless for Combine {
     }
 }
 
-/// How many rows a chunk stands for, where `columns` is what one of single rows has.
+/// The number of rows that a chunk stands for; `columns` is the number of columns without combining.
 pub fn rows_of(chunk: &Chunk, columns: usize) -> u64 {
     if chunk.batch.num_columns() == columns {
         return chunk.rows() as u64;

@@ -1,4 +1,4 @@
-//! The groups of one window: their keys, their accumulators, and what has changed since when.
+//! The groups of one window: their keys, their accumulators, and when they last changed.
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
@@ -18,9 +18,9 @@ pub struct Groups {
     pub accumulators: Vec<Box<dyn Accumulator>>,
     /// When each group was last changed.
     pub touched: Vec<Mark>,
-    /// What has been emitted, where that can change.
+    /// What has been emitted, if that can change.
     pub updates: Option<Updates>,
-    /// The call of [`Groups::distinct`] that saw each group last.
+    /// For each group, the call of [`Groups::distinct`] that saw it last.
     seen: Vec<u32>,
     seen_call: u32,
 }
@@ -38,12 +38,12 @@ impl Groups {
         })
     }
 
-    /// Makes room in the accumulators for the groups that the keys know.
+    /// Makes room in the accumulators for the groups that the keys have.
     pub fn resize(&mut self) {
         self.resize_to(self.keys.len());
     }
 
-    /// Makes room in the accumulators for so many groups.
+    /// Makes room in the accumulators for this many groups.
     pub fn resize_to(&mut self, groups: usize) {
         if groups > self.touched.len() {
             self.touched.resize(groups, Mark::default());
@@ -105,8 +105,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Adds states, the accumulators' one after the other: row `i` of them belongs to group
-    /// `groups[i]`.
+    /// Adds the states of the accumulators, one accumulator after the other: row `i` of them belongs to
+    /// group `groups[i]`.
     pub fn merge(&mut self, groups: &[u32], mut states: &[ArrayRef]) -> Result<()> {
         for accumulator in &mut self.accumulators {
             let width = accumulator.state(&[])?.len();
@@ -122,18 +122,18 @@ impl Groups {
         Ok(())
     }
 
-    /// The states of `groups`, the accumulators' one after the other.
+    /// The states of `groups`, one accumulator after the other.
     pub fn states(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         accumulator::states(self.accumulators.iter_mut().map(Box::as_mut), groups)
     }
 
-    /// Adds states out of a snapshot, as [`Groups::states`] gives them.
+    /// Merges states from a snapshot, in the form of [`Groups::states`].
     pub fn merge_states(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
         let accumulators = self.accumulators.iter_mut().map(Box::as_mut);
         accumulator::merge_states(accumulators, groups, states)
     }
 
-    /// The result rows of `groups`: the columns `front`, keys, aggregates; and which failed.
+    /// The result rows of `groups`: the columns `front`, keys, aggregates; and which rows failed.
     pub fn result(
         &mut self,
         groups: &[u32],
@@ -176,7 +176,7 @@ impl Groups {
     }
 }
 
-/// [`Accumulator::scan`] where only some rows count; the others read the value as it stands.
+/// As [`Accumulator::scan`] if only some rows count; the other rows get the current value.
 pub fn scan_filtered(
     accumulator: &mut Box<dyn Accumulator>,
     groups: &[u32],

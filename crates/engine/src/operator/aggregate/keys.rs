@@ -1,8 +1,7 @@
 //! Group keys: from the key columns of a row to a group number, and back.
 //!
-//! Groups are numbered 0, 1, 2, … in the order in which their keys came. A single text or integer
-//! key has a table of its own; every other combination of types goes through its `arrow-row`
-//! encoding.
+//! Groups are numbered 0, 1, 2, … in the order in which their keys came. A single string or integer key
+//! has a table of its own; every other combination of types goes through its `arrow-row` encoding.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use arrow_schema::DataType;
 use hashbrown::HashTable;
 
 use crate::error::Result;
-use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, fetch_text};
+use crate::hash::{INLINE_BYTES_MAX, ROWS_AHEAD, fetch_string};
 use crate::key::{KeyColumns, KeyEncoder};
 
 /// The keys of a set of groups.
@@ -27,7 +26,7 @@ pub struct Keys {
 enum Store {
     /// No key columns: one group.
     None,
-    Text(TextStore),
+    Text(StringStore),
     Integer {
         values: Vec<i64>,
         null: Option<u32>,
@@ -39,28 +38,28 @@ enum Store {
     },
 }
 
-/// Byte strings end to end, found by number.
+/// Byte strings stored one after the other, found by number.
 #[derive(Default)]
 struct ByteStore {
     bytes: Vec<u8>,
-    /// End of each string in `bytes`.
+    /// The end of each string in `bytes`.
     ends: Vec<usize>,
 }
 
-/// Texts as views: a short one is compared and kept without a pointer to follow.
+/// Strings as views: a short one is compared and kept without following a pointer.
 #[derive(Default)]
-struct TextStore {
-    /// The key of each group. Up to [`INLINE_BYTES_MAX`] bytes exactly as in an Arrow view; else
-    /// length and first four bytes as there, and the place in `long` in the upper half.
+struct StringStore {
+    /// The key of each group. Up to [`INLINE_BYTES_MAX`] bytes exactly as in an Arrow view; otherwise
+    /// length and first four bytes as in a view, and the position in `long` in the upper half.
     views: Vec<u128>,
-    /// Longer texts end to end.
+    /// Longer strings, one after the other.
     long: Vec<u8>,
     /// The group whose key is NULL.
     null: Option<u32>,
 }
 
-impl TextStore {
-    /// Whether group `group` has the text of row `row`, whose view is `view`.
+impl StringStore {
+    /// Whether group `group` has the string of row `row`, whose view is `view`.
     #[inline]
     fn is(&self, group: u32, view: u128, column: &StringViewArray, row: usize) -> bool {
         let kept = self.views[group as usize];
@@ -124,7 +123,7 @@ impl Keys {
     pub fn new(types: &[DataType]) -> Result<Keys> {
         let store = match types {
             [] => Store::None,
-            [DataType::Utf8View] => Store::Text(TextStore::default()),
+            [DataType::Utf8View] => Store::Text(StringStore::default()),
             [data_type @ (DataType::Int64 | DataType::Timestamp(_, None))] => Store::Integer {
                 values: Vec::new(),
                 null: None,
@@ -142,7 +141,7 @@ impl Keys {
         })
     }
 
-    /// Number of groups.
+    /// The number of groups.
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
@@ -157,7 +156,7 @@ impl Keys {
         self.hashes[group]
     }
 
-    /// Forgets all groups; keeps the memory.
+    /// Forgets all groups, and keeps the memory.
     pub fn clear(&mut self) {
         self.table.clear();
         self.hashes.clear();
@@ -176,7 +175,7 @@ impl Keys {
         }
     }
 
-    /// The group of each row, new ones made as needed, into `groups` (cleared first).
+    /// Finds the group of each row, making new ones as needed, into `groups` (cleared first).
     pub fn groups(&mut self, keys: &KeyColumns, groups: &mut Vec<u32>) -> Result<()> {
         let (hashes, are_cold) = (keys.hashes(), keys.are_cold());
         let columns = keys.columns().columns();
@@ -198,7 +197,7 @@ impl Keys {
                 let column = columns[0].as_string_view();
                 for (row, &hash) in hashes.iter().enumerate() {
                     if are_cold {
-                        fetch_text(column, row + ROWS_AHEAD);
+                        fetch_string(column, row + ROWS_AHEAD);
                     }
                     if column.is_null(row) {
                         let group = *store.null.get_or_insert_with(|| {
@@ -209,8 +208,8 @@ impl Keys {
                         groups.push(group);
                         continue;
                     }
-                    // The table's own tag of the hash sorts out nearly all other keys: comparing
-                    // whole hashes first would fetch one more cache line per row.
+                    // The table's own tag of the hash excludes nearly all other keys: comparing whole
+                    // hashes first would fetch one more cache line per row.
                     let view = column.views()[row];
                     let found = table.find(hash, |&group| store.is(group, view, column, row));
                     let group = match found {
@@ -291,7 +290,7 @@ impl Keys {
                     .iter()
                     .map(|&group| (*null != Some(group)).then(|| values[group as usize]))
                     .collect::<Int64Array>();
-                // A timestamp is an integer with another name: the cast does not touch the values.
+                // A timestamp is an integer with another name: the cast doesn't change the values.
                 Ok(vec![arrow_cast::cast(&column, data_type)?])
             }
             Store::Rows { encoder, bytes } => {
@@ -365,7 +364,7 @@ mod tests {
 
     #[test]
     fn text_keys_differ_wherever_they_differ() {
-        let texts = vec![
+        let strings = vec![
             "twelve bytes",
             "twelve byteS",
             "thirteen bytes",
@@ -376,7 +375,7 @@ mod tests {
             "twelve bytes",
             "thirteen bytes",
         ];
-        let text = StringViewArray::from(texts);
+        let text = StringViewArray::from(strings);
         round_trip(vec![Arc::new(text)], &[0, 1, 2, 3, 4, 5, 6, 0, 2]);
     }
 
@@ -389,7 +388,7 @@ mod tests {
     #[test]
     fn any_number_of_keys_of_any_type() {
         let numbers: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.5), None, Some(1.5)]));
-        let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("x"), Some("x"), None]));
-        round_trip(vec![numbers, texts], &[0, 1, 2]);
+        let strings: ArrayRef = Arc::new(StringViewArray::from(vec![Some("x"), Some("x"), None]));
+        round_trip(vec![numbers, strings], &[0, 1, 2]);
     }
 }

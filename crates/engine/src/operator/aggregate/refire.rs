@@ -1,10 +1,10 @@
 //! Windows whose value is emitted more than once: before they close (early firing), and after (allowed
 //! lateness).
 //!
-//! The first row for a group is an insert, each further one an update of it; a group is emitted only if it
-//! has changed since. So how many there are depends on the run; the last one, behind the end of the window
-//! and its lateness, does not. Where it is wanted what a row was goes out before its update
-//! ([`super::AggregateSpec::emits_before`]): it is noted when the group changes first.
+//! The first row for a group is an insert, each further one an update of it; a group is emitted only if
+//! it has changed since. So the number of rows depends on the run; the last one, after the end of the
+//! window and its lateness, does not. If requested, the old row is emitted before its update
+//! ([`super::AggregateSpec::emits_before`]): it is recorded when the group first changes.
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_row::{RowConverter, SortField};
@@ -19,12 +19,12 @@ use crate::operator::window::ticks_to_us;
 use crate::operator::{Output, Progress};
 use crate::time::{EventTime, now_ns};
 
-/// When the value of a window is emitted beside at its end.
+/// When the value of a window is emitted in addition to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refires {
-    /// So long after it has changed, in nanoseconds of the engine's clock.
+    /// This long after the value has changed, in nanoseconds of the engine's clock.
     pub every_ns: Option<u64>,
-    /// For each row that comes until the watermark is so many microseconds behind the end.
+    /// For each row that comes until the watermark is this many microseconds after the end.
     pub lateness_us: EventTime,
 }
 
@@ -35,12 +35,12 @@ impl Groups {
 }
 
 impl Aggregate {
-    /// How long behind its end a window takes rows.
+    /// How long after its end a window accepts rows.
     pub(super) fn lateness_us(&self) -> EventTime {
         self.spec.refires.map_or(0, |refires| refires.lateness_us)
     }
 
-    /// Rows of the window at `end` have been added: its groups are in `self.groups`.
+    /// Notes that rows of the window at `end` were added to the groups in `self.groups`.
     pub(super) fn note_changes(
         &mut self,
         window: WindowKey,
@@ -56,7 +56,7 @@ impl Aggregate {
         }
         self.groups = groups;
         if ticks_to_us(end, window.windows.unit) <= self.clock.watermark() {
-            // It has been emitted; there are no more groups than the chunk has rows.
+            // The window has been emitted; there are no more groups than the chunk has rows.
             return self.emit_changed(window, end, usize::MAX, output);
         }
         self.ask_for_time(refires);
@@ -67,7 +67,7 @@ impl Aggregate {
         self.tables.get_mut(&end)?.updates.as_mut()
     }
 
-    /// Nothing is asked for while nothing has changed: an idle query has no timer.
+    /// Sets the timer only if something has changed: an idle query has no timer.
     pub(super) fn ask_for_time(&mut self, refires: Refires) {
         if let (Some(every_ns), None) = (refires.every_ns, self.due_ns) {
             self.due_ns = Some(now_ns().saturating_add(every_ns));
@@ -92,7 +92,7 @@ impl Aggregate {
         let (groups, kinds) = updates.take(most);
         let befores = groups.iter().map(|&group| updates.take_before(group));
         let befores = befores.collect::<Vec<_>>();
-        // That it was emitted is part of the state.
+        // That the groups were emitted is part of the state.
         table.touch(&groups, mark);
         let front = window.windows.edges(end, groups.len());
         let (batch, failed) = table.result(&groups, &front, &self.spec.schema)?;
@@ -116,7 +116,8 @@ impl Aggregate {
         }
     }
 
-    /// Rows of the window at `end` are about to change groups: notes what those were that were emitted.
+    /// Called before rows of the window at `end` change groups: records the old rows of those that were
+    /// emitted.
     pub(super) fn note_befores(&mut self, end: i64) -> Result<()> {
         let (Some(converter), Some(table)) = (&self.befores, self.tables.get_mut(&end)) else {
             return Ok(());
@@ -138,7 +139,7 @@ impl Aggregate {
         Ok(())
     }
 
-    /// Emits what has changed in windows that are closed, and forgets those that take no more rows.
+    /// Emits what has changed in windows that are closed, and forgets those that accept no more rows.
     pub(super) fn advance_refiring(
         &mut self,
         window: WindowKey,
@@ -163,7 +164,7 @@ impl Aggregate {
         Ok(Progress::Done)
     }
 
-    /// Emits what has changed in all windows, some of it: the time has come that was asked for.
+    /// Emits some of what has changed in all windows, when the timer is due.
     pub(super) fn emit_early(&mut self, output: &mut Output) -> Result<Progress> {
         let mut changed = self.tables.iter().filter(|(_, table)| table.has_changed());
         match (changed.next(), self.spec.window) {
@@ -179,7 +180,7 @@ impl Aggregate {
     }
 }
 
-/// The chunk with what each row was in front of its update, and where its own rows are then.
+/// The chunk with each old row before its update, and the new positions of its own rows.
 fn with_befores(
     converter: &RowConverter,
     chunk: Chunk,
@@ -218,7 +219,7 @@ fn with_befores(
     Ok((paired, places))
 }
 
-/// A converter of the values of an aggregation.
+/// A converter for the values of an aggregation.
 pub fn converter(calls: &[AggregateCall]) -> Result<RowConverter> {
     let fields = calls
         .iter()
@@ -226,7 +227,7 @@ pub fn converter(calls: &[AggregateCall]) -> Result<RowConverter> {
     Ok(RowConverter::new(fields.collect())?)
 }
 
-/// What groups were before they changed, as columns of a snapshot: NULL where they have not.
+/// The old rows of changed groups, as columns of a snapshot: NULL for groups without changes.
 pub fn befores_of(
     converter: &RowConverter,
     updates: &Updates,
@@ -248,7 +249,7 @@ pub fn befores_of(
     Ok(spread.collect::<std::result::Result<Vec<_>, _>>()?)
 }
 
-/// Takes [`befores_of`] in.
+/// Restores the columns of [`befores_of`].
 pub fn restore_befores(
     converter: &RowConverter,
     updates: &mut Updates,

@@ -1,6 +1,6 @@
-//! Snapshots of an aggregation: a row per group with the columns `window_end` (ticks; the largest
-//! integer for a running aggregation), the keys, what has been emitted of it (where windows are emitted
-//! more than once, with what it was before where that is wanted), and the states of the accumulators.
+//! Snapshots of an aggregation: a row per group with the columns `window_end` (ticks; the largest integer
+//! for a running aggregation), the keys, the emission flags (if windows are emitted more than once, with
+//! the old row if requested), and the states of the accumulators.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Aggregate {
         Ok(Some(table.snapshot(end, &chosen, self.befores.as_ref())?))
     }
 
-    /// Drops the given groups of a table: accumulators can't forget a single one, so the others
-    /// are copied over.
+    /// Drops the given groups of a table: accumulators can't forget single groups, so the others are
+    /// copied over.
     fn replace(&mut self, end: i64, groups_before: usize, gone: &[u32]) -> Result<()> {
         let Some(mut table) = self.tables.remove(&end) else {
             return Ok(());
@@ -164,7 +164,7 @@ impl KeyedState for Aggregate {
             let is_open = |end: i64| kept_until(end) > watermark;
             self.tables.retain(|&end, _| is_open(end));
         } else if watermark == MAX_WATERMARK {
-            // The input had ended, so a total was emitted, and with `Emit::AtEnd` all groups were.
+            // The input had ended, so the total was emitted, and with `Emit::AtEnd` all groups.
             self.has_ended = true;
             if self.spec.emit == Emit::AtEnd {
                 self.tables.clear();

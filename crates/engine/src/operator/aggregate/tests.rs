@@ -1,4 +1,4 @@
-//! Aggregation against a naive computation: windowed and running, every way of emitting.
+//! Tests of aggregation against a naive computation: windowed and running, every way of emitting.
 
 mod combine;
 mod examples;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::chunk::{Origin, Partitions, Positions};
 use crate::state::Mark;
-use crate::testing::{advance, batch, rows, schema, sorted_rows, texts};
+use crate::testing::{advance, batch, rows, schema, shown, sorted_rows};
 use crate::time::MAX_WATERMARK;
 
 /// An input row; its window is the tumbling one of 10 ms.
@@ -214,7 +214,7 @@ fn printed(chunks: &[Chunk]) -> Vec<Cells> {
     let mut rows = Vec::new();
     for chunk in chunks {
         let columns = chunk.batch.columns().iter().map(|column| {
-            texts(&match column.data_type() {
+            shown(&match column.data_type() {
                 DataType::Timestamp(..) => arrow_cast::cast(column, &DataType::Int64).unwrap(),
                 _ => column.clone(),
             })

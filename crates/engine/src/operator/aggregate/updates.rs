@@ -1,17 +1,17 @@
-//! What of a window's groups has been emitted, where that happens more than once.
+//! Which of a window's groups have been emitted, if that happens more than once.
 
 use std::collections::HashMap;
 
 use crate::chunk::RowKind;
 
-/// What of a window's groups has been emitted.
+/// Which of a window's groups have been emitted.
 #[derive(Default)]
 pub struct Updates {
-    /// [`SENT`] and [`CHANGED`] of each group.
+    /// The flags [`SENT`] and [`CHANGED`] of each group.
     states: Vec<i8>,
     /// The groups that have changed since they were emitted.
     changed: Vec<u32>,
-    /// What these were, encoded, where that is wanted.
+    /// The old rows of these groups, encoded, if requested.
     befores: HashMap<u32, Box<[u8]>, foldhash::fast::FixedState>,
 }
 
@@ -21,7 +21,7 @@ const SENT: i8 = 1;
 const CHANGED: i8 = 2;
 
 impl Updates {
-    /// These groups have changed.
+    /// Notes that these groups have changed.
     pub fn change(&mut self, groups: &[u32]) {
         for &group in groups {
             let index = group as usize;
@@ -35,13 +35,13 @@ impl Updates {
         }
     }
 
-    /// What is known of groups, for a snapshot.
+    /// The flags of groups, for a snapshot.
     pub fn states(&self, groups: &[u32]) -> Vec<i8> {
         let states = groups.iter();
         states.map(|&group| self.states[group as usize]).collect()
     }
 
-    /// What a snapshot knew of a group.
+    /// Restores the flags of a group.
     pub fn restore(&mut self, group: u32, state: i8) {
         if state & CHANGED != 0 {
             self.change(&[group]);
@@ -63,22 +63,22 @@ impl Updates {
         self.states[group as usize] == SENT | CHANGED
     }
 
-    /// What a group was before it changed.
+    /// The old row of a group that has changed.
     pub fn before(&self, group: u32) -> Option<&[u8]> {
         self.befores.get(&group).map(|bytes| &**bytes)
     }
 
-    /// Takes out what a group was before it changed.
+    /// Removes and returns the old row of a group that has changed.
     pub fn take_before(&mut self, group: u32) -> Option<Box<[u8]>> {
         self.befores.remove(&group)
     }
 
-    /// Notes what a group was before it changed.
+    /// Notes the old row of a group.
     pub fn note_before(&mut self, group: u32, before: &[u8]) {
         self.befores.insert(group, before.into());
     }
 
-    /// Those of the groups that have been emitted and not changed since.
+    /// Those groups that have been emitted and not changed since.
     pub fn unchanged(&self, groups: &[u32]) -> Vec<u32> {
         let state = |group: &u32| self.states.get(*group as usize).copied();
         let groups = groups.iter().copied();
@@ -89,12 +89,12 @@ impl Updates {
         unchanged
     }
 
-    /// A row whose value could not be told has not been emitted.
+    /// Notes that a row was rejected because it has no value, so it has not been emitted.
     pub fn was_refused(&mut self, group: u32) {
         self.states[group as usize] &= !SENT;
     }
 
-    /// Forgets all groups; keeps the memory.
+    /// Forgets all groups, and keeps the memory.
     pub fn clear(&mut self) {
         self.states.clear();
         self.changed.clear();
@@ -107,7 +107,7 @@ impl Updates {
         self.states.capacity() + self.changed.capacity() * 4 + befores.sum::<usize>()
     }
 
-    /// Takes up to `most` groups that have changed, and what their rows are.
+    /// Takes up to `most` groups that have changed, and the kinds of their rows.
     pub fn take(&mut self, most: usize) -> (Vec<u32>, Vec<i8>) {
         let rest = self.changed.split_off(most.min(self.changed.len()));
         let groups = std::mem::replace(&mut self.changed, rest);

@@ -1,7 +1,7 @@
-//! Running aggregation over a changelog, or into one: takes rows back, says what a row was before its
-//! update, lets groups go that have no rows left or that nothing has touched for long.
+//! Running aggregation over a changelog, or into one: it retracts rows, emits old rows before their
+//! updates, and removes groups that have no rows left or have not changed for long.
 //!
-//! [`crate::operator::aggregate::Aggregate`] is what a query gets that needs none of this.
+//! A query that needs none of this gets [`crate::operator::aggregate::Aggregate`].
 
 mod state;
 mod table;
@@ -28,23 +28,23 @@ pub struct UpdatingAggregate {
     argument_types: Vec<Vec<DataType>>,
     table: Table,
     retention: Retention,
-    /// The next group to emit, where all are emitted at the end of the input.
+    /// The next group to emit, if all are emitted at the end of the input.
     emitted: usize,
     clock: Clock,
-    /// What the last snapshot was taken since: groups that went before need no mention any more.
+    /// The mark that the last snapshot was taken since: groups removed before it need no mention.
     saved: Mark,
-    /// The input had ended before a restart: the row of a total was emitted then.
+    /// Whether the input had ended before a restart, so that the row of a total has been emitted.
     has_ended: bool,
-    /// A unit of work has ended. Another one may never begin, so its total waits for its first row, or for
-    /// its end.
+    /// Whether a unit of work has ended. Another one may never begin, so its total waits for its first
+    /// row, or for its end.
     is_later_unit: bool,
     groups: Vec<u32>,
 }
 
-/// A table is made anew when so many groups, and more than half of them, have no rows.
+/// A table is rebuilt when this many groups, and more than half of them, have no rows.
 const EMPTY_GROUPS_MIN: usize = 1024;
 
-/// Groups of a chunk with their rows of the result; which of them have none.
+/// Groups of a chunk with their result rows, and which of them have none.
 struct Results {
     batch: RecordBatch,
     is_there: Vec<bool>,
@@ -79,13 +79,13 @@ impl UpdatingAggregate {
         Table::new(&self.spec, &self.key_types, &self.argument_types)
     }
 
-    /// Without keys there is one group, which stays when its last row goes: COUNT(*) is 0 then.
+    /// Whether the only group stays without rows: without keys, COUNT(*) is then 0.
     fn stays_empty(&self) -> bool {
         self.spec.keys.is_empty()
     }
 
-    /// The groups of the chunk's rows, into `self.groups`, and how many there were before; groups that are
-    /// too old begin anew.
+    /// Finds the groups of the chunk's rows, into `self.groups`, and returns the previous number of
+    /// groups; groups that are too old start over.
     fn find_groups(&mut self, chunk: &Chunk) -> Result<usize> {
         let keys = KeyColumns::of_chunk(chunk, &self.spec.keys)?;
         let mut existed = self.table.keys.len();
@@ -104,7 +104,7 @@ impl UpdatingAggregate {
         Ok(existed)
     }
 
-    /// Which rows of the chunk count: one that takes a row back of a group that was forgotten does not.
+    /// Which rows of the chunk count: a row that retracts from a forgotten group does not.
     fn count_rows(&mut self, retracts: Option<&[bool]>) -> [Vec<u32>; 2] {
         let (mut added, mut taken_back) = (Vec::new(), Vec::new());
         let (mark, now) = (self.clock.mark(), self.retention.now());
@@ -128,7 +128,7 @@ impl UpdatingAggregate {
         [added, taken_back]
     }
 
-    /// Adds rows to the accumulators, or takes them back.
+    /// Adds rows to the accumulators, or retracts them.
     fn accumulate(&mut self, chunk: &Chunk, rows: &[u32], retracts: bool) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
@@ -200,7 +200,7 @@ impl UpdatingAggregate {
         self.make_room()
     }
 
-    /// Adds the chunk's rows to their groups, or takes them back.
+    /// Adds the chunk's rows to their groups, or retracts them.
     fn take_in(&mut self, chunk: &Chunk) -> Result<()> {
         let retracts = retractions(chunk);
         let [added, taken_back] = self.count_rows(retracts.as_deref());
@@ -208,7 +208,7 @@ impl UpdatingAggregate {
         self.accumulate(chunk, &taken_back, true)
     }
 
-    /// Emits up to a chunk of the groups that have rows; without keys the only group, rows or not.
+    /// Emits up to a chunk of the groups that have rows; without keys the only group, even without rows.
     fn emit_at_end(&mut self, output: &mut Output) -> Result<Progress> {
         if self.lacks_total() {
             self.make_total()?;
@@ -249,7 +249,7 @@ impl UpdatingAggregate {
         let emitted = Chunk::new(after.batch.clone(), ingest_ns);
         let is_every_row = self.spec.emit == Emit::EveryRow;
         for (row, &is_same) in is_same.iter().enumerate() {
-            // A row that has no value was refused, and is not there for anybody behind this.
+            // A row without a value was rejected, and doesn't exist for the operators after this one.
             let was_there = before.is_there[row] && before.failed[row].is_none();
             if after.is_there[row]
                 && let Some(reason) = &after.failed[row]
@@ -258,7 +258,7 @@ impl UpdatingAggregate {
             }
             let is_there = after.is_there[row] && after.failed[row].is_none();
             match (was_there, is_there) {
-                // One update for each row, also for who shares it with a reader of changes.
+                // One update for each row, also if the operator is shared with a reader of changes.
                 (true, true) if is_same && (self.spec.takes_back || !is_every_row) => {}
                 (true, true) => {
                     if self.spec.emits_before {
@@ -285,12 +285,12 @@ impl UpdatingAggregate {
         Ok(())
     }
 
-    /// Whether the row of a total is still to go out: it is there over no rows, too.
+    /// Whether the row of a total is still to be emitted: it exists even without input rows.
     fn lacks_total(&self) -> bool {
         self.spec.is_total() && !self.has_ended && self.table.keys.is_empty()
     }
 
-    /// Whether that row goes out before the first row of the input.
+    /// Whether the row of a total is emitted before the first row of the input.
     fn starts_with_total(&self) -> bool {
         self.spec.starts_empty && self.lacks_total()
     }
@@ -308,7 +308,7 @@ impl UpdatingAggregate {
         Ok(groups)
     }
 
-    /// What a total is over no rows.
+    /// Emits the total over no rows.
     fn emit_total(&mut self, output: &mut Output) -> Result<()> {
         let groups = self.make_total()?;
         let before = self.results(&groups, 0)?;
@@ -336,7 +336,7 @@ impl UpdatingAggregate {
         Ok(same)
     }
 
-    /// Makes the table anew when most of its groups have gone.
+    /// Rebuilds the table when most of its groups are gone.
     fn make_room(&mut self) -> Result<()> {
         let table = &self.table;
         let is_worth_it = table.empty > EMPTY_GROUPS_MIN && 2 * table.empty > table.of_group.len();
@@ -346,7 +346,7 @@ impl UpdatingAggregate {
         }
     }
 
-    /// Drops the groups that nothing has touched for long.
+    /// Drops groups that have not changed for long.
     fn drop_old(&mut self) -> Result<()> {
         let retention = self.retention;
         let is_old = |group: &Group| group.rows > 0 && retention.is_over(group.touched_at);

@@ -1,9 +1,9 @@
-//! The rows that a result has when its inputs have ended: sorted, and the first of them only where that is
-//! asked for (`ORDER BY`, `LIMIT`, `SET 'emit' = 'final'`).
+//! The rows of a result when its inputs have ended: sorted, and only the first of them if requested
+//! (`ORDER BY`, `LIMIT`, `SET 'emit' = 'final'`).
 //!
-//! Nothing is emitted before the end. A query that is stopped before keeps its rows in its state and emits
-//! none. Rows that are equal in the order's columns stand in the order of all their columns, so that the
-//! result, and which rows are the first, is the same in every run (I1).
+//! Nothing is emitted before the end. A query that is stopped earlier keeps its rows in its state and
+//! emits none. Rows that are equal in the order's columns are ordered by all their columns, so that the
+//! result, and which rows come first, is the same in every run (I1).
 //!
 //! Shutdown: the rows leave in [`Operator::advance`] with [`MAX_WATERMARK`], a chunk a call.
 
@@ -20,27 +20,27 @@ use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, Clock, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
-/// Rows that are kept in order while they come: the first ones of an input that only adds rows. More than
-/// these are sorted at the end, which is faster than to keep them sorted.
+/// The most rows that are kept in order as they come: the first ones of an input that only adds rows.
+/// More rows are sorted at the end, which is faster than keeping them sorted.
 const KEPT_SORTED_MAX: usize = 10_000;
 
-/// Which rows come out, and in what order.
+/// Which rows are emitted, and in what order.
 #[derive(Debug, Clone)]
 pub struct FinalSpec {
-    /// Columns to order by; rows that are equal in them are ordered by all columns.
+    /// The columns to order by; rows that are equal in them are ordered by all columns.
     pub order: RowOrder,
-    /// How many rows are left out at the front.
+    /// The number of rows to skip at the front.
     pub skip: usize,
-    /// How many rows come out at most; `None` for all.
+    /// The most rows to emit; `None` for all.
     pub limit: Option<usize>,
-    /// The input takes rows back.
+    /// Whether the input retracts rows.
     pub takes_back: bool,
-    /// Columns of the input and of the output.
+    /// The columns of the input and of the output.
     pub schema: SchemaRef,
 }
 
 impl FinalSpec {
-    /// How many rows need to be kept; `None` for all.
+    /// The most rows that need to be kept; `None` for all.
     pub fn kept_max(&self) -> Option<usize> {
         let first = self.limit?.saturating_add(self.skip);
         (!self.takes_back && first <= KEPT_SORTED_MAX).then_some(first)
@@ -63,8 +63,8 @@ impl FinalRows {
     ///
     /// When a column's type has no order.
     pub fn new(spec: FinalSpec) -> Result<FinalRows> {
-        // Rows lie under themselves as keys, so that one is found fast that is taken back; the first few
-        // under one key, in order.
+        // Rows are their own keys, so that a retracted row is found fast; if only the first few are
+        // needed, they are kept under one key, in order.
         let keys = match spec.kept_max() {
             Some(_) => Vec::new(),
             None => (0..spec.schema.fields().len()).collect(),
@@ -108,7 +108,7 @@ impl FinalRows {
             };
             let room = output.chunk_rows - encodings.len();
             if *count as usize > room {
-                // The rest of the copies come with the next call.
+                // The remaining copies come with the next call.
                 encodings.extend(std::iter::repeat_n(row.clone(), room));
                 left.as_mut_slice()[0].1 -= room as u32;
                 break;
@@ -130,7 +130,7 @@ impl FinalRows {
 impl Stateful for FinalRows {
     fn facts(&self) -> Facts {
         Facts {
-            // Rows of the stream stay where they are, and versions are everywhere.
+            // Rows of the stream stay where they are, and versions are in every instance.
             placed_by: vec![None, None],
             is_replicated: false,
             first_input: None,
@@ -221,7 +221,7 @@ impl KeyedState for FinalRows {
     }
 
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
-        // The input had ended, so all rows have left.
+        // The input had ended, so all rows have been emitted.
         if watermark == MAX_WATERMARK {
             self.rows.clear();
         }

@@ -1,15 +1,14 @@
-//! Join of two streams without windows: each row is joined with all rows of the other side, those that
-//! came before it and those that are still to come (Flink's regular join).
+//! Join of two streams without windows: each row is joined with all rows of the other side, earlier and
+//! later ones (Flink's regular join).
 //!
-//! Both sides are kept, by key. Of an outer join each row also knows how many partners it has: with its
-//! first one the row that was padded with NULL is taken back, with the last one's end it comes again. A
-//! pair for which the condition fails is refused, and counts as a partner: nothing is padded that a fixed
-//! condition might have joined.
+//! Both sides are kept, by key. In an outer join each row also has a count of its partners: when it gets
+//! its first one, the row padded with NULL is retracted, and when it loses its last one, the padded row
+//! is emitted again. A pair for which the condition fails is rejected, and counts as a partner: nothing
+//! is padded that a corrected condition might have joined.
 //!
-//! What comes out are `+I` and `−D`: which old pair a new one replaces is not known here.
+//! The output has `+I` and `−D`: the operator doesn't know which old pair a new one replaces.
 //!
-//! Semi and anti joins, of which only rows of the left side come out, have rules of their own
-//! (`existence`).
+//! Semi and anti joins, which emit only rows of the left side, have their own rules (`existence`).
 
 mod existence;
 mod state;
@@ -37,11 +36,11 @@ use crate::time::EventTime;
 pub struct ChangelogJoinSpec {
     /// The left side, then the right one.
     pub sides: [ChangelogJoinSide; 2],
-    /// Which rows come out.
+    /// Which rows are emitted.
     pub kind: JoinKind,
-    /// Of a pair's columns, beside equal keys.
+    /// A condition on a pair's columns, in addition to equal keys.
     pub condition: Option<Arc<dyn Expression>>,
-    /// Rows are kept for so many microseconds of event time; `None` for ever.
+    /// How long rows are kept, in microseconds of event time; `None` for ever.
     pub retention_us: Option<i64>,
     /// The columns of a pair: left columns, then right columns.
     pub schema: SchemaRef,
@@ -50,12 +49,12 @@ pub struct ChangelogJoinSpec {
 /// One side of a join of two streams.
 #[derive(Debug, Clone)]
 pub struct ChangelogJoinSide {
-    /// Columns that equal those of the other side, of the same types. A row with a NULL among them has no
-    /// partner.
+    /// The columns that must equal those of the other side, of the same types. A row with a NULL among
+    /// them has no partner.
     pub keys: Vec<usize>,
-    /// Its columns.
+    /// The columns of the side.
     pub schema: SchemaRef,
-    /// It takes rows back.
+    /// Whether the side retracts rows.
     pub takes_back: bool,
 }
 
@@ -65,7 +64,7 @@ pub struct ChangelogJoin {
     sides: [KeyedRows; 2],
     retention: Retention,
     clock: Clock,
-    /// A chunk of which not all rows have been joined.
+    /// A chunk of which some rows have not been joined yet.
     pending: Option<Pending>,
 }
 
@@ -79,33 +78,33 @@ struct Pending {
 }
 
 impl Pending {
-    /// Whether row `row` is taken back.
+    /// Whether row `row` is retracted.
     fn retracts(&self, row: usize) -> bool {
         self.retracts.as_ref().is_some_and(|of| of[row])
     }
 }
 
-/// What becomes of a pair.
+/// What the condition says about a pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Apart,
     Joined,
-    /// The condition failed: refused, and no reason to pad.
+    /// The condition failed: the pair is rejected, and no reason to pad.
     Failed,
 }
 
-/// Partners of some rows of a chunk.
+/// The partners of some rows of a chunk.
 struct Candidates {
-    /// How many each row has, from the first row on.
+    /// The number of partners of each row, from the first row on.
     of_row: Vec<usize>,
-    /// How often each is there; a row that only has to exist, once.
+    /// The number of copies of each partner; 1 if it only has to exist.
     counts: Vec<u32>,
     verdicts: Vec<Verdict>,
-    /// Their columns.
+    /// The columns of the partners.
     rows: RecordBatch,
 }
 
-/// Rows that come out, by where their columns are; `None` for a side that is padded with NULL.
+/// Rows to emit, by the places of their columns; `None` for a side that is padded with NULL.
 #[derive(Default)]
 struct Joined {
     own: Vec<Option<u32>>,
@@ -142,7 +141,7 @@ impl ChangelogJoin {
         })
     }
 
-    /// What is changed now is stamped with.
+    /// The mark and time that changes get now.
     fn touch(&self) -> Touch {
         Touch {
             mark: self.clock.mark(),
@@ -150,12 +149,13 @@ impl ChangelogJoin {
         }
     }
 
-    /// Whether rows come out that take others back.
+    /// Whether it emits rows that retract others.
     fn makes_updates(&self) -> bool {
         self.spec.makes_updates()
     }
 
-    /// Joins rows of the chunk until about a chunk of pairs is there. One row's pairs come out together.
+    /// Joins rows of the chunk until there is about a chunk of pairs. One row's pairs are emitted
+    /// together.
     fn step(&mut self, output: &mut Output) -> Result<Progress> {
         let Some(mut pending) = self.pending.take() else {
             return Ok(Progress::Done);
@@ -196,7 +196,7 @@ impl ChangelogJoin {
         let rows = other.decode(encodings.into_iter())?;
         let mut verdicts = self.judge(pending, &own, &counts, &rows, output)?;
         if self.spec.kind == JoinKind::Semi {
-            // A pair that is refused is no reason to let its row through.
+            // A rejected pair is no reason to emit its row.
             let failed = verdicts.iter_mut().filter(|it| **it == Verdict::Failed);
             failed.for_each(|verdict| *verdict = Verdict::Apart);
         }
@@ -208,8 +208,8 @@ impl ChangelogJoin {
         })
     }
 
-    /// What the condition says of each pair: row `own[i]` of the chunk with row `i` of `others`, which is there
-    /// `counts[i]` times.
+    /// What the condition says about each pair: row `own[i]` of the chunk with row `i` of `others`, which
+    /// exists `counts[i]` times.
     fn judge(
         &self,
         pending: &Pending,
@@ -244,7 +244,7 @@ impl ChangelogJoin {
         Ok((0..holds.len()).map(verdict).collect())
     }
 
-    /// One pair at a time, where some fail. `counts` says how often each is there.
+    /// Evaluates one pair at a time, if some fail. `counts` has the number of copies of each.
     fn judge_each(
         &self,
         condition: &Arc<dyn Expression>,
@@ -261,7 +261,7 @@ impl ChangelogJoin {
                 holds if holds.is_valid(0) && holds.value(0) => Verdict::Joined,
                 _ => Verdict::Apart,
             });
-            // As often as the pair is there: what is counted must not depend on which side came first.
+            // As often as the pair exists: the count must not depend on which side came first.
             for rejected in judged.rejected {
                 (0..count).for_each(|_| output.reject(rejected.clone()));
             }
@@ -269,7 +269,7 @@ impl ChangelogJoin {
         Ok(verdicts)
     }
 
-    /// What the rows from `first` on do, one after the other; they are kept, or taken back.
+    /// Applies the rows from `first` on, one after the other; they are kept, or retracted.
     fn apply(&mut self, pending: &Pending, first: usize, candidates: &Candidates) -> Joined {
         let side = pending.side;
         let keeps = [side, 1 - side].map(|side| self.spec.kind.keeps(side));
@@ -294,10 +294,10 @@ impl ChangelogJoin {
             }
             let partners = if retracts {
                 match self.sides[side].remove(key, bytes, now) {
-                    // Of a side that is not padded nobody has counted them.
+                    // For a side that is not padded, partners are not counted.
                     Some(before) if keeps[0] => before.partners,
                     Some(_) => partners,
-                    // It was forgotten, and with it what it made.
+                    // The row was forgotten, and its output with it.
                     None => continue,
                 }
             } else {
@@ -331,7 +331,7 @@ impl ChangelogJoin {
         joined
     }
 
-    /// Each partner of a row has one more, or one fewer. Those that had none, or have none now.
+    /// Adds or removes one partner of each partner row. Returns those that had none, or have none now.
     fn count_partner(
         &mut self,
         pending: &Pending,
@@ -400,14 +400,14 @@ impl ChangelogJoin {
 }
 
 impl ChangelogJoinSpec {
-    /// Whether rows come out that take others back: an outer join's padding, a row of an anti join that
+    /// Whether it emits rows that retract others: an outer join's padding, a row of an anti join that
     /// finds a partner, or a side's own.
     pub fn makes_updates(&self) -> bool {
         let stays = matches!(self.kind, JoinKind::Inner | JoinKind::Semi);
         !stays || self.sides.iter().any(|side| side.takes_back)
     }
 
-    /// The columns of what comes out.
+    /// The columns of the output.
     pub fn output(&self) -> &SchemaRef {
         match self.kind.is_of_left() {
             true => &self.sides[0].schema,

@@ -1,8 +1,8 @@
-//! Rows by key, each with how often it is there: what joins and top-N keep.
+//! Rows by key, each with a count: the state of joins and top-N.
 //!
-//! A row is kept as its `arrow-row` encoding, so that it is found again by its content when it is taken
-//! back, and rows of one key stand in the order of [`RowOrder`], then of all their columns: the same
-//! whichever came first (I1).
+//! A row is kept as its `arrow-row` encoding, so that it can be found by its content when it is
+//! retracted, and rows of one key are sorted in the order of [`RowOrder`], then of all their columns: the
+//! same whichever came first (I1).
 
 mod slab;
 mod sorted;
@@ -26,7 +26,7 @@ use crate::key::{Comparable, EncodedKeys, Key, KeyColumns, KeyEncoder};
 use crate::state::{BucketSet, Mark, snapshot};
 use crate::time::{EventTime, MIN_WATERMARK};
 
-/// Columns that rows of a key are ordered by.
+/// The columns that rows of a key are ordered by.
 pub type RowOrder = Vec<(usize, SortOptions)>;
 
 /// Rows by key.
@@ -35,12 +35,12 @@ pub struct KeyedRows {
     keys: Vec<usize>,
     order: RowOrder,
     key_encoder: KeyEncoder,
-    /// The columns of the order, then all columns.
+    /// Converts the columns of the order, then all columns.
     row_converter: RowConverter,
-    /// By their keys' hashes, places in `slab`.
+    /// Places in `slab`, by the keys' hashes.
     table: HashTable<u32>,
     slab: Slab,
-    /// Rows that are gone since the last snapshot that was stored: it may hold them.
+    /// Rows that were removed since the last stored snapshot, which may still hold them.
     gone: Vec<Gone>,
     bytes: usize,
 }
@@ -50,11 +50,11 @@ pub struct KeyedRows {
 pub struct OfKey {
     hash: u64,
     rows: SortedRows,
-    /// The watermark when any of them last changed.
+    /// The watermark when any of the rows last changed.
     pub touched_at: EventTime,
 }
 
-/// When a row changes: the mark that it gets, and the watermark.
+/// The mark and the watermark that a changed row gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Touch {
     /// See [`crate::state::Clock::mark`].
@@ -66,11 +66,11 @@ pub struct Touch {
 /// One row.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
-    /// How often it is there; at least once.
+    /// The number of copies, at least one.
     pub count: u32,
-    /// Rows of the other side that it goes with, where a join counts them.
+    /// The number of partners on the other side, if a join counts them.
     pub partners: u32,
-    /// The watermark when it last changed.
+    /// The watermark when the row last changed.
     pub touched_at: EventTime,
     mark: Mark,
 }
@@ -85,7 +85,7 @@ struct Gone {
 /// The rows of a chunk, encoded.
 pub struct Encoded {
     keys: EncodedKeys,
-    /// `None` for rows without columns, of which only the number counts.
+    /// The encoded rows; `None` for rows without columns, of which only the number counts.
     rows: Option<Rows>,
 }
 
@@ -95,7 +95,7 @@ impl Encoded {
         self.keys.key(row)
     }
 
-    /// Whether the key of row `row` has a NULL: in a join it equals nothing.
+    /// Whether the key of row `row` has a NULL: in a join it equals no other.
     pub fn has_null(&self, row: usize) -> bool {
         self.keys.is_null(row)
     }
@@ -106,16 +106,16 @@ impl Encoded {
     }
 }
 
-/// What a row costs beside its bytes: its head, and what pages grow by in advance.
+/// The memory of a row in addition to its bytes: its head, and the reserve of pages.
 const ROW_BYTES: usize = HEAD_BYTES + 12;
-/// What a key costs beside its bytes: its entry, and its place in a table that is half full.
+/// The memory of a key in addition to its bytes: its entry, and its place in a table that is half full.
 const KEY_BYTES: usize = size_of::<OfKey>() + 10;
 
 impl KeyedRows {
     /// Columns of a snapshot before those of the rows: count, partners, touched_at.
     pub const OWN_COLUMNS: usize = 3;
 
-    /// No rows yet, of the columns of `schema`, by the columns `keys` (none: all rows have the same key).
+    /// No rows yet, with the columns of `schema`, by the columns `keys` (none: all rows have one key).
     pub fn new(schema: SchemaRef, keys: Vec<usize>, order: RowOrder) -> Result<KeyedRows> {
         let of = |column: usize| schema.field(column).data_type().clone();
         let in_order = order
@@ -140,7 +140,7 @@ impl KeyedRows {
         self.slab.iter()
     }
 
-    /// What a snapshot is answered with that is not of these rows.
+    /// The error for a snapshot that is not of these rows.
     pub fn wrong_snapshot() -> Error {
         snapshot::wrong("keyed rows", "its columns are not those of the rows")
     }
@@ -154,7 +154,7 @@ impl KeyedRows {
         let in_order = self.order.iter();
         let in_order = in_order.map(|&(column, _)| batch.column(column).clone());
         let in_order = in_order.collect::<Vec<ArrayRef>>();
-        // What rows are ordered by is as it compares, and what they are is as it came.
+        // The order's columns are encoded in their canonical form, the row itself as it came.
         let mut columns = Comparable::new(&in_order).columns().to_vec();
         columns.extend(batch.columns().iter().cloned());
         Ok(Encoded {
@@ -196,7 +196,7 @@ impl KeyedRows {
         Some(self.slab.get(place))
     }
 
-    /// The same, to change what is known of its rows; [`Kept::set_partners`] marks a change.
+    /// As [`KeyedRows::of_key`], mutable; [`Kept::set_partners`] marks a change.
     pub fn of_key_mut(&mut self, key: Key<'_>) -> Option<&mut OfKey> {
         let place = self.place(key)?;
         Some(self.slab.get_mut(place))
@@ -207,7 +207,7 @@ impl KeyedRows {
         self.table.find(key.hash(), is_it).copied()
     }
 
-    /// The place of a key, which gets one if it is new.
+    /// The place of a key, which is created if it is new.
     fn place_or_new(&mut self, key: Key<'_>, row_bytes: usize) -> u32 {
         let slab = &self.slab;
         let is_it = |&place: &u32| slab.get(place).is(key);
@@ -226,7 +226,7 @@ impl KeyedRows {
         }
     }
 
-    /// Adds a row once more; it has so many partners now. Returns it as it is then.
+    /// Adds one copy of a row, which has this many partners now. Returns the row's new entry.
     pub fn add(&mut self, key: Key<'_>, row: &[u8], partners: u32, now: Touch) -> Kept {
         let place = self.place_or_new(key, row.len());
         let of_key = self.slab.get_mut(place);
@@ -250,7 +250,7 @@ impl KeyedRows {
         kept
     }
 
-    /// Takes a row back once; returns it as it was before. `None`: it isn't there (it was forgotten).
+    /// Removes one copy of a row; returns the entry before, or `None` if the row was forgotten.
     pub fn remove(&mut self, key: Key<'_>, row: &[u8], now: Touch) -> Option<Kept> {
         let of_key = self.of_key_mut(key)?;
         let there = of_key.rows.find(row).ok()?;
@@ -272,10 +272,10 @@ impl KeyedRows {
         Some(before)
     }
 
-    /// Behind the removal of a row.
+    /// Called after the removal of a row.
     fn forget(&mut self, key: Key<'_>, row: &[u8], mark: Mark) {
         self.bytes = self.bytes.saturating_sub(row.len() + ROW_BYTES);
-        // Without a mark that has ended no snapshot has been taken that could hold it.
+        // Before the first mark has ended, no snapshot can hold the row.
         if !mark.is_first() {
             self.gone.push(Gone {
                 hash: key.hash(),
@@ -294,7 +294,7 @@ impl KeyedRows {
         }
     }
 
-    /// Of a key's rows only the first `most` stay, each counted as often as it is there.
+    /// Keeps only the first `most` rows of a key, counting each copy.
     pub fn keep_first(&mut self, key: Key<'_>, most: usize, mark: Mark) {
         loop {
             let Some(of_key) = self.of_key_mut(key) else {
@@ -324,7 +324,7 @@ impl KeyedRows {
         }
     }
 
-    /// Drops all rows for which `is_old` says so, of a key's touch and of their own.
+    /// Drops all rows for which `is_old` is true of the times of the key's and of their own last change.
     pub fn drop_old(&mut self, mark: Mark, is_old: impl Fn(EventTime, EventTime) -> bool) {
         let (gone, bytes, slab) = (&mut self.gone, &mut self.bytes, &mut self.slab);
         self.table.retain(|&mut place| {
@@ -368,8 +368,7 @@ impl KeyedRows {
         self.bytes + gone.sum::<usize>() + self.gone.capacity() * size_of::<Gone>()
     }
 
-    /// The rows of `buckets` that changed since `since`, in one batch; those that are gone with a count
-    /// of 0.
+    /// The rows of `buckets` that changed since `since`, in one batch; removed rows have a count of 0.
     pub fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Option<RecordBatch>> {
         let (mut encodings, mut own) = (Vec::<&[u8]>::new(), Vec::new());
         if since > Mark::default() {
@@ -412,7 +411,7 @@ impl KeyedRows {
         Ok(Some(snapshot::with_own(own, &rows)?))
     }
 
-    /// Takes the rows of a snapshot in, in place of what is there of them.
+    /// Restores the rows of a snapshot, replacing existing entries.
     pub fn restore(&mut self, batch: &RecordBatch, mark: Mark) -> Result<()> {
         let wrong = Self::wrong_snapshot;
         let types = batch.columns().iter().skip(Self::OWN_COLUMNS);
@@ -475,7 +474,7 @@ impl KeyedRows {
         }
     }
 
-    /// Drops the rows of `buckets`, which are somebody else's now.
+    /// Drops the rows of `buckets`, which belong to another instance now.
     pub fn discard(&mut self, buckets: &BucketSet) {
         let (bytes, slab) = (&mut self.bytes, &mut self.slab);
         self.table.retain(|&mut place| {
@@ -498,23 +497,23 @@ impl OfKey {
         self.hash == key.hash() && self.rows.key() == key.bytes()
     }
 
-    /// How many rows there are, each as often as it is there.
+    /// The number of rows, counting each copy.
     fn count(&self) -> usize {
         self.rows.iter().map(|(_, kept)| kept.count as usize).sum()
     }
 
-    /// Whether there are `limit` rows, and the last of them is not behind this one.
+    /// Whether there are `limit` rows, none of which comes after this one.
     pub fn is_behind(&self, row: &[u8], limit: usize) -> bool {
         let last = self.rows.last();
         last.is_some_and(|(last, _)| row >= last) && self.count() >= limit
     }
 
-    /// The rows in order, with what is known of each.
+    /// The rows in order, with their entries.
     pub fn rows(&self) -> impl Iterator<Item = (&[u8], Kept)> {
         self.rows.iter()
     }
 
-    /// The rows that are not forgotten, with what is known of each.
+    /// The rows that are not forgotten, with their entries.
     pub fn live<'o>(
         &'o self,
         retention: &'o Retention,
@@ -523,7 +522,7 @@ impl OfKey {
         rows.filter(|(_, kept)| !retention.is_over(kept.touched_at))
     }
 
-    /// Changes what is known of the rows of [`OfKey::live`], in the same order.
+    /// Changes the entries of the rows of [`OfKey::live`], in the same order.
     pub fn for_each_live_mut(&mut self, retention: Retention, mut change: impl FnMut(&mut Kept)) {
         self.rows.for_each_mut(|kept| {
             if !retention.is_over(kept.touched_at) {
@@ -534,7 +533,7 @@ impl OfKey {
 }
 
 impl Kept {
-    /// The number of partners has changed.
+    /// Sets the number of partners.
     pub fn set_partners(&mut self, partners: u32, mark: Mark) {
         (self.partners, self.mark) = (partners, mark);
     }

@@ -1,5 +1,5 @@
-//! What the tests of operators over changelogs share: random changelogs, and the table that a changelog
-//! stands for. And tests of what the operators share.
+//! Helpers of the tests of operators over changelogs: random changelogs, and the table that a changelog
+//! stands for; and tests of what these operators share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Row {
     pub text: Option<u8>,
 }
 
-/// A row that comes, or one that is taken back.
+/// An added or retracted row.
 #[derive(Debug, Clone)]
 pub struct Change {
     pub row: Row,
@@ -38,7 +38,7 @@ pub fn random_row() -> impl Strategy<Value = Row> {
         .prop_map(|(key, number, text)| Row { key, number, text })
 }
 
-/// Changes of which each takes back a row that is there, if it takes one back.
+/// Random changes; each retraction is of an existing row.
 pub fn random_changes(most: usize) -> impl Strategy<Value = Vec<Change>> {
     let step = (
         random_row(),
@@ -69,7 +69,7 @@ pub fn random_changes(most: usize) -> impl Strategy<Value = Vec<Change>> {
     })
 }
 
-/// The changes without those that take rows back.
+/// The changes without retractions.
 pub fn only_additions(changes: &[Change]) -> Vec<Change> {
     changes
         .iter()
@@ -78,7 +78,7 @@ pub fn only_additions(changes: &[Change]) -> Vec<Change> {
         .collect()
 }
 
-/// The rows that are there after all changes.
+/// The rows that remain after all changes.
 pub fn remaining(changes: &[Change]) -> Vec<Row> {
     let mut counts = BTreeMap::<&Row, i64>::new();
     for change in changes {
@@ -111,8 +111,8 @@ pub fn chunk(changes: &[Change]) -> Chunk {
             .collect::<Int64Array>(),
     );
     let number: ArrayRef = Arc::new(rows().map(|row| row.number).collect::<Int64Array>());
-    let texts = rows().map(|row| row.text.map(|text| format!("a text of some length {text}")));
-    let text: ArrayRef = Arc::new(texts.collect::<StringViewArray>());
+    let strings = rows().map(|row| row.text.map(|text| format!("a text of some length {text}")));
+    let text: ArrayRef = Arc::new(strings.collect::<StringViewArray>());
     let floats = rows().map(|row| row.number.map(|number| number as f64 / 2.0));
     let float: ArrayRef = Arc::new(floats.collect::<Float64Array>());
     let kind = |change: &Change| match change.retracts {
@@ -141,7 +141,7 @@ pub fn part(chunk: &Chunk, keys: &[usize], buckets: &BucketSet) -> Chunk {
     chunk.take(&rows.collect::<Vec<u32>>().into()).unwrap()
 }
 
-/// Two halves of the buckets, told apart by `seed`.
+/// Two halves of the buckets, chosen by `seed`.
 pub fn halves(seed: u64) -> [BucketSet; 2] {
     let first =
         move |bucket: usize| (bucket as u64 ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
@@ -151,13 +151,13 @@ pub fn halves(seed: u64) -> [BucketSet; 2] {
     ]
 }
 
-/// What a changelog stands for: rows as text, with how often each is there.
+/// The table that a changelog stands for: rows as strings, with their counts.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Table(pub BTreeMap<String, i64>);
 
 impl Table {
-    /// Applies a changelog with befores; checks that it takes back only what is there, and that each
-    /// `-U` is followed by its `+U`.
+    /// Applies a changelog with befores; checks that it retracts only existing rows, and that each `-U`
+    /// is followed by its `+U`.
     pub fn apply(&mut self, chunks: &[Chunk]) {
         for chunk in chunks {
             let kind = |row: usize| chunk.kinds.as_ref().map_or(0, |kinds| kinds.value(row));
@@ -181,7 +181,7 @@ impl Table {
         }
     }
 
-    /// Applies a changelog by key: the first `key` columns tell rows apart.
+    /// Applies a changelog by key: the first `key` columns identify rows.
     pub fn apply_by_key(&mut self, key: usize, chunks: &[Chunk]) {
         for chunk in chunks {
             for row in 0..chunk.rows() {
@@ -244,7 +244,7 @@ fn an_update_that_loses_its_other_half_is_an_insert_or_a_delete() {
         (vec![1, 3, 4], vec![D, B, U]),
         (vec![2, 3], vec![I, D]),
         (vec![4, 5], vec![I, U]),
-        // A row that is there several times has its own update only once behind it.
+        // A row with several copies is followed by its own update only once.
         (vec![1, 1, 2, 2], vec![D, B, U, I]),
     ] {
         let taken = all.take(&UInt32Array::from(rows.clone())).unwrap();

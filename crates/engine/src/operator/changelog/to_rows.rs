@@ -1,5 +1,5 @@
-//! A changelog as plain rows: what each row does stands in a column of its own, for sinks that can only
-//! add rows.
+//! A changelog as plain rows: the kind of each row is in a column of its own, for sinks that can only add
+//! rows.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct ToRows {
 }
 
 impl ToRows {
-    /// `schema` has the column, then the input's.
+    /// An operator with the output `schema`: the kind's column, then the input's.
     pub fn new(schema: SchemaRef) -> ToRows {
         ToRows { schema }
     }

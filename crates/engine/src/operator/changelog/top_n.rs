@@ -1,12 +1,13 @@
 //! The first rows of each partition: `ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= N` (Flink's Top-N,
 //! deduplication and window Top-N).
 //!
-//! Rows that are equal in the order's columns are ordered by all their columns, so who is among the first
-//! does not depend on who came first (I1). Of an input that only adds rows no more than the first `N` are
-//! kept; of one that takes rows back all are, since any may move up.
+//! Rows that are equal in the order's columns are ordered by all their columns, so which rows are among
+//! the first doesn't depend on arrival (I1). If the input only adds rows, only the first `N` are kept; if
+//! it retracts rows all are, since any may move up.
 //!
-//! [`TopN`] emits after each chunk the changes of every partition that it touched; [`WindowTopN`], where a
-//! window is part of the partition, its first rows once, when the watermark reaches the window's end.
+//! [`TopN`] emits after each chunk the changes of every partition that it touched; [`WindowTopN`], if a
+//! window is part of the partition, emits its first rows once, when the watermark reaches the window's
+//! end.
 
 mod state;
 mod windowed;
@@ -32,36 +33,36 @@ pub use windowed::WindowTopN;
 /// What a top-N computes.
 #[derive(Debug, Clone)]
 pub struct TopNSpec {
-    /// Columns to partition by, also that of the window.
+    /// The columns to partition by, including that of the window.
     pub partition: Vec<usize>,
-    /// The window that is part of the partition: its rows come out when it closes.
+    /// The window that is part of the partition: its rows are emitted when it closes.
     pub window: Option<WindowKey>,
-    /// Columns to order by.
+    /// The columns to order by.
     pub order: RowOrder,
-    /// How many rows of each partition.
+    /// The number of rows of each partition.
     pub limit: usize,
-    /// The rank of each row, from 1, is the last column of the output.
+    /// Whether the last column of the output is the rank of each row, from 1.
     pub has_rank: bool,
-    /// The input takes rows back.
+    /// Whether the input retracts rows.
     pub takes_back: bool,
-    /// What a row was goes out before its update.
+    /// Whether the old row is emitted before its update.
     pub emits_before: bool,
-    /// A partition that nothing touches is kept for so many microseconds of event time; `None` for ever.
+    /// How long an unchanged partition is kept, in microseconds of event time; `None` for ever.
     pub retention_us: Option<i64>,
-    /// Columns of the input.
+    /// The columns of the input.
     pub input: SchemaRef,
-    /// Columns of the output.
+    /// The columns of the output.
     pub schema: SchemaRef,
 }
 
 impl TopNSpec {
-    /// Whether one row of each partition replaces another, so that the partition's columns (with the rank,
-    /// where there is one) say which.
+    /// Whether one row of each partition replaces another, so that the partition's columns (with the
+    /// rank, if there is one) identify it.
     pub fn is_by_key(&self) -> bool {
         self.has_rank || self.limit == 1
     }
 
-    /// Whether rows come out that take others back for good.
+    /// Whether it emits rows that retract others for good.
     pub fn deletes(&self) -> bool {
         self.window.is_none() && (self.takes_back || !self.is_by_key())
     }
@@ -78,7 +79,7 @@ pub struct TopN {
 /// The first rows of a partition, encoded, each with its number of copies.
 type First = Vec<(Arc<[u8]>, u32)>;
 
-/// Rows that come out.
+/// Rows to emit.
 #[derive(Default)]
 struct Changes {
     rows: Vec<Arc<[u8]>>,
@@ -106,7 +107,7 @@ impl TopN {
         })
     }
 
-    /// Adds a row, or takes it back.
+    /// Adds a row, or retracts it.
     fn apply(&mut self, encoded: &Encoded, row: usize, retracts: bool) {
         let now = Touch {
             mark: self.clock.mark(),
@@ -126,7 +127,8 @@ impl TopN {
         }
     }
 
-    /// Whether a partition is full, and the row behind its last one: it can't ever come to the front.
+    /// Whether a partition is full and the row comes after its last one, so that it can never be among
+    /// the first.
     fn is_behind(&self, encoded: &Encoded, row: usize) -> bool {
         let of_key = self.rows.of_key(encoded.key(row));
         let of_key = of_key.filter(|of_key| !self.retention.is_over(of_key.touched_at));
@@ -140,10 +142,10 @@ impl TopN {
         of_key.map_or(Vec::new(), |of_key| first_of(of_key, self.spec.limit))
     }
 
-    /// Takes the rows of a chunk in; what that changes in the first rows of the partitions.
+    /// Applies the rows of a chunk; returns the resulting changes in the first rows of the partitions.
     fn changes(&mut self, encoded: &Encoded, chunk: &Chunk) -> Changes {
         let retracts = retractions(chunk);
-        // What each partition that is touched was before, in the order in which they are.
+        // The old first rows of each touched partition, in order of touch.
         let mut before = Vec::<(usize, First)>::new();
         let mut touched = HashSet::<Key<'_>, foldhash::fast::FixedState>::default();
         for row in 0..chunk.rows() {
@@ -164,7 +166,7 @@ impl TopN {
         changes
     }
 
-    /// A partition that is too old begins anew.
+    /// Drops a partition that is too old.
     fn drop_if_over(&mut self, encoded: &Encoded, row: usize) {
         let of_key = self.rows.of_key(encoded.key(row));
         if of_key.is_some_and(|of_key| self.retention.is_over(of_key.touched_at)) {
@@ -277,7 +279,7 @@ impl Stateful for TopN {
         let mut from = 0;
         while from < changes.rows.len() {
             let mut to = (from + output.chunk_rows).min(changes.rows.len());
-            // A row and what it was stay together.
+            // A row and its old row stay together.
             if changes.kinds[to - 1] == RowKind::UpdateBefore as i8 {
                 to += 1;
             }

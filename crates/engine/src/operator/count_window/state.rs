@@ -1,12 +1,12 @@
-//! Snapshots of count windows: of each key that has changed all that is known, which takes the place of
-//! what was known before. A row per kept row, or one without a row:
+//! Snapshots of count windows: the whole state of each key that has changed, which replaces the earlier
+//! state. A row per kept row, or one without a row:
 //!
 //! ```text
 //! seen | number | time | partition | position | keys… | columns…
 //! ```
 //!
-//! `seen` is how many rows of the key have a number, `number` is the row's own: [`PENDING`] for one that has
-//! none yet, [`NO_ROW`] where no row is kept.
+//! `seen` is the number of rows of the key that have a number, `number` is the row's own: [`PENDING`] if
+//! it has none yet, [`NO_ROW`] if no row is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::operator::kept::{fit, own_column, places};
 use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
-/// Columns before the keys.
+/// The number of columns before the keys.
 const OWN_COLUMNS: usize = 5;
 
 const PENDING: i64 = -1;
@@ -36,7 +36,7 @@ fn wrong() -> Error {
 type Entry<'k> = (u32, i64, Option<&'k KeptRow>);
 
 impl CountWindow {
-    /// All that is known of the keys for which `is_chosen`.
+    /// The state of the keys for which `is_chosen` is true.
     fn entries(&self, is_chosen: &[bool]) -> Vec<Entry<'_>> {
         let mut entries = Vec::new();
         for (key, counter) in self.counters.iter().enumerate() {
@@ -62,7 +62,7 @@ impl CountWindow {
         let mut of_rows: Vec<ArrayRef> =
             vec![Arc::new(times), Arc::new(partitions), Arc::new(positions)];
         of_rows.extend(self.keeper.columns(rows)?);
-        // Spread out over the entries; one without a row has NULL.
+        // Spreads the rows out over the entries; an entry without a row has NULL.
         let mut next = 0;
         let places = entries.iter().map(|(_, _, row)| {
             row.map(|_| {
@@ -88,7 +88,7 @@ impl CountWindow {
         snapshot::unnamed(columns)
     }
 
-    /// Forgets what is known of these keys.
+    /// Forgets the state of these keys.
     fn forget_keys(&mut self, keys: &BTreeSet<u32>) {
         for &key in keys {
             let rows = std::mem::take(&mut self.counters[key as usize].rows);
@@ -138,7 +138,7 @@ impl KeyedState for CountWindow {
         let keys = KeyColumns::new(keys.to_vec(), batch.num_rows())?;
         let keys = self.key_numbers(&keys)?;
         self.forget_keys(&keys.iter().copied().collect());
-        // Rows alone, in the order of their numbers.
+        // The rows only, in the order of their numbers.
         let mut rows = (0..batch.num_rows() as u32).collect::<Vec<u32>>();
         rows.retain(|&row| numbers.value(row as usize) != NO_ROW);
         rows.sort_by_key(|&row| numbers.value(row as usize));
@@ -174,7 +174,7 @@ impl KeyedState for CountWindow {
     }
 
     fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
-        // A key that has emitted something has changed: the last snapshot says what it has.
+        // A key that has emitted something has changed: the last snapshot has its state.
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Count windows against a naive computation over random rows of random partitions.
+//! Tests of count windows against a naive computation over random rows of random partitions.
 
 use arrow_array::ArrayRef;
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ proptest! {
             let rows = &rows[..rows.len().min(*most)];
             one.process(0, chunk(partition, from, rows), &mut output).unwrap();
             next[partition] += rows.len();
-            // As far as it may be: no row is late.
+            // The highest possible watermark at which no row is late.
             let rest = (0..next.len()).flat_map(|p| &partitions[p][next[p]..]);
             let least = rest.map(|row| row.0 * 1000).min().unwrap_or(watermark);
             if what % 2 == 0 && least > watermark {

@@ -1,4 +1,4 @@
-//! Semi and anti joins: a row of the left side comes out with its first partner, or when none can come.
+//! Semi and anti joins: a row of the left side is emitted with its first partner, or when none can come.
 
 use arrow_array::RecordBatch;
 
@@ -8,7 +8,7 @@ use crate::operator::Output;
 use crate::operator::join::JoinKind;
 
 impl IntervalJoin {
-    /// Notes which rows of the left side have a partner now; those of a semi join come out with their first.
+    /// Notes which rows of the left side have a partner now; a semi join emits them with their first.
     pub(super) fn note_partners(
         &mut self,
         pending: &mut Pending,

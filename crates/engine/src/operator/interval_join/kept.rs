@@ -1,4 +1,4 @@
-//! The rows that are kept of one side: by key, in the order of their times.
+//! The kept rows of one side: by key, in the order of their times.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
@@ -13,33 +13,33 @@ use crate::operator::keyed::Keyed;
 use crate::state::Mark;
 use crate::time::EventTime;
 
-/// Where a row stands among those of its key: by its time, then by its number.
+/// The place of a row among those of its key: its time, then its number.
 pub type Place = (EventTime, u64);
 
-/// A row, and what became of it.
+/// A row with its state.
 pub struct Kept {
-    /// It has found a partner: it is not padded.
+    /// Whether it has found a partner, so that it is not padded.
     pub matched: bool,
     /// When it came, or found its first partner.
     pub mark: Mark,
-    /// Encoded.
+    /// The encoded values.
     pub values: Box<[u8]>,
 }
 
-/// About how many bytes a row takes beside its values: its place and its part of the tree.
+/// About how many bytes a row takes in addition to its values: its place and its part of the tree.
 const ROW_BYTES: usize = 56;
 
 /// One side.
 pub struct Side {
-    /// Of whole rows.
+    /// Converts whole rows.
     pub converter: RowConverter,
-    /// Rows by key. A key is due when its first row has no partner to wait for any more.
+    /// Rows by key. A key is due when its first row has no partner left to wait for.
     pub keys: Keyed<BTreeMap<Place, Kept>>,
     bytes: usize,
 }
 
 impl Side {
-    /// Without rows.
+    /// A side without rows.
     pub fn new(schema: &SchemaRef) -> Result<Side> {
         let fields = schema.fields().iter();
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
@@ -62,13 +62,13 @@ impl Side {
         Ok(self.converter.convert_rows(rows)?)
     }
 
-    /// The columns of rows that are kept.
+    /// The columns of kept rows.
     pub fn columns(&self, rows: impl Iterator<Item = (u32, Place)>) -> Result<Vec<ArrayRef>> {
         let values = rows.map(|(key, place)| &*self.keys.get(key)[&place].values);
         self.decode(values)
     }
 
-    /// Keeps a row; one that has its place gives way. When its key is due is for the caller to say.
+    /// Keeps a row, replacing one at the same place. The caller sets when its key is due.
     pub fn insert(&mut self, key: Key<'_>, place: Place, row: Kept) {
         let key = self.keys.find_or_insert(key, BTreeMap::new);
         self.bytes += row.values.len() + ROW_BYTES;
@@ -77,7 +77,7 @@ impl Side {
         }
     }
 
-    /// The places of a key's rows from one time to another, behind `last`.
+    /// The places of a key's rows from one time to another, after `last`.
     pub fn between(
         &self,
         key: u32,
@@ -90,13 +90,13 @@ impl Side {
             Some(last) => Excluded(last),
             None => Included((from, 0)),
         };
-        // An interval whose bounds have changed sides holds nothing; so does what is behind its end.
+        // Reversed limits contain nothing; nor does a range that ends before it begins.
         let is_empty = from > to || last.is_some_and(|last| last >= (to, u64::MAX));
         let range = (!is_empty).then(|| rows.range((first, Included((to, u64::MAX)))));
         range.into_iter().flatten().map(|(place, _)| *place)
     }
 
-    /// A row has found a partner; whether it is its first.
+    /// Notes that a row has found a partner; returns whether it is its first.
     pub fn note_matched(&mut self, key: u32, place: Place, mark: Mark) -> bool {
         let row = self.keys.get_mut(key).get_mut(&place);
         let Some(row) = row.filter(|row| !row.matched) else {
@@ -112,7 +112,7 @@ impl Side {
         first.map(|((time, _), _)| *time)
     }
 
-    /// Takes a key's first row out.
+    /// Removes a key's first row.
     pub fn pop_first(&mut self, key: u32) -> Option<Kept> {
         let (_, row) = self.keys.get_mut(key).pop_first()?;
         self.bytes -= row.values.len() + ROW_BYTES;

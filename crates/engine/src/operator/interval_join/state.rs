@@ -1,12 +1,13 @@
-//! Snapshots of an interval join: a batch of rows for each side. Columns stand before those of the side:
+//! Snapshots of an interval join: a batch of rows for each side, with these columns before those of the
+//! side:
 //!
 //! ```text
 //! side | number | matched | columns…
 //! ```
 //!
-//! `side` is 0 for the left and 1 for the right one. A row is told from others of its key by its time
-//! and its number; it is in the snapshot of the interval in which it came, and once more in that of the
-//! interval in which it found its first partner, where the join pads rows that find none.
+//! `side` is 0 for the left and 1 for the right one. A row is identified among those of its key by its
+//! time and its number; it is in the snapshot of the interval in which it came, and again in that of the
+//! interval in which it found its first partner, if the join pads rows that find none.
 
 use std::sync::Arc;
 
@@ -89,7 +90,7 @@ impl KeyedState for IntervalJoin {
         let encoded = self.sides[side].encode(&rows)?;
         for (row, &time) in times.iter().enumerate() {
             let number = numbers.value(row);
-            // Of one key's rows no two have the same number, whichever instance had it before.
+            // No two rows of one key have the same number, whichever instance had them before.
             self.next = self.next.max(number.saturating_add(1));
             let kept = Kept {
                 matched: matched.value(row),
@@ -113,7 +114,7 @@ impl KeyedState for IntervalJoin {
 
     fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
         for side in 0..2 {
-            // What has found no partner by now was padded before the snapshot was taken.
+            // Rows that have found no partner by now were padded before the snapshot was taken.
             self.forget(side, usize::MAX);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Interval joins against a nested loop, whatever comes first, and through snapshots.
+//! Tests of interval joins against a nested loop, whatever comes first, and through snapshots.
 
 use std::sync::Arc;
 
@@ -51,22 +51,22 @@ fn chunk(rows: &[Row]) -> Chunk {
     let keys: ArrayRef = Arc::new(rows.iter().map(|row| row.key).collect::<Int64Array>());
     let times = TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.time));
     let numbers = Int64Array::from_iter_values(rows.iter().map(|row| row.number));
-    let texts = rows
+    let strings = rows
         .iter()
         .map(|row| format!("a text of row {}", row.number));
-    let texts = StringViewArray::from_iter_values(texts);
+    let strings = StringViewArray::from_iter_values(strings);
     Chunk::new(
         batch(vec![
             ("k", keys),
             ("ts", Arc::new(times)),
             ("n", Arc::new(numbers)),
-            ("t", Arc::new(texts)),
+            ("t", Arc::new(strings)),
         ]),
         3,
     )
 }
 
-/// The left number is not three times the right one; fails where the left one is this.
+/// The left number is not three times the right one; fails if the left number is this.
 #[derive(Debug)]
 struct Condition(i64);
 
@@ -85,7 +85,7 @@ impl Expression for Condition {
     }
 }
 
-/// What a join is tried with.
+/// A join under test.
 #[derive(Debug, Clone, Copy)]
 struct Tried {
     kind: JoinKind,
@@ -164,7 +164,7 @@ fn any_tried() -> impl Strategy<Value = Tried> {
     let flags = (any::<bool>(), any::<bool>(), 0i64..8);
     (kind, bounds, flags).prop_map(|(kind, (one, other), flags)| Tried {
         kind,
-        // Now and then the other way round: no pair can be in it.
+        // Sometimes reversed: no pair can be in it.
         bounds: match one + other {
             sum if sum % 8 == 0 => [one, other],
             _ => [one.min(other), one.max(other)],
@@ -175,8 +175,8 @@ fn any_tried() -> impl Strategy<Value = Tried> {
     })
 }
 
-/// What happens next: rows of a side, a watermark, a snapshot, a restart with so many instances,
-/// or a move of buckets between them.
+/// The next step: rows of a side, a watermark, a snapshot, a restart with a number of instances, or a
+/// move of buckets between them.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Feed(usize, usize),
@@ -224,7 +224,7 @@ impl Run {
         }
     }
 
-    /// Of rows of a side those of an instance: by the bucket of their key.
+    /// The rows of a side that belong to an instance, by the bucket of their key.
     fn of_instance(&self, rows: &[Row], index: usize) -> Vec<Row> {
         let all = chunk(rows);
         let keys = match self.tried.has_key {
@@ -255,7 +255,7 @@ impl Run {
         self.take();
     }
 
-    /// Moves the watermark as far as what is still to come allows.
+    /// Moves the watermark as far as the rows to come allow.
     fn watermark(&mut self) {
         let rest = [0, 1].map(|side| &self.rows[side][self.next[side]..]);
         let times = rest.into_iter().flatten().map(|row| row.time);
@@ -264,7 +264,7 @@ impl Run {
         for instance in &mut self.instances.all {
             advance(&mut instance.operator, watermark, &mut instance.output);
         }
-        // What the watermark brings out comes before those behind are told of it.
+        // Rows that the watermark completes come before the watermark is passed on.
         self.take();
         self.watermark = self.watermark.max(watermark);
     }
@@ -402,7 +402,7 @@ fn rows_are_forgotten_when_no_partner_can_come() {
     advance(&mut join, 50, &mut output);
     assert!(join.sides[1].keys.iter().next().is_none());
     assert!(empty.iter().all(|&bytes| bytes == 0));
-    // One whose partners have all come is not kept at all.
+    // A row whose partners have all come is not kept at all.
     let mut join = tried(JoinKind::Inner, [-20, -10]).join();
     advance(&mut join, 25, &mut output);
     process(&mut join, 0, chunk(&[row(1, 30)]), &mut output);

@@ -1,4 +1,4 @@
-//! Joining the rows of one closed window, a bounded piece at a time.
+//! Joins the rows of one closed window, a bounded piece at a time.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use crate::key::{Comparable, KeyEncoder};
 use crate::operator::{Output, Progress};
 use crate::state::Mark;
 
-/// Rows of one window of which pairs are still to be emitted.
+/// Rows of one window whose pairs are not all emitted yet.
 pub struct Matching {
     spec: Arc<JoinSpec>,
     sides: [RecordBatch; 2],
     /// Encoded keys of the left rows; `None` without key columns.
     left_keys: Option<Rows>,
-    /// Right rows by their encoded key.
+    /// The right rows by their encoded key.
     right_rows: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
-    /// Which rows have found a partner, where that matters.
+    /// Which rows have found a partner, if that matters.
     matched: [Vec<bool>; 2],
     /// The next left row, and the next of its partners.
     next: (usize, usize),
-    /// The next row that may come out alone: side and row.
+    /// The next row that may be emitted alone: side and row.
     next_single: (usize, usize),
 }
 
@@ -61,7 +61,7 @@ impl Matching {
         } else {
             let encoded = encoder.rows(&Comparable::new(&right_keys))?;
             for (row, key) in encoded.iter().enumerate() {
-                // NULL equals nothing.
+                // NULL equals nothing, so such a row has no partner.
                 if right_keys.iter().all(|key| key.is_valid(row)) {
                     let rows = right_rows
                         .entry(key.as_ref().into())
@@ -96,7 +96,7 @@ impl Matching {
         })
     }
 
-    /// Emits about one chunk of pairs, later of single rows; `Done` when all have been emitted.
+    /// Emits about one chunk of pairs, then of single rows; `Done` when all have been emitted.
     pub fn emit(&mut self, output: &mut Output) -> Result<Progress> {
         let limit = output.chunk_rows;
         let (mut left, mut right) = (Vec::with_capacity(limit), Vec::with_capacity(limit));
@@ -146,7 +146,7 @@ impl Matching {
         let mut chunk = Chunk::new(batch, output.ingest_ns);
         let mut holds = None;
         if let Some(condition) = &self.spec.condition {
-            // A pair for which the condition fails is refused; the pairs beside it are not.
+            // A pair for which the condition fails is rejected; the other pairs are not.
             let pairs: ArrayRef = Arc::new(arrow_array::UInt64Array::from_iter_values(
                 0..left.len() as u64,
             ));
@@ -156,7 +156,7 @@ impl Matching {
                 watermarks: None,
             });
             let evaluated = evaluate(std::slice::from_ref(condition), chunk)?;
-            // The rows of a refused pair are not padded, nor do they come out for want of a partner.
+            // The rows of a rejected pair are neither padded nor emitted as rows without a partner.
             let counts_failed = self.spec.kind != JoinKind::Semi;
             for mut rejected in evaluated.rejected {
                 let pair = rejected.position.unwrap_or(0) as usize;
@@ -232,8 +232,8 @@ impl Matching {
         })
     }
 
-    /// Rows of both sides beside each other; NULL for the side that is not given. Of the left side alone
-    /// where rows of it alone come out, and no pair is looked at.
+    /// Rows of both sides next to each other; NULL for a side that is not given. Only the left side if
+    /// only its rows are emitted and no pair is evaluated.
     fn rows(&self, left: Option<&UInt32Array>, right: Option<&UInt32Array>) -> Result<RecordBatch> {
         let count = left.or(right).map_or(0, |rows| rows.len());
         let is_single = left.is_none() || right.is_none();

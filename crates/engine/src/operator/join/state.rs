@@ -1,5 +1,5 @@
-//! Snapshots of a window join: a batch per window, side and interval of changes. Two columns stand
-//! before the side's own: `window_end` (ticks) and `side` (0 left, 1 right).
+//! Snapshots of a window join: a batch per window, side and interval of changes. Two columns come before
+//! the side's own: `window_end` (ticks) and `side` (0 left, 1 right).
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Window joins against a naive nested loop: every kind, NULL keys, conditions, pieces, snapshots.
+//! Tests of window joins against a naive nested loop: every kind, NULL keys, conditions, pieces,
+//! snapshots.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -24,7 +25,7 @@ const KINDS: [JoinKind; 6] = [
     JoinKind::Anti,
 ];
 
-/// A row of either side. `number` tells rows apart and is what conditions look at.
+/// A row of either side. `number` identifies rows, and conditions use it.
 #[derive(Debug, Clone)]
 struct Row {
     key: Option<u8>,
@@ -50,7 +51,7 @@ fn random_rows(most: usize) -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-/// Left: text, number, window start, second key. Right: window start, second key, text, number.
+/// Left: string, number, window start, second key. Right: window start, second key, string, number.
 fn chunk(side: usize, rows: &[Row]) -> Chunk {
     let text: ArrayRef = Arc::new(
         rows.iter()
@@ -91,7 +92,7 @@ fn chunk(side: usize, rows: &[Row]) -> Chunk {
 const LEFT_NUMBER: usize = 1;
 const RIGHT_NUMBER: usize = 7;
 
-/// How many keys the sides are joined by.
+/// A join of the sides by this many keys.
 fn join(kind: JoinKind, keys: usize, condition: Option<Arc<dyn Expression>>) -> WindowJoin {
     let sides = [0, 1].map(|side| JoinSide {
         window_column: [2, 0][side],
@@ -118,7 +119,7 @@ fn join(kind: JoinKind, keys: usize, condition: Option<Arc<dyn Expression>>) -> 
     })
 }
 
-/// `left.n + right.n` is even; fails for a pair with `left.n == fails_at`.
+/// The condition `left.n + right.n` is even; fails for a pair with `left.n == fails_at`.
 #[derive(Debug)]
 struct EvenSum {
     fails_at: i64,
@@ -287,7 +288,7 @@ proptest! {
                 together.extend(end(&mut other, 5));
             }
             together.sort();
-            // What is discarded is gone; the rest of the rows goes on.
+            // Discarded rows are gone; the join continues with the rest.
             let mut kept = join(kind, of_keys, None);
             for batch in one.snapshot(&BucketSet::all(), Mark::default()).unwrap() {
                 kept.restore(&batch).unwrap();
@@ -299,7 +300,7 @@ proptest! {
                 other.restore(&batch).unwrap();
             }
             prop_assert_eq!(end(&mut kept, 5), end(&mut other, 5));
-            // The join that the snapshots were taken of goes on as if there had been none.
+            // The join that the snapshots were taken of continues as if there had been none.
             add(&mut one, 0, after, 4);
             let sides = [left.as_slice(), right.as_slice()];
             let expected = expected(kind, sides, &nested_loop(sides, kind, of_keys, |_, _| true));

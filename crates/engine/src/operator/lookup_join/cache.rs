@@ -1,8 +1,8 @@
-//! What a table answered a while ago.
+//! A cache of a table's answers.
 //!
-//! Two generations: what is new or was used goes into the young one, and when that is full it becomes
-//! the old one, whose rest is forgotten. So what is used often stays, each step takes the same short
-//! time, and nothing has to be kept in order.
+//! The cache has two generations: new and used entries go into the young one, and when that is full it
+//! becomes the old one, and the rest of the old one is forgotten. So entries that are used often stay,
+//! each step takes the same short time, and nothing has to be sorted.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use hashbrown::HashTable;
 
 use crate::key::Key;
 
-/// What is kept of a table's answers.
+/// The settings of a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// Rows at most; a key that has none counts as one. 0: nothing is kept from one chunk to the next.
+    /// The most rows; a key without rows counts as one. 0: nothing is kept from one chunk to the next.
     pub rows_max: usize,
-    /// After this time, in nanoseconds, the table is asked again; `None`: never.
+    /// The time, in nanoseconds, after which the table is asked again; `None` for never.
     pub ttl_ns: Option<u64>,
 }
 
-/// What a table has for a key.
+/// A table's answer for a key.
 #[derive(Debug, Default)]
 pub struct Entry {
     /// Its rows, encoded.
     pub rows: Vec<Box<[u8]>>,
-    /// Why one of them can't be read.
+    /// Why one of the rows can't be read.
     pub failure: Option<String>,
     /// When the table was asked.
     asked_ns: u64,
 }
 
 impl Entry {
-    /// Nothing.
+    /// An answer without rows.
     pub fn new(asked_ns: u64) -> Entry {
         Entry {
             asked_ns,
@@ -79,7 +79,7 @@ impl Cache {
         }
     }
 
-    /// What is known of a key, if it is not too old.
+    /// The entry of a key, if it is not too old.
     pub fn get(&mut self, key: Key<'_>, now_ns: u64) -> Option<Arc<Entry>> {
         let ttl_ns = self.settings.ttl_ns.unwrap_or(u64::MAX);
         let is_fresh = |entry: &Entry| now_ns.saturating_sub(entry.asked_ns) < ttl_ns;
@@ -97,12 +97,12 @@ impl Cache {
         Some(entry)
     }
 
-    /// Keeps what the table has said of a key.
+    /// Stores the entry of a key.
     pub fn insert(&mut self, key: Key<'_>, entry: Arc<Entry>) {
         if self.settings.rows_max == 0 {
             return;
         }
-        // One that was too old.
+        // Replaces an entry that was too old.
         let same = |slot: &Slot| *slot.key == *key.bytes();
         if let Ok(found) = self.young.find_entry(key.hash(), same) {
             let slot = found.remove().0;
@@ -117,7 +117,7 @@ impl Cache {
     }
 
     fn add(&mut self, slot: Slot) {
-        // Both generations together hold `rows_max` at most.
+        // Both generations together hold at most `rows_max`.
         let rows_max = (self.settings.rows_max / 2).max(1);
         let weight = slot.entry.weight();
         if weight > rows_max {
@@ -159,7 +159,7 @@ mod tests {
         })
     }
 
-    /// Keys that are there, without touching them.
+    /// The keys in the cache, without marking them as used.
     fn keys(cache: &Cache) -> Vec<u8> {
         let slots = cache.young.iter().chain(&cache.old);
         let mut keys = slots.map(|slot| slot.key[0]).collect::<Vec<u8>>();
@@ -180,7 +180,7 @@ mod tests {
             assert!(keys(&cache).len() <= 8);
         }
         assert!(cache.get(key(&[98]), 0).is_some() && cache.get(key(&[5]), 0).is_none());
-        // A key with many rows pushes others out, one with too many is not kept.
+        // A key with many rows displaces others; a key with too many is not kept.
         cache.insert(key(&[200]), entry(4, 0));
         cache.insert(key(&[201]), entry(5, 0));
         assert!(cache.get(key(&[200]), 0).is_some() && cache.get(key(&[201]), 0).is_none());

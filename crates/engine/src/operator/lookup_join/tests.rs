@@ -1,4 +1,4 @@
-//! Lookup joins against a naive loop, and what is asked of the table.
+//! Tests of lookup joins against a naive loop, and of the requests to the table.
 
 use std::sync::Mutex;
 
@@ -15,10 +15,10 @@ use crate::testing::{batch, schema};
 /// A table of which key `k` has the rows `0..k % 4`; key 5 can't be read.
 #[derive(Clone, Default)]
 struct Shelf {
-    /// The keys of each question.
+    /// The keys of each request.
     asked: Arc<Mutex<Vec<Vec<i64>>>>,
     cache: CacheSettings,
-    /// It answers with a row that nobody asked for.
+    /// Whether the table answers with a row that was not requested.
     lies: bool,
 }
 
@@ -56,12 +56,12 @@ impl Lookup for Shelf {
             found.extend((0..key % 4).map(|row| (number as u32 + u32::from(self.lies), key, row)));
         }
         let of = found.iter().map(|&(_, key, _)| key);
-        let texts = found.iter().map(|&(_, key, row)| Some(text(key, row)));
+        let strings = found.iter().map(|&(_, key, row)| Some(text(key, row)));
         let of: ArrayRef = Arc::new(Int64Array::from_iter_values(of));
-        let texts: ArrayRef = Arc::new(texts.collect::<StringViewArray>());
+        let strings: ArrayRef = Arc::new(strings.collect::<StringViewArray>());
         let failed = keys.iter().position(|&key| key == 5);
         Ok(Found {
-            rows: batch(vec![("id", of), ("text", texts)]),
+            rows: batch(vec![("id", of), ("text", strings)]),
             keys: found.iter().map(|&(number, ..)| number).collect(),
             failed: (failed.map(|number| (number as u32, "is torn".to_string())))
                 .into_iter()
@@ -70,7 +70,7 @@ impl Lookup for Shelf {
     }
 }
 
-/// Whether the length of the text is even or the stream's number is; fails where that is 13.
+/// Whether the length of the string is even or the stream's number is; fails if the number is 13.
 #[derive(Debug)]
 struct Condition;
 
@@ -127,7 +127,7 @@ fn chunk(keys: &[Option<i64>], first: usize) -> Chunk {
     chunk
 }
 
-/// The stream's number and the table's text of each row that comes out; and the refused numbers.
+/// The stream's number and the table's string of each emitted row; and the rejected numbers.
 type Joined = (Vec<(i64, Option<String>)>, Vec<u64>);
 
 fn run(join: &mut LookupJoin, keys: &[Option<i64>], input: usize, output: usize) -> Joined {
@@ -141,10 +141,12 @@ fn run(join: &mut LookupJoin, keys: &[Option<i64>], input: usize, output: usize)
             assert!(chunk.rows() <= output);
             let origin = chunk.origin.clone().unwrap();
             let numbers = chunk.batch.column(1).as_primitive::<Int64Type>().values();
-            let texts = chunk.batch.column(3).as_string_view();
+            let strings = chunk.batch.column(3).as_string_view();
             for (row, &number) in numbers.iter().enumerate() {
                 assert_eq!(origin.positions.at(row), number as u64);
-                let text = texts.is_valid(row).then(|| texts.value(row).to_string());
+                let text = strings
+                    .is_valid(row)
+                    .then(|| strings.value(row).to_string());
                 joined.0.push((number, text));
             }
         }
@@ -167,11 +169,11 @@ fn naive(keys: &[Option<i64>], keeps_unmatched: bool, conditional: bool) -> Join
             joined.1.push(number as u64);
             continue;
         }
-        let texts = rows.map(|row| text(key.unwrap(), row));
+        let strings = rows.map(|row| text(key.unwrap(), row));
         let number = number as i64;
-        let texts = texts.filter(|text| !conditional || holds(number, text));
+        let strings = strings.filter(|text| !conditional || holds(number, text));
         let before = joined.0.len();
-        joined.0.extend(texts.map(|text| (number, Some(text))));
+        joined.0.extend(strings.map(|text| (number, Some(text))));
         if joined.0.len() == before && keeps_unmatched {
             joined.0.push((number, None));
         }
@@ -209,7 +211,7 @@ fn one_question_for_each_chunk_and_none_for_what_is_known() {
     let shelf = Shelf::default();
     run(&mut join(&shelf, true, false), &keys, 3, 100);
     assert_eq!(*shelf.asked.lock().unwrap(), [[1, 4], [2, 4]]);
-    // Key 4 has no rows, and that is kept too.
+    // Key 4 has no rows, and that is cached too.
     let cache = CacheSettings {
         rows_max: 100,
         ttl_ns: None,

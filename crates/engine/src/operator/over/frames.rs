@@ -1,5 +1,5 @@
-//! A piece of work: complete rows, those before them that their frames need, and what functions with
-//! such frames give.
+//! A piece of work: complete rows, the rows before them that their frames need, and the values of
+//! functions with such frames.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::operator::keyed::Keyed;
 use crate::time::EventTime;
 
-/// Rows that are given to an accumulator at once, at most about: a frame of many rows is not copied out
-/// for a whole chunk of rows at the same time.
+/// About the most rows that are given to an accumulator at once: otherwise a frame of many rows would be
+/// copied for a whole chunk of rows at the same time.
 const ROWS_AT_ONCE: usize = 65_536;
 
 /// Rows of one key.
@@ -24,37 +24,37 @@ const ROWS_AT_ONCE: usize = 65_536;
 pub struct Segment {
     /// The number of the key.
     pub key: u32,
-    /// Of its rows that are done, the first one of the piece.
+    /// The first row of the piece among the key's rows that are done.
     pub from: usize,
-    /// How many of them are there for the frames only.
+    /// The number of rows that are there for the frames only.
     pub before: usize,
-    /// How many are to be computed.
+    /// The number of rows to compute.
     pub rows: usize,
 }
 
-/// Rows of some keys, one key's behind the other's.
+/// Rows of some keys, one key after the other.
 pub struct Piece {
     segments: Vec<Segment>,
-    /// Event times of all rows.
+    /// The event times of all rows.
     times: Vec<EventTime>,
-    /// Their partitions and positions.
+    /// The partitions and positions of all rows.
     places: Vec<(u32, u64)>,
-    /// Columns of all rows.
+    /// The columns of all rows.
     columns: Vec<ArrayRef>,
-    /// Which rows are to be computed.
+    /// Which rows to compute.
     rows: Vec<u32>,
 }
 
-/// A row that is to be computed.
+/// A row to compute.
 struct Row {
-    /// Its place in the piece.
+    /// The row's place in the piece.
     at: usize,
     /// The places of its key's rows.
     of_key: Range<usize>,
 }
 
 impl Piece {
-    /// The rows of these segments.
+    /// A piece with the rows of these segments.
     pub fn new(
         segments: Vec<Segment>,
         keys: &Keyed<KeyRows>,
@@ -62,7 +62,7 @@ impl Piece {
     ) -> Result<Piece> {
         let places = || {
             let kept = segments.iter();
-            let kept = kept.flat_map(|of| keys.get(of.key).done.range(of.from..));
+            let kept = kept.flat_map(|segment| keys.get(segment.key).done.range(segment.from..));
             kept.map(|row| &row.place)
         };
         let parser = converter.parser();
@@ -73,8 +73,11 @@ impl Piece {
         let of_origin = of_origin.collect::<Vec<_>>();
         let mut rows = Vec::new();
         let mut first = 0;
-        for of in &segments {
-            let (new, end) = (first + of.before, first + of.before + of.rows);
+        for segment in &segments {
+            let (new, end) = (
+                first + segment.before,
+                first + segment.before + segment.rows,
+            );
             rows.extend(new as u32..end as u32);
             first = end;
         }
@@ -87,7 +90,7 @@ impl Piece {
         })
     }
 
-    /// Whether nothing is to be computed.
+    /// Whether there is nothing to compute.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -97,17 +100,17 @@ impl Piece {
         &self.segments
     }
 
-    /// The event times of the rows that are to be computed.
+    /// The event times of the rows to compute.
     pub fn times(&self) -> impl Iterator<Item = EventTime> {
         self.rows.iter().map(|&row| self.times[row as usize])
     }
 
-    /// The partitions and positions of the rows that are to be computed.
+    /// The partitions and positions of the rows to compute.
     pub fn places(&self) -> impl Iterator<Item = (u32, u64)> + Clone {
         self.rows.iter().map(|&row| self.places[row as usize])
     }
 
-    /// One column of the rows that are to be computed.
+    /// One column of the rows to compute.
     pub fn column(&self, column: usize) -> Result<ArrayRef> {
         let column = &self.columns[column];
         if self.rows.len() == column.len() {
@@ -117,7 +120,7 @@ impl Piece {
         Ok(arrow_select::take::take(column, &rows, None)?)
     }
 
-    /// All columns of the rows that are to be computed.
+    /// All columns of the rows to compute.
     pub fn rows(&self) -> Result<Vec<ArrayRef>> {
         let columns = 0..self.columns.len();
         columns.map(|column| self.column(column)).collect()
@@ -125,10 +128,10 @@ impl Piece {
 
     fn each_row(&self) -> impl Iterator<Item = Row> {
         let mut first = 0;
-        self.segments.iter().flat_map(move |of| {
-            let of_key = first..first + of.before + of.rows;
+        self.segments.iter().flat_map(move |segment| {
+            let of_key = first..first + segment.before + segment.rows;
             first = of_key.end;
-            let new = of_key.start + of.before..of_key.end;
+            let new = of_key.start + segment.before..of_key.end;
             new.map(move |at| Row {
                 at,
                 of_key: of_key.clone(),
@@ -157,19 +160,19 @@ impl Piece {
         }
     }
 
-    /// What a function gives that doesn't run on.
+    /// The values of a function that is not running.
     pub fn values(&self, call: &OverCall) -> Result<Values> {
         match &call.function {
             OverFunction::Aggregate { function, frame } => self.aggregates(call, function, *frame),
             OverFunction::Lag { offset, .. } => self.lag(call, *offset),
             OverFunction::RowNumber | OverFunction::Rank | OverFunction::DenseRank => {
-                unreachable!("they run on")
+                unreachable!("they are running")
             }
         }
     }
 
-    /// Adds the rows of each frame to a group of its own, in their order: so sums of floating-point
-    /// numbers are the same to the last bit, however the rows came.
+    /// Adds the rows of each frame to a group of its own, in order: so sums of floating-point numbers are
+    /// the same to the last bit, however the rows arrived.
     fn aggregates(
         &self,
         call: &OverCall,
@@ -224,7 +227,7 @@ impl Piece {
 
     fn lag(&self, call: &OverCall, offset: u64) -> Result<Values> {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-        // Of two arrays: the values, and what stands for those that are missing.
+        // From two arrays: the values, and the replacements for missing ones.
         let missing = match call.arguments.get(1) {
             Some(&column) => self.columns[column].clone(),
             None => {

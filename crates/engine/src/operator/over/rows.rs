@@ -1,36 +1,36 @@
-//! The rows of one key: those that wait, those that frames may still reach, and what runs on.
+//! The rows of one key: those that wait, those that frames may still reach, and the running values.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::state::Mark;
 use crate::time::EventTime;
 
-/// A row, and where it stands among those of its key.
+/// A row, and its place among those of its key.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub time: EventTime,
     /// [`crate::chunk::Partitions::NONE`] for a row without an origin; its position is 0.
     pub partition: u32,
     pub position: u64,
-    /// Encoded, in an order of their own.
+    /// The encoded values, which have an order of their own.
     pub values: Box<[u8]>,
     pub number: u64,
 }
 
 impl Place {
-    /// About how many bytes it takes, with its part of what it stands in.
+    /// About how many bytes it takes, including its part of the collection.
     pub fn bytes(&self) -> usize {
         self.values.len() + size_of::<Kept>() + 8
     }
 }
 
-/// A row that is done, and when it came.
+/// A row that is done, with its mark.
 pub struct Kept {
     pub place: Place,
     pub mark: Mark,
 }
 
-/// How far frames look back: so many rows, and so many microseconds.
+/// How far frames look back: a number of rows, and of microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reach {
     rows: usize,
@@ -38,7 +38,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// So many rows.
+    /// A reach of this many rows.
     pub fn rows(rows: u64) -> Reach {
         Reach {
             rows: usize::try_from(rows).unwrap_or(usize::MAX),
@@ -46,7 +46,7 @@ impl Reach {
         }
     }
 
-    /// So many microseconds.
+    /// A reach of this many microseconds.
     pub fn us(us: EventTime) -> Reach {
         Reach {
             rows: 0,
@@ -59,7 +59,7 @@ impl Reach {
         self.rows > 0
     }
 
-    /// As far as either.
+    /// The longer of two reaches.
     pub fn longer(self, other: Reach) -> Reach {
         Reach {
             rows: self.rows.max(other.rows),
@@ -67,47 +67,47 @@ impl Reach {
         }
     }
 
-    /// The last time at which a row may be that has this one in its frame; `None` for none.
+    /// The last time of a row that has this one in its frame; `None` if there is none.
     fn last(&self, time: EventTime) -> Option<EventTime> {
         self.us.map(|us| time.saturating_add(us))
     }
 }
 
-/// What runs on of a key.
+/// The running counts of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Rows so far.
+    /// The number of rows so far.
     pub rows: u64,
-    /// The rank of the last row's time: one more than the rows before that time.
+    /// The rank of the last row's time: one more than the number of rows before that time.
     pub rank: u64,
-    /// Different times so far.
+    /// The number of different times so far.
     pub times: u64,
-    /// The last of them.
+    /// The last time.
     pub last: Option<EventTime>,
 }
 
-/// Where a key's running aggregates stand.
+/// The running values of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct RunsOn {
     pub counts: Counts,
-    /// Its group in the accumulators.
+    /// The key's group in the accumulators.
     pub group: u32,
-    /// When that changed last.
+    /// The mark of the last change.
     pub mark: Mark,
 }
 
 /// The rows of one key.
 #[derive(Default)]
 pub struct KeyRows {
-    /// With when they came.
+    /// The rows that wait, with their marks.
     pub waiting: BTreeMap<Place, Mark>,
-    /// In their order.
+    /// The rows that are done, in order.
     pub done: VecDeque<Kept>,
     pub running: Option<RunsOn>,
 }
 
 impl KeyRows {
-    /// When there is something to do: a row is complete, or the first one can be forgotten.
+    /// When the key is due: a row is complete, or the first one can be forgotten.
     pub fn due(&self, reach: &Reach) -> Option<EventTime> {
         let waits = self.waiting.first_key_value();
         let waits = waits.map(|(place, _)| place.time);
@@ -116,7 +116,7 @@ impl KeyRows {
         waits.into_iter().chain(gone).min()
     }
 
-    /// Adds a row that is done among those that are: behind them, unless it comes out of a snapshot.
+    /// Adds a row to those that are done: after them, unless it comes from a snapshot.
     pub fn insert_done(&mut self, row: Kept) {
         if self.done.back().is_none_or(|last| last.place < row.place) {
             self.done.push_back(row);
@@ -127,7 +127,7 @@ impl KeyRows {
         self.done.insert(at, row);
     }
 
-    /// Notes that the rows that wait up to a time are done: they went out before they were stored.
+    /// Notes that the waiting rows up to a time are done: they were emitted before they were stored.
     pub fn note_done(&mut self, complete: EventTime) {
         while let Some(first) = self.waiting.first_entry()
             && first.key().time <= complete
@@ -137,10 +137,10 @@ impl KeyRows {
         }
     }
 
-    /// Forgets what no frame of a row to come reaches; returns about how many bytes that was.
+    /// Forgets what no frame of a row to come reaches; returns about how many bytes that freed.
     pub fn forget(&mut self, reach: &Reach, complete: EventTime) -> usize {
         let waits = self.waiting.first_key_value();
-        // No row that is still to come is earlier.
+        // No row to come is earlier.
         let next = waits.map_or(complete.saturating_add(1), |(place, _)| {
             place.time.min(complete.saturating_add(1))
         });

@@ -1,4 +1,4 @@
-//! What runs on of each key: counts, and aggregates of all rows so far.
+//! The running values of each key: counts, and aggregates of all rows so far.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::state::Mark;
 
 /// Running aggregates: a group in each accumulator per key.
 pub struct Running {
-    /// Some function runs on.
+    /// Whether some function is running.
     is_needed: bool,
-    /// By function; `None` for one whose aggregate doesn't run on.
+    /// The accumulators by function; `None` for a function whose aggregate is not running.
     accumulators: Vec<Option<Box<dyn Accumulator>>>,
     groups: u32,
-    /// Of the rows of the piece: their groups and counts, and the last row of the same time.
+    /// For the rows of the piece: their groups and counts, and the last row of the same time.
     piece_groups: Vec<u32>,
     piece_counts: Vec<Counts>,
     piece_peers: Vec<u32>,
 }
 
 impl Running {
-    /// Without keys.
+    /// Running values without keys.
     pub fn new(calls: &[OverCall]) -> Result<Running> {
         let accumulators = calls.iter().map(|call| match &call.function {
             OverFunction::Aggregate { function, .. } if call.function.runs_on() => {
@@ -55,15 +55,15 @@ impl Running {
             return;
         }
         let mut times = piece.times();
-        for of in piece.segments().iter().filter(|of| of.rows > 0) {
-            let rows = keys.get_mut(of.key);
+        for segment in piece.segments().iter().filter(|segment| segment.rows > 0) {
+            let rows = keys.get_mut(segment.key);
             let mut of_key = match rows.running {
                 Some(running) => running,
                 None => self.new_group(mark),
             };
             of_key.mark = mark;
             let counts = &mut of_key.counts;
-            for time in times.by_ref().take(of.rows) {
+            for time in times.by_ref().take(segment.rows) {
                 if counts.last != Some(time) {
                     counts.last = Some(time);
                     counts.rank = counts.rows + 1;
@@ -75,7 +75,7 @@ impl Running {
             }
             rows.running = Some(of_key);
         }
-        // Backwards: the last row of a time is its own.
+        // Backwards: the last row of a time is its own peer.
         let mut peers = vec![0; self.piece_counts.len()];
         for row in (0..peers.len()).rev() {
             let same = |next: usize| {
@@ -90,7 +90,7 @@ impl Running {
         self.piece_peers = peers;
     }
 
-    /// A key that nothing is known of.
+    /// The group of a new key.
     pub fn new_group(&mut self, mark: Mark) -> RunsOn {
         let group = self.groups;
         self.groups += 1;
@@ -104,10 +104,10 @@ impl Running {
         }
     }
 
-    /// What function `number` gives for the rows of the piece.
+    /// The values of function `number` for the rows of the piece.
     pub fn values(&mut self, number: usize, call: &OverCall, piece: &Piece) -> Result<Values> {
-        let count = |of: fn(&Counts) -> u64| {
-            let counts = self.piece_counts.iter().map(of);
+        let count = |count_of: fn(&Counts) -> u64| {
+            let counts = self.piece_counts.iter().map(count_of);
             Ok(Values::all(Arc::new(UInt64Array::from_iter_values(counts))))
         };
         match &call.function {
@@ -117,7 +117,7 @@ impl Running {
             OverFunction::Aggregate { function, frame } => {
                 self.aggregates(number, call, function, *frame, piece)
             }
-            OverFunction::Lag { .. } => unreachable!("it doesn't run on"),
+            OverFunction::Lag { .. } => unreachable!("it is not running"),
         }
     }
 
@@ -136,7 +136,7 @@ impl Running {
             true => self.piece_counts.iter(),
             false => [].iter(),
         };
-        // The number of a row among those of its key is where it stands.
+        // The number of a row among those of its key is its order.
         let order = order.map(|counts| (counts.rows as i64, 0, 0));
         let order = order.collect::<Vec<OrderKey>>();
         let accumulator = self.accumulators[number].as_mut();
@@ -168,19 +168,19 @@ impl Running {
         })
     }
 
-    /// The states of groups, the accumulators' one after the other.
+    /// The states of groups, one accumulator after the other.
     pub fn states(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         let accumulators = self.accumulators.iter_mut().flatten();
         accumulator::states(accumulators.map(Box::as_mut), groups)
     }
 
-    /// Adds states as [`Running::states`] gives them.
+    /// Merges states in the form of [`Running::states`].
     pub fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
         let accumulators = self.accumulators.iter_mut().flatten();
         accumulator::merge_states(accumulators.map(Box::as_mut), groups, states)
     }
 
-    /// Forgets all groups but those of the keys that are left, which get new ones.
+    /// Forgets all groups except those of the remaining keys, which get new ones.
     pub fn keep_only(&mut self, keys: &mut Keyed<KeyRows>) -> Result<()> {
         let left = keys.numbers(|_| true);
         let kept = left.iter().filter_map(|&key| {
@@ -207,7 +207,7 @@ impl Running {
         self.groups = 0;
     }
 
-    /// Whether some function runs on.
+    /// Whether some function is running.
     pub fn is_needed(&self) -> bool {
         self.is_needed
     }

@@ -1,13 +1,13 @@
-//! Snapshots of an OVER: a batch of rows, and one of what runs on by key.
+//! Snapshots of an OVER: a batch of rows, and one of the running values by key.
 //!
 //! ```text
 //! 0 | done | partition | position | columns…
 //! 1 | rows | rank | times | last | keys… | states…
 //! ```
 //!
-//! The first column tells them apart. A row is in the snapshot of the interval in which it came only: if it
-//! waited then and was done by a later snapshot, the watermark of that one says so. A key is in that of
-//! every interval in which rows of it were done, and what is stored of it later counts.
+//! The first column tells the two apart. A row is only in the snapshot of the interval in which it came:
+//! if it waited then and was done by a later snapshot, the watermark of that one says so. A key is in the
+//! snapshot of every interval in which rows of it were done, and the latest counts.
 
 use std::sync::Arc;
 
@@ -64,8 +64,8 @@ impl Over {
         let running = keys.filter_map(|(number, _, rows)| Some((number, rows.running?)));
         let changed = running.filter(|(_, running)| running.mark > since);
         let changed = changed.collect::<Vec<(u32, RunsOn)>>();
-        let count = |of: fn(&Counts) -> u64| {
-            let counts = changed.iter().map(|(_, running)| of(&running.counts));
+        let count = |count_of: fn(&Counts) -> u64| {
+            let counts = changed.iter().map(|(_, running)| count_of(&running.counts));
             Arc::new(UInt64Array::from_iter_values(counts)) as ArrayRef
         };
         let last = changed.iter().map(|(_, running)| running.counts.last);
@@ -134,7 +134,7 @@ impl Over {
                 last: last.is_valid(row).then(|| last.value(row)),
             };
             groups.push(running.group);
-            // What an earlier snapshot said of the key gives way, with its group.
+            // The state of an earlier snapshot is replaced, with its group.
             self.keys.get_mut(key).running = Some(running);
         }
         self.running.merge(&groups, states)
@@ -179,7 +179,7 @@ impl KeyedState for Over {
     fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
         let complete = self.complete();
         while let Some(key) = self.keys.first_due(complete) {
-            // What was complete was emitted before the snapshot was taken.
+            // Rows that were complete had been emitted before the snapshot was taken.
             self.keys.get_mut(key).note_done(complete);
             self.forget(key);
         }

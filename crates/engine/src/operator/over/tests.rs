@@ -1,4 +1,4 @@
-//! OVER against a naive reference, whatever order rows come in, and through snapshots.
+//! Tests of OVER against a naive reference, whatever order rows come in, and through snapshots.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ struct Row {
 }
 
 impl Row {
-    /// Its columns as the engine writes them.
+    /// The row's columns as the engine prints them.
     fn text(&self) -> String {
-        let text = |of: Option<i64>| of.map_or("NULL".to_string(), |of| of.to_string());
+        let text = |value: Option<i64>| value.map_or("NULL".to_string(), |value| value.to_string());
         let time = TimestampMicrosecondArray::from(vec![self.time]);
         let time = arrow_cast::display::array_value_to_string(&time, 0).unwrap();
         let (key, value) = (text(self.key), text(self.value));
@@ -71,7 +71,7 @@ fn random_rows(most: usize) -> impl Strategy<Value = Vec<Row>> {
     })
 }
 
-/// Rows of one of two partitions; of none where they were made by a stateful operator.
+/// Rows of one of two partitions; of none if a stateful operator has made them.
 fn chunk(of: &[Row], partition: Option<u32>) -> Chunk {
     let column = |of: Vec<Option<i64>>| Arc::new(Int64Array::from(of)) as ArrayRef;
     let times = TimestampMicrosecondArray::from_iter_values(of.iter().map(|row| row.time));
@@ -125,7 +125,7 @@ fn aggregate(function: AggregateFunction, frame: Frame, column: usize) -> OverCa
     call(OverFunction::Aggregate { function, frame }, &[column])
 }
 
-/// The functions that are tried, in three sets: frames with rows, what runs on, and both.
+/// The functions under test, in three sets: frames with rows, running ones, and both.
 fn calls(set: usize) -> Vec<OverCall> {
     let sum_of_floats = AggregateFunction::Sum {
         to: DataType::Float64,
@@ -175,10 +175,10 @@ fn calls(set: usize) -> Vec<OverCall> {
     }
 }
 
-/// What a call gives for row `at` of one key's rows in their order.
+/// The value of a call for row `at` of one key's rows in order.
 fn naive(call: &OverCall, rows: &[Row], at: usize) -> String {
     let time = rows[at].time;
-    let text = |of: Option<i64>| of.map_or("NULL".to_string(), |of| of.to_string());
+    let text = |value: Option<i64>| value.map_or("NULL".to_string(), |value| value.to_string());
     let (function, frame) = match &call.function {
         OverFunction::Aggregate { function, frame } => (function, *frame),
         OverFunction::RowNumber => return (at + 1).to_string(),
@@ -241,7 +241,7 @@ fn naive(call: &OverCall, rows: &[Row], at: usize) -> String {
     }
 }
 
-/// What an OVER is tried with.
+/// An OVER under test.
 #[derive(Debug, Clone, Copy)]
 struct Tried {
     set: usize,
@@ -317,8 +317,8 @@ fn any_tried() -> impl Strategy<Value = Tried> {
     })
 }
 
-/// What happens next: rows, a watermark, a snapshot, a restart with so many instances,
-/// or a move of buckets between them.
+/// The next step: rows, a watermark, a snapshot, a restart with a number of instances, or a move of
+/// buckets between them.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Feed(usize),
@@ -348,7 +348,7 @@ struct Run {
 }
 
 impl Run {
-    /// Of some rows those of an instance: by the bucket of their key.
+    /// The rows that belong to an instance, by the bucket of their key.
     fn of_instance(&self, rows: &[Row], index: usize) -> Vec<Row> {
         let keys = match self.tried.has_key {
             true => vec![chunk(rows, None).batch.column(0).clone()],

@@ -1,8 +1,8 @@
 //! Aggregates of sessions.
 //!
 //! Snapshots hold a row per session that has changed: `first`, `last` and `reach` in ticks, the keys, the
-//! states of the accumulators. Sessions only grow until they are emitted, so one that is restored takes the
-//! place of those that it overlaps.
+//! states of the accumulators. Sessions only grow until they are emitted, so a restored session replaces
+//! those that it overlaps.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
-/// Columns of a snapshot before the keys.
+/// The number of columns of a snapshot before the keys.
 const OWN_COLUMNS: usize = 3;
 
 /// Aggregation in sessions: of the rows of a key that are less than a gap apart.
 pub struct SessionAggregate {
     spec: AggregateSpec,
     sessions: KeyedSessions,
-    /// The accumulators, by number of the session.
+    /// The accumulators, by session number.
     values: Groups,
 }
 
 impl SessionAggregate {
-    /// An aggregation over chunks with the columns of `input`; its output has the columns
-    /// `window_start`, `window_end`, keys, aggregates. The keys are those of the sessions.
+    /// An aggregation over chunks with the columns of `input`; its output has the columns `window_start`,
+    /// `window_end`, keys, aggregates. The keys are those of the sessions.
     pub fn new(
         spec: AggregateSpec,
         sessions: SessionSpec,
@@ -56,7 +56,7 @@ impl SessionAggregate {
         self.values.resize_to(self.sessions.sessions.numbers());
     }
 
-    /// Merges what was kept of sessions that have become one.
+    /// Merges the aggregates of sessions that have become one.
     fn merge(&mut self) -> Result<()> {
         let merged = self.sessions.sessions.take_merged();
         if merged.is_empty() {
@@ -87,7 +87,7 @@ impl SessionAggregate {
         emit_updates(Chunk::new(batch, output.ingest_ns), &failed, output)
     }
 
-    /// Numbers sessions anew, so that those that have gone take no room.
+    /// Renumbers sessions, so that those that are gone take no memory.
     fn compact(&mut self) -> Result<()> {
         let before = self.sessions.renumber()?;
         let touched = before.iter();
@@ -204,7 +204,7 @@ impl KeyedState for SessionAggregate {
         let own = |index: usize| {
             let column = batch.column(index).as_primitive_opt::<Int64Type>();
             let column = column.filter(|column| column.null_count() == 0);
-            column.ok_or_else(|| wrong_snapshot("its edges are no whole numbers"))
+            column.ok_or_else(|| wrong_snapshot("its edges are not whole numbers"))
         };
         let (first, last, reach) = (own(0)?, own(1)?, own(2)?);
         let keys = &batch.columns()[OWN_COLUMNS..first_state];

@@ -1,17 +1,17 @@
-//! Which rows are one session: the edges of all open sessions, without what is kept of their rows.
+//! Which rows are one session: the edges of all open sessions, without the data of their rows.
 //!
 //! A row has a time and a *reach*: the larger of its time and its own partition's watermark when it came,
-//! in ticks. Two rows of a key are **linked** when the reach of the later one is less than the gap behind
-//! the time of the earlier one. (So they are less than the gap apart, and the session that the earlier one
-//! makes was not closed yet by the later one's partition.) Sessions are what is linked, directly or through
-//! others. Hence:
+//! in ticks. Two rows of a key are **linked** when the reach of the later one is less than the gap after
+//! the time of the earlier one. (So they are less than the gap apart, and the later one's partition had
+//! not yet closed the session that the earlier one makes.) Sessions are sets of rows that are linked,
+//! directly or through others. Therefore:
 //!
-//! - They don't depend on the order in which rows come.
-//! - They follow each other: no row of one lies between two rows of another. If `a < t < b` and a–b are
+//! - Sessions don't depend on the order in which rows come.
+//! - Sessions follow each other: no row of one is between two rows of another. If `a < t < b` and a–b are
 //!   linked, then so are t–b.
-//! - One whose end (last time plus gap) a watermark has reached is final. A row that isn't late has
-//!   `time + gap` behind its own watermark, and that is not behind the merged one; so it lies behind all
-//!   rows of the session, and its reach is the end of the session or more.
+//! - A session whose end (last time plus gap) a watermark has reached is final. A row that isn't late has
+//!   `time + gap` after its own watermark, which is not before the merged one; so it is after all rows of
+//!   the session, and its reach is at least the end of the session.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -22,25 +22,25 @@ use std::ops::Bound::{Excluded, Included};
 pub struct Session {
     /// The key's number.
     pub key: u32,
-    /// Time of its first row.
+    /// The time of its first row.
     pub first: i64,
-    /// Time of its last row.
+    /// The time of its last row.
     pub last: i64,
-    /// The least reach of its rows.
+    /// The smallest reach of its rows.
     pub reach: i64,
 }
 
-/// Open sessions by number. Numbers are given out upwards; that of a session that has gone stays unused
+/// Open sessions by number. Numbers are given out upwards; that of a session that is gone stays unused
 /// until all are forgotten.
 pub struct Sessions {
     gap: i64,
-    /// `Err` of one that has become part of another, or has been closed (itself).
+    /// The sessions; `Err` has the session that one has become part of, or itself if it has been closed.
     slots: Vec<Result<Session, u32>>,
-    /// By key and first time.
+    /// The numbers by key and first time.
     places: BTreeMap<(u32, i64), u32>,
-    /// By end, which may have moved since.
+    /// The numbers by end, which may have moved since.
     ends: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Which have become part of which, since they were last asked for.
+    /// Which sessions have become part of which, since the last call of [`Sessions::take_merged`].
     merged: Vec<(u32, u32)>,
 }
 
@@ -56,12 +56,12 @@ impl Sessions {
         }
     }
 
-    /// Numbers given out.
+    /// The number of session numbers given out.
     pub fn numbers(&self) -> usize {
         self.slots.len()
     }
 
-    /// Open sessions.
+    /// The number of open sessions.
     pub fn open(&self) -> usize {
         self.places.len()
     }
@@ -72,8 +72,7 @@ impl Sessions {
         slots.filter_map(|(number, slot)| slot.ok().map(|session| (number as u32, session)))
     }
 
-    /// Adds a row of a key. The number of its session may yet become part of another
-    /// ([`Sessions::resolve`]).
+    /// Adds a row of a key. Its session may later become part of another ([`Sessions::resolve`]).
     pub fn add(&mut self, key: u32, time: i64, reach: i64) -> u32 {
         self.join(Session {
             key,
@@ -86,7 +85,7 @@ impl Sessions {
     /// Adds a session, and joins it with those that it is linked with.
     pub fn join(&mut self, session: Session) -> u32 {
         let mut joined = session;
-        // The one that stays, and its place.
+        // The session that stays, and its place.
         let mut kept: Option<(u32, (u32, i64))> = None;
         while let Some((place, number)) = self.linked(&joined, kept.map(|(number, _)| number)) {
             let Ok(other) = self.slots[number as usize] else {
@@ -130,7 +129,7 @@ impl Sessions {
         number
     }
 
-    /// A session that this one is linked with, other than `own`: one beside it, since sessions follow each
+    /// A session that this one is linked with, other than `own`: a neighbor, since sessions follow each
     /// other.
     fn linked(&self, session: &Session, own: Option<u32>) -> Option<((u32, i64), u32)> {
         let is_other = |(_, number): &(&(u32, i64), &u32)| own != Some(**number);
@@ -153,7 +152,7 @@ impl Sessions {
         later.reach < earlier.last.saturating_add(self.gap)
     }
 
-    /// The sessions between and at these times give way.
+    /// Removes the sessions between and at these times.
     pub fn remove_between(&mut self, key: u32, first: i64, last: i64) {
         let before = self.places.range((key, i64::MIN)..=(key, last));
         let overlapping = before.rev().take_while(|(_, number)| {
@@ -166,7 +165,7 @@ impl Sessions {
         }
     }
 
-    /// Which sessions have become part of which since the last call, in that order.
+    /// Which sessions have become part of which since the last call, in order.
     pub fn take_merged(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.merged)
     }

@@ -1,7 +1,7 @@
 //! Rows with the edges of their session, once these are known.
 //!
 //! Snapshots hold the rows of open sessions that came since the last one, each with its time, partition,
-//! position and reach: which of them are one session follows from these.
+//! position and reach: these determine which of them are one session.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
-/// Columns of a snapshot before those of the rows.
+/// The number of columns of a snapshot before those of the rows.
 const OWN_COLUMNS: usize = 4;
 
-/// Passes rows on with the edges of their session, in order of event time, when it is closed.
+/// Emits rows with the edges of their session, in order of event time, when it is closed.
 pub struct SessionRows {
     sessions: KeyedSessions,
-    /// Columns of rows that are kept.
+    /// The columns of kept rows.
     input: SchemaRef,
     keeper: RowKeeper,
-    /// By number of the session.
+    /// The rows by session number.
     rows: Vec<Vec<Row>>,
-    /// Rows of sessions that are closed.
+    /// The rows of closed sessions.
     closed: VecDeque<(Session, KeptRow)>,
     bytes: usize,
     schema: SchemaRef,
@@ -42,7 +42,7 @@ struct Row {
 }
 
 impl SessionRows {
-    /// Over chunks with the columns of `input`, the last of which is the reach. `schema` has
+    /// An operator over chunks with the columns of `input`, the last of which is the reach. `schema` has
     /// `window_start` and `window_end` in its place.
     pub fn new(sessions: SessionSpec, input: &SchemaRef, schema: SchemaRef) -> Result<SessionRows> {
         let fields = input.fields()[..sessions.reach_column].to_vec();
@@ -64,7 +64,7 @@ impl SessionRows {
         self.bytes = 0;
     }
 
-    /// Rows of sessions that have become one are kept together.
+    /// Moves the rows of sessions that have become one together.
     fn merge(&mut self) {
         let sessions = &mut self.sessions.sessions;
         self.rows.resize_with(sessions.numbers(), Vec::new);
@@ -101,7 +101,7 @@ impl SessionRows {
         Ok(())
     }
 
-    /// Takes the rows of a session that is closed.
+    /// Takes the rows of a closed session.
     fn take(&mut self, number: u32) -> Vec<Row> {
         let rows = std::mem::take(&mut self.rows[number as usize]);
         self.bytes -= rows.iter().map(|row| row.kept.bytes()).sum::<usize>();

@@ -1,5 +1,5 @@
-//! Sessions against a naive computation over random rows of random partitions: whatever order they come in,
-//! and through snapshots.
+//! Tests of sessions against a naive computation over random rows of random partitions, in whatever order
+//! they come, and through snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ fn accepted(partitions: &[Vec<Row>], delay: i64) -> (Vec<Accepted>, u64) {
     (kept, late)
 }
 
-/// Sessions by the rule as it is told: two rows are of one session when they are less than the gap apart,
-/// unless the later one came when its partition had closed what the earlier one alone makes.
+/// Sessions by definition: two rows belong to one session when they are less than the gap apart, unless
+/// the later one came when its partition had closed the session that the earlier one alone makes.
 fn naive(rows: &[Accepted]) -> Vec<String> {
     let linked = |one: &Accepted, other: &Accepted| {
         let (earlier, later) = if one.0 <= other.0 {
@@ -95,9 +95,9 @@ fn naive(rows: &[Accepted]) -> Vec<String> {
             rows.len()
         )
     };
-    let mut texts = sessions.values().map(text).collect::<Vec<String>>();
-    texts.sort();
-    texts
+    let mut strings = sessions.values().map(text).collect::<Vec<String>>();
+    strings.sort();
+    strings
 }
 
 fn chunk(partition: usize, position: usize, rows: &[Row], watermarks: &[i64]) -> Chunk {
@@ -210,30 +210,30 @@ fn numbers(chunk: &Chunk, column: usize) -> Vec<i64> {
 }
 
 fn key_of(chunk: &Chunk, column: usize, row: usize) -> String {
-    let text = crate::testing::texts(chunk.batch.column(column))[row].clone();
+    let text = crate::testing::shown(chunk.batch.column(column))[row].clone();
     text.unwrap().split(' ').next_back().unwrap().to_string()
 }
 
 /// The aggregates as the naive computation prints them.
 fn of_aggregates(chunks: &[Chunk]) -> Vec<String> {
-    let mut texts = Vec::new();
+    let mut strings = Vec::new();
     for chunk in chunks {
         let (starts, ends) = (ticks(chunk, 0), ticks(chunk, 1));
         let (counts, sums) = (numbers(chunk, 3), numbers(chunk, 4));
         for row in 0..chunk.rows() {
             let key = key_of(chunk, 2, row);
             let (count, sum) = (counts[row], sums[row]);
-            texts.push(format!(
+            strings.push(format!(
                 "{}..{} key {key}: {count} rows, {sum}",
                 starts[row], ends[row]
             ));
         }
     }
-    texts.sort();
-    texts
+    strings.sort();
+    strings
 }
 
-/// The rows, added up by their sessions' edges.
+/// The rows, summed by their sessions' edges.
 fn of_rows(chunks: &[Chunk]) -> Vec<String> {
     let mut sessions = BTreeMap::<(i64, i64, String), (usize, i64)>::new();
     for chunk in chunks {
@@ -249,13 +249,13 @@ fn of_rows(chunks: &[Chunk]) -> Vec<String> {
     let text = |((start, end, key), (count, sum)): ((i64, i64, String), (usize, i64))| {
         format!("{start}..{end} key {key}: {count} rows, {sum}")
     };
-    let mut texts = sessions.into_iter().map(text).collect::<Vec<String>>();
-    texts.sort();
-    texts
+    let mut strings = sessions.into_iter().map(text).collect::<Vec<String>>();
+    strings.sort();
+    strings
 }
 
-/// An instance that reads all partitions in a random order, in random pieces, with watermarks between; and
-/// begins anew from snapshots now and then.
+/// An instance that reads all partitions in a random order, in random pieces, with watermarks in between;
+/// and restarts from snapshots now and then.
 struct Run<'r> {
     partitions: &'r [Vec<Row>],
     delay: i64,
@@ -296,7 +296,7 @@ impl Run<'_> {
                 one.process(0, chunk, &mut output).unwrap();
             }
             next[partition] += rows.len();
-            // Those that have ended hold nobody back.
+            // Partitions that have ended hold nobody back.
             let held = (0..next.len()).filter(|&p| next[p] < self.partitions[p].len());
             let least = held.map(|p| own[p]).min().unwrap_or(i64::MIN);
             if what % 2 == 0 && least > watermark {
@@ -314,7 +314,7 @@ impl Run<'_> {
                 one = new();
                 stored.iter().for_each(|batch| one.restore(batch).unwrap());
                 expire(&mut one, watermark.saturating_mul(1000)).unwrap();
-                // Half of it goes to another instance, and comes back.
+                // Half of the state goes to another instance, and comes back.
                 let moved = one.snapshot(&half, Mark::default()).unwrap();
                 one.discard(&half).unwrap();
                 assert!(one.snapshot(&half, Mark::default()).unwrap().is_empty());

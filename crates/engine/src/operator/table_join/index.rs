@@ -6,10 +6,10 @@ use hashbrown::HashTable;
 use crate::error::{Error, Result};
 use crate::key::{EncodedKeys, KeyColumns, KeyEncoder};
 
-/// No further row.
+/// Marks that there is no further row.
 const NONE: u32 = u32::MAX;
 
-/// The rows of a table and where those of a key are.
+/// The rows of a table, indexed by key.
 pub struct Index {
     rows: RecordBatch,
     encoder: KeyEncoder,
@@ -17,27 +17,27 @@ pub struct Index {
     keys: EncodedKeys,
     /// The first row of each key.
     first: HashTable<u32>,
-    /// The next row of the same key, behind each row.
+    /// For each row, the next row of the same key.
     next: Vec<u32>,
 }
 
-/// How far a search has come.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cursor {
-    /// The row of the stream that is next.
+    /// The next row of the stream.
     pub row: usize,
-    /// Its next partner, where it had others before.
+    /// The row's next partner, if it had others before.
     partner: Option<u32>,
-    /// One of those was kept, or failed.
+    /// Whether one of those was kept, or failed.
     is_matched: bool,
 }
 
 /// Rows of the stream with their partners in the table.
 #[derive(Debug, Default, PartialEq)]
 pub struct Pairs {
-    /// Increasing.
+    /// The stream's rows, increasing.
     pub stream: Vec<u32>,
-    /// `None` for a row that has no partner.
+    /// The table's rows; `None` for no partner.
     pub table: Vec<Option<u32>>,
 }
 
@@ -57,7 +57,7 @@ impl Index {
             next: vec![NONE; rows.num_rows()],
             rows,
         };
-        // Backwards, so that each key's rows stand in the order of the table.
+        // Backwards, so that each key's rows are in the order of the table.
         for row in (0..index.next.len() as u32).rev() {
             if index.keys.is_null(row as usize) {
                 continue;
@@ -87,7 +87,7 @@ impl Index {
         self.rows.get_array_memory_size() + self.keys.bytes() + lists
     }
 
-    /// Encodes keys to look for: columns of the index's types.
+    /// Encodes search keys: columns of the index's types.
     pub fn encode(&self, keys: KeyColumns) -> Result<EncodedKeys> {
         self.encoder.encode(keys)
     }
@@ -132,20 +132,20 @@ impl Index {
 }
 
 impl Pairs {
-    /// How many.
+    /// The number of pairs.
     pub fn len(&self) -> usize {
         self.stream.len()
     }
 
-    /// Those of the numbers `kept`.
+    /// The pairs with the numbers `kept`.
     pub fn only(&self, kept: impl Iterator<Item = usize>) -> Pairs {
         let kept = kept.map(|pair| (self.stream[pair], self.table[pair]));
         let (stream, table) = kept.unzip();
         Pairs { stream, table }
     }
 
-    /// With the rows in between that have no partner: those from `before`, where these pairs begin,
-    /// to `cursor`, where they end. Those that `failed` (increasing) are left out.
+    /// The pairs with rows in between that have no partner: those from `before`, where these pairs begin,
+    /// to `cursor`, where they end. Rows in `failed` (increasing) are left out.
     pub fn padded(&self, before: Cursor, cursor: &mut Cursor, failed: &[u32]) -> Pairs {
         let mut padded = Pairs::default();
         let mut pair = 0;

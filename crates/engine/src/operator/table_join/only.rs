@@ -1,4 +1,4 @@
-//! Semi and anti joins with a table: each row of the stream goes on at once, or never.
+//! Semi and anti joins with a table: each row of the stream is emitted at once, or never.
 
 use arrow_array::{Array, BooleanArray};
 
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::operator::{Output, Progress};
 
 impl TableJoin {
-    /// Looks for partners of the chunk's rows, about a chunk of pairs a call; those rows that are wanted
-    /// come out together, when all have been looked for.
+    /// Looks for partners of the chunk's rows, about a chunk of pairs a call; the selected rows are
+    /// emitted together, when all have been searched.
     pub(super) fn step_only(
         &mut self,
         only: Only,
@@ -21,7 +21,7 @@ impl TableJoin {
             let pairs = index.pairs(&rest.search, &mut rest.cursor, output.chunk_rows);
             let (pairs, mut found) = self.holding(pairs, &rest.chunk, output)?;
             if only == Only::WithPartner {
-                // A pair that is refused is no reason to let its row through.
+                // A rejected pair is no reason to emit its row.
                 found.clear();
             }
             found.extend(pairs.stream);
@@ -44,7 +44,7 @@ impl TableJoin {
     }
 }
 
-/// Which rows of the chunk come out.
+/// Which rows of the chunk are emitted.
 fn wanted(only: Only, rest: &Rest, table: &Index, keys: &[usize]) -> Vec<bool> {
     let found = rest.found.iter();
     match only {

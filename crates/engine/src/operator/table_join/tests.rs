@@ -1,4 +1,4 @@
-//! Table joins against a naive nested loop, in the order of the stream.
+//! Tests of table joins against a naive nested loop, in the order of the stream.
 
 use arrow_array::ArrayRef;
 use arrow_array::types::Int64Type;
@@ -12,17 +12,17 @@ use crate::testing::{batch, rows, schema};
 
 type Row = (Option<u8>, Option<u8>);
 
-/// Two keys, one of them a text that is too long for its view, and the row's number.
-fn chunk(of: &[Row], first: usize) -> Chunk {
-    let texts = of
+/// Two keys, one of them a string that is too long for its view, and the row's number.
+fn chunk(rows: &[Row], first: usize) -> Chunk {
+    let strings = rows
         .iter()
         .map(|row| row.0.map(|key| format!("key {key:020}")));
-    let texts: ArrayRef = Arc::new(texts.collect::<StringViewArray>());
-    let twos = of.iter().map(|row| row.1.map(i64::from));
+    let strings: ArrayRef = Arc::new(strings.collect::<StringViewArray>());
+    let twos = rows.iter().map(|row| row.1.map(i64::from));
     let twos: ArrayRef = Arc::new(twos.collect::<Int64Array>());
-    let numbers = (first..first + of.len()).map(|number| number as i64);
+    let numbers = (first..first + rows.len()).map(|number| number as i64);
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers));
-    let mut chunk = Chunk::new(batch(vec![("k", texts), ("l", twos), ("n", numbers)]), 7);
+    let mut chunk = Chunk::new(batch(vec![("k", strings), ("l", twos), ("n", numbers)]), 7);
     chunk.origin = Some(Origin {
         partitions: crate::chunk::Partitions::One(2),
         positions: Positions::Run {
@@ -33,7 +33,7 @@ fn chunk(of: &[Row], first: usize) -> Chunk {
     chunk
 }
 
-/// `(stream n + table n) % 3 != 0`; fails where the stream's is 13.
+/// The condition `(stream n + table n) % 3 != 0`; fails if the stream's number is 13.
 #[derive(Debug)]
 struct Condition;
 
@@ -91,7 +91,7 @@ fn naive(
         });
         let before = pairs.len();
         pairs.extend(partners.map(|(partner, _)| (number as i64, Some(partner as i64))));
-        // The condition fails for row 13: with a partner it is refused.
+        // The condition fails for row 13: with a partner it is rejected.
         let fails = conditional && number == 13 && table.iter().any(|other| equal(row, other));
         if keeps_unmatched && pairs.len() == before && !fails {
             pairs.push((number as i64, None));
@@ -228,13 +228,13 @@ proptest! {
     }
 }
 
-/// The numbers of the rows that come out alone.
+/// The numbers of the rows that are emitted alone.
 fn alone(only: Only, stream: &[Row], table: &[Row], keys: &[usize], conditional: bool) -> Vec<i64> {
     let pairs = naive(stream, table, keys, false, conditional);
     let has_partner = |number: &i64| pairs.iter().any(|pair| pair.0 == *number);
     let part = |row: &Row, key: usize| if key == 0 { row.0 } else { row.1 };
     let is_null = |row: &Row| keys.iter().any(|&key| part(row, key).is_none());
-    // A pair for which the condition fails is refused: nothing is known of its row.
+    // A pair for which the condition fails is rejected: nothing is known about its row.
     let candidates = naive(stream, table, keys, false, false);
     let fails =
         |number: &i64| conditional && *number == 13 && candidates.iter().any(|pair| pair.0 == 13);

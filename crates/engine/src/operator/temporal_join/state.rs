@@ -1,17 +1,17 @@
-//! Snapshots of a temporal join: a batch of rows that wait and one of versions. Columns stand before
+//! Snapshots of a temporal join: a batch of rows that wait and one of versions, with these columns before
 //! those of the side:
 //!
 //! ```text
 //! side | behind | partition | position | watermark | kind | columns…
 //! ```
 //!
-//! `side` is 0 for the stream and 1 for the table. Of a row that waits: what the watermark has to be
-//! behind until it is ready, its origin, where it has one, and what it does, where rows are not just
-//! inserted. Of a version, its place only.
+//! `side` is 0 for the stream and 1 for the table. A row that waits has the time that the watermark must
+//! pass before it is ready, its origin, if it has one, and its kind, if rows are not only inserted. A
+//! version only has its place.
 //!
-//! A row that waits belongs to the bucket of its key, as far as it has one, else to the first bucket.
-//! It is in one instance only, and in the snapshot of one interval only. Versions are in all instances.
-//! An instance is restored from all snapshots, so each version comes several times, and counts once.
+//! A row that waits belongs to the bucket of its key, if it has one, else to the first bucket. It is in
+//! one instance only, and in the snapshot of one interval only. Versions are in all instances. An
+//! instance is restored from all snapshots, so each version comes several times, and counts once.
 
 use std::sync::Arc;
 
@@ -31,14 +31,14 @@ use crate::hash::bucket;
 use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
-/// Columns before those of the side.
+/// The number of columns before those of the side.
 const OWN_COLUMNS: usize = 6;
 
 fn wrong() -> Error {
     snapshot::wrong("a temporal join", "its columns are not those of a side")
 }
 
-/// What stands before the columns of a side.
+/// The columns before those of a side.
 struct Own<'b> {
     behind: &'b Int64Array,
     partition: &'b UInt32Array,
@@ -67,7 +67,7 @@ impl<'b> Own<'b> {
         })
     }
 
-    /// Rows that can be in one chunk are alike in this.
+    /// Rows that can be in one chunk have the same value of this.
     fn of_chunk(&self, row: usize) -> (Option<u32>, bool, bool) {
         let partition = self.partition.is_valid(row);
         (
@@ -77,7 +77,7 @@ impl<'b> Own<'b> {
         )
     }
 
-    /// The rows `from..to` of `rows`, which are alike.
+    /// The rows `from..to` of `rows`, which can be in one chunk.
     fn chunk(&self, rows: &RecordBatch, from: usize, to: usize) -> Result<Waiting> {
         let length = to - from;
         let (partition, has_watermarks, has_kinds) = self.of_chunk(from);
@@ -276,7 +276,7 @@ impl KeyedState for TemporalJoin {
         for waiting in self.waiting.split_off(first_fresh) {
             self.waiting.extend(waiting.split(watermark)?.1);
         }
-        // Instances may have been at different watermarks. What one of them has forgotten others may
+        // Instances may have been at different watermarks. What one of them had forgotten, others may
         // still have had, and all of it is here.
         let least = self.restored_from.map_or(watermark, |of| of.min(watermark));
         self.restored_from = Some(least);

@@ -1,4 +1,4 @@
-//! Temporal joins against a naive lookup, whatever comes first.
+//! Tests of temporal joins against a naive lookup, whatever comes first.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ struct Row {
     number: i64,
 }
 
-fn chunk(of: &[Row]) -> Chunk {
-    let keys: ArrayRef = Arc::new(of.iter().map(|row| row.key).collect::<Int64Array>());
-    let times = TimestampMicrosecondArray::from_iter_values(of.iter().map(|row| row.time));
-    let numbers = Int64Array::from_iter_values(of.iter().map(|row| row.number));
+fn chunk(rows: &[Row]) -> Chunk {
+    let keys: ArrayRef = Arc::new(rows.iter().map(|row| row.key).collect::<Int64Array>());
+    let times = TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.time));
+    let numbers = Int64Array::from_iter_values(rows.iter().map(|row| row.number));
     let columns = vec![
         ("k", keys),
         ("ts", Arc::new(times) as ArrayRef),
@@ -40,7 +40,7 @@ fn chunk(of: &[Row]) -> Chunk {
     chunk.origin = Some(Origin {
         partitions: Partitions::One(0),
         positions: Positions::Run {
-            first: of.first().map_or(0, |row| row.number as u64),
+            first: rows.first().map_or(0, |row| row.number as u64),
         },
         watermarks: None,
     });
@@ -131,10 +131,10 @@ proptest! {
         stream in any_rows(60),
         table in any_rows(60),
         (keeps_unmatched, conditional) in any::<(bool, bool)>(),
-        // What comes next: so many rows of the stream or the table, or a watermark this much behind.
+        // The next step: rows of the stream or the table, or a watermark this far behind.
         acts in prop::collection::vec((0usize..3, 1usize..9), 0..60),
     ) {
-        // The rows' times are shuffled over a span; a watermark is what is left to come.
+        // The rows' times are shuffled over a span; the watermark is the smallest time to come.
         let mut join = join(keeps_unmatched, conditional);
         let mut output = Output::new(7);
         let (mut streamed, mut versioned) = (0, 0);

@@ -11,21 +11,21 @@ use crate::key::{EncodedKeys, Key};
 use crate::state::Mark;
 use crate::time::EventTime;
 
-/// Rows that are not looked through for versions nobody needs any more: a chunk's worth.
+/// The number of rows below which no unneeded versions are looked for: a chunk's worth.
 const ROWS_MIN: usize = 8192;
 
-/// Batches that rows may be picked from without a thought. Tests, whose inputs are short, have to forget
-/// things, too.
+/// The number of batches from which rows may be picked without much cost. It is lower in tests, so that
+/// their short inputs also make the join forget versions.
 const BATCHES_MIN: usize = if cfg!(test) { 4 } else { 64 };
 
-/// Versions by key and time.
+/// The versions of keys, by key and time.
 pub struct Versions {
     schema: SchemaRef,
     by_key: HashTable<OfKey>,
-    /// The rows that versions are.
+    /// The rows of the versions.
     batches: Vec<RecordBatch>,
     rows: usize,
-    /// Versions that are still needed when they were counted last.
+    /// The number of versions that were still needed when last counted.
     live_rows: usize,
     /// The place of the next version that comes without one.
     arrived: u64,
@@ -33,9 +33,9 @@ pub struct Versions {
 
 struct OfKey {
     hash: u64,
-    /// Encoded.
+    /// The encoded key.
     key: Box<[u8]>,
-    /// In the order of their times.
+    /// The versions in the order of their times.
     versions: Vec<Version>,
 }
 
@@ -48,8 +48,8 @@ struct Version {
     mark: Mark,
 }
 
-/// Partition and position: of several versions from the same time on the last one counts, and only
-/// that one is kept.
+/// The partition and position of a version: of several versions from the same time on, only the last one
+/// counts and is kept.
 pub type Place = (u32, u64);
 
 impl OfKey {
@@ -68,7 +68,7 @@ impl OfKey {
 }
 
 impl Versions {
-    /// Without any.
+    /// An empty set of versions.
     pub fn new(schema: SchemaRef) -> Versions {
         Versions {
             schema,
@@ -80,7 +80,7 @@ impl Versions {
         }
     }
 
-    /// The places of a chunk's rows; where they have none, the order in which they come.
+    /// The places of a chunk's rows; if they have none, their order of arrival.
     pub fn places(&mut self, chunk: &Chunk) -> Vec<Place> {
         let before = self.arrived;
         self.arrived += chunk.rows() as u64;
@@ -91,7 +91,7 @@ impl Versions {
         (0..chunk.rows()).map(place).collect()
     }
 
-    /// Adds rows, which begin at `times`. A key that is NULL equals nothing. A version that is there
+    /// Adds rows, which are valid from `times` on. A NULL key equals nothing. A version that exists
     /// already counts once.
     pub fn add(
         &mut self,
@@ -131,7 +131,7 @@ impl Versions {
         self.batches.push(rows);
     }
 
-    /// Versions that come without a place are later than these.
+    /// Makes versions that come without a place later than these.
     pub fn arrive_behind(&mut self, places: &[Place]) {
         let last = places.iter().map(|place| place.1.saturating_add(1)).max();
         self.arrived = self.arrived.max(last.unwrap_or(0));
@@ -154,7 +154,7 @@ impl Versions {
         batches.map(|batch| batch.get_array_memory_size()).sum()
     }
 
-    /// The version of a key at a time: where its row is.
+    /// The place of the row that is the version of a key at a time.
     pub fn at(&self, key: Key<'_>, time: EventTime) -> Option<(u32, u32)> {
         let known = self
             .by_key
@@ -166,9 +166,9 @@ impl Versions {
         Some((version.batch, version.row))
     }
 
-    /// The columns of the rows at these places; NULL where there is none.
+    /// The columns of the rows at these places; NULL for no place.
     pub fn columns(&self, places: &[Option<(u32, u32)>]) -> Result<Vec<ArrayRef>> {
-        // Nowhere is behind the last batch.
+        // The batch after the last one stands for no place.
         let nowhere = (self.batches.len(), 0);
         let places = places.iter().map(|place| match place {
             Some((batch, row)) => (*batch as usize, *row as usize),
@@ -195,11 +195,12 @@ impl Versions {
         self.rows
     }
 
-    /// Forgets what no time from `time` on needs: all versions of a key before the one at `time`.
+    /// Forgets versions that no time from `time` on needs: all versions of a key before the one at
+    /// `time`.
     pub fn forget(&mut self, time: EventTime) -> Result<()> {
-        // Looked through when there may be as many to forget as to keep, or when so many small batches
-        // have come that each pick would take long: with 1,000 rows to keep for each, copying them
-        // costs less than 1,000 row copies a batch.
+        // Versions are searched when there may be as many to forget as to keep, or when so many small
+        // batches have come that each pick would take long: with 1,000 rows to keep for each, copying
+        // them costs less than 1,000 row copies a batch.
         let is_long = self.rows >= ROWS_MIN.max(2 * self.live_rows);
         let is_split = self.batches.len() > BATCHES_MIN + self.live_rows / 1000;
         if !is_long && !is_split {

@@ -1,4 +1,4 @@
-//! Kinds of windows, and which of their edges say which window it is.
+//! The kinds of windows, and which of their edges identify a window.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::time::EventTime;
 /// Windows over event time, half open: `[start, end)`. All lengths are in ticks of `unit`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Windows {
-    /// What makes a window.
+    /// The kind of the windows.
     pub kind: WindowKind,
-    /// Length of a window; the gap of sessions; rows of a count window. Positive.
+    /// The length of a window; the gap of sessions; the rows of a count window. Positive.
     pub size: i64,
-    /// Distance of two windows' starts (of cumulating windows: of their ends), positive. Tumbling when
-    /// `slide == size`.
+    /// The distance of two windows' starts (for cumulating windows: of their ends), positive. Tumbling
+    /// when `slide == size`.
     pub slide: i64,
-    /// What a tick is; the columns `window_start` and `window_end` have it too.
+    /// The unit of a tick; the columns `window_start` and `window_end` have it too.
     pub unit: TimeUnit,
 }
 
-/// What makes a window.
+/// The kinds of windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WindowKind {
     /// Windows of `size` that begin at every multiple of `slide` since 1970-01-01T00:00:00Z.
     Aligned,
-    /// They begin at every multiple of `size`, and end `slide`, 2 `slide`, … up to `size` later.
+    /// Windows that begin at every multiple of `size`, and end `slide`, 2 `slide`, … up to `size` later.
     Cumulating,
     /// Rows of a key that are less than `size` apart.
     Session,
@@ -35,19 +35,19 @@ pub enum WindowKind {
     Count,
 }
 
-/// Windows that a row may belong to at most. 10,000 copies of a row of 100 bytes are a megabyte;
-/// beyond that the slide is a mistake.
+/// The most windows that a row may belong to. 10,000 copies of a row of 100 bytes are a megabyte; beyond
+/// that the slide is a mistake.
 pub const WINDOWS_PER_ROW_MAX: i64 = 10_000;
 
-/// Rows of a count window at most: they are kept until the window is full, a gigabyte of rows of 1 KB.
+/// The most rows of a count window: they are kept until the window is full, a gigabyte of rows of 1 KB.
 pub const COUNT_MAX: i64 = 1 << 20;
 
 /// Event times must be within this many microseconds of 1970 (about 73,000 years), so that no sum
 /// of an event time, a delay and a window overflows.
 pub const EVENT_TIME_MAX_US: i64 = i64::MAX / 4;
 
-// Without its kind an aligned window is written as it was before there were others: checkpoints name
-// windows by this text.
+// An aligned window is written without its kind, as it was before there were others: checkpoints identify
+// windows by this string.
 impl fmt::Debug for Windows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("Windows");
@@ -98,7 +98,7 @@ impl Windows {
         })
     }
 
-    /// Sessions that end `gap` behind their last row.
+    /// Sessions that end `gap` after their last row.
     pub fn sessions(gap: i64, unit: TimeUnit) -> Result<Windows, String> {
         Ok(Windows {
             kind: WindowKind::Session,
@@ -128,7 +128,7 @@ impl Windows {
         })
     }
 
-    /// Type of the columns `window_start` and `window_end`.
+    /// The type of the columns `window_start` and `window_end`.
     pub fn data_type(&self) -> DataType {
         DataType::Timestamp(self.unit, None)
     }
@@ -154,7 +154,7 @@ impl Windows {
         ticks_to_us(ticks, self.unit)
     }
 
-    /// The largest number of ticks that is not behind `watermark`.
+    /// The largest number of ticks that is not after `watermark`.
     pub fn watermark_ticks(&self, watermark: EventTime) -> i64 {
         match self.unit {
             TimeUnit::Second => watermark.div_euclid(1_000_000),
@@ -164,17 +164,17 @@ impl Windows {
         }
     }
 
-    /// Whether a window follows from its end alone.
+    /// Whether the end alone determines a window.
     pub fn is_fixed(&self) -> bool {
         matches!(self.kind, WindowKind::Aligned | WindowKind::Cumulating)
     }
 
-    /// Whether a window follows from its start alone.
+    /// Whether the start alone determines a window.
     pub fn is_named_by_start(&self) -> bool {
         self.kind == WindowKind::Aligned
     }
 
-    /// The start of the window that ends at `end`, where [`Windows::is_fixed`].
+    /// The start of the window that ends at `end`, if [`Windows::is_fixed`].
     pub fn start_of(&self, end: i64) -> i64 {
         match self.kind {
             WindowKind::Cumulating => {
@@ -185,8 +185,8 @@ impl Windows {
         }
     }
 
-    /// The columns that stand before the keys in what an aggregation emits of the window that ends at
-    /// `end`: start and end, or the end alone where the start is one of the keys.
+    /// The columns before the keys in an aggregation's output for the window that ends at `end`: start
+    /// and end, or the end alone if the start is one of the keys.
     pub fn edges(&self, end: i64, rows: usize) -> Vec<ArrayRef> {
         let column = |ticks: i64| timestamp_column(vec![ticks; rows], self.unit);
         match self.is_fixed() {
@@ -196,8 +196,9 @@ impl Windows {
     }
 
     /// When all windows of a row of time `tick` are closed: their latest end, or the end of the session
-    /// that it alone would make. `None` for a row in no window, one beyond 64 bits, and count windows: a
-    /// row is late for these when its own time is behind the watermark ([`crate::operator::drop_late`]).
+    /// that it alone would make. `None` for a row in no window, a time beyond 64 bits, and count windows:
+    /// for these a row is late when its own time is before the watermark
+    /// ([`crate::operator::drop_late`]).
     pub fn last_end(&self, tick: i64) -> Option<i64> {
         match self.kind {
             WindowKind::Aligned => {

@@ -1,4 +1,4 @@
-//! Which windows rows get, and which rows are late.
+//! Tests of which windows rows get, and which rows are late.
 
 use super::*;
 use crate::chunk::Positions;

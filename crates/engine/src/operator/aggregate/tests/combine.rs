@@ -1,4 +1,4 @@
-//! Aggregation in two phases against aggregation in one.
+//! Tests of aggregation in two phases against aggregation in one.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! Aggregation by example: keys of every type, rows that are rejected, rows that are late.
+//! Aggregation by example: keys of every type, rejected rows, late rows.
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn keys_of_every_type_come_out_as_they_went_in() {
             "{data_type}"
         );
         assert_eq!(
-            texts(result.column(1)),
+            shown(result.column(1)),
             ["2", "2", "1"].map(|v| Some(v.to_string())),
             "{data_type}"
         );
@@ -123,7 +123,7 @@ fn rows_of_a_closed_window_are_late() {
         let mut operator = aggregate(Some(is_start), &[], Emit::Changes);
         let mut output = Output::new(100);
         advance(&mut operator, 10_000, &mut output);
-        // One chunk of a closed window only, one of a closed and an open one.
+        // One chunk of a closed window only, one of a closed and an open window.
         operator
             .process(0, chunk(&[row(9), row(0)]), &mut output)
             .unwrap();

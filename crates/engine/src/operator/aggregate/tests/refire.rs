@@ -1,5 +1,6 @@
-//! Windows that are emitted before their end and after it: whatever is emitted on the way, the last row of
-//! each group is what one that waits for all rows emits, the first is an insert, and all others are updates.
+//! Tests of windows that are emitted before and after their end: whatever is emitted in between, the last
+//! row of each group equals that of an aggregation that waits for all rows, the first is an insert, and
+//! all others are updates.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ fn refires(every: bool) -> Option<Refires> {
     })
 }
 
-/// What a table keyed by window and keys holds in the end; checks that kinds fit, and that what rows were
-/// goes out before their updates, where it does.
+/// The final content of a table keyed by window and keys; checks that row kinds are consistent, and that
+/// old rows come before their updates, if requested.
 #[derive(Default)]
 struct Table {
     rows: BTreeMap<Vec<Option<String>>, String>,
@@ -32,7 +33,7 @@ impl Table {
             let kinds = chunk.kinds.as_ref().expect("they are updates");
             for row in 0..chunk.rows() {
                 // Window and text.
-                let key = (0..3).map(|column| texts(chunk.batch.column(column))[row].clone());
+                let key = (0..3).map(|column| shown(chunk.batch.column(column))[row].clone());
                 let text = crate::expression::row_text(&chunk.batch, row);
                 let key = key.collect::<Vec<_>>();
                 if kinds.value(row) == RowKind::UpdateBefore as i8 {
@@ -55,7 +56,7 @@ impl Table {
     }
 }
 
-/// One that waits for all rows.
+/// The result of an aggregation that waits for all rows.
 fn reference(rows: &[Row]) -> Vec<String> {
     let mut all = aggregate(Some(false), &[TEXT], Emit::Changes);
     let mut output = Output::new(1000);
@@ -85,7 +86,7 @@ proptest! {
         let mut one = new();
         let mut table = Table { has_befores, ..Table::default() };
         let mut output = Output::new(chunk_rows);
-        // No row is late beyond what is allowed: the watermark follows the smallest time that comes.
+        // No row is later than allowed: the watermark follows the smallest time to come.
         let chunks = rows.chunks(chunk_rows).collect::<Vec<_>>();
         let cut = cut.index(chunks.len() + 1);
         let mut base: Option<Vec<RecordBatch>> = None;
@@ -94,7 +95,7 @@ proptest! {
             one.process(0, chunk(part), &mut output).unwrap();
             let rest = chunks[index + 1..].iter().copied().flatten();
             let least = rest.map(|row| start(row) + SIZE).min().unwrap_or(0);
-            // It never goes back.
+            // The watermark never goes back.
             watermark = watermark.max(least * 1000 + LATENESS_US - 1);
             advance(&mut one, watermark, &mut output);
             prop_assert!(every || one.due_ns().is_none());
@@ -104,7 +105,7 @@ proptest! {
             }
             table.apply(&output.take_chunks());
             if index + 1 == cut {
-                // It goes on from a snapshot with one of changes behind it.
+                // Continues from a full snapshot and one of changes.
                 let mut batches = base.take().unwrap_or_default();
                 let since = match batches.is_empty() {
                     true => Mark::default(),
@@ -149,7 +150,7 @@ fn a_late_row_updates_its_window_until_the_lateness_is_over() {
     assert_eq!(output.take_chunks().len(), 0);
     advance(&mut one, 10_000, &mut output);
     assert_eq!(output.take_chunks().len(), 1);
-    // Nothing has changed, so nothing is said again.
+    // Nothing has changed, so nothing is emitted again.
     advance(&mut one, 20_000, &mut output);
     assert_eq!(output.take_chunks().len(), 0);
     one.process(0, chunk(&[row(2, 1)]), &mut output).unwrap();

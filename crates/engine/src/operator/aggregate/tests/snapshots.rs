@@ -1,4 +1,4 @@
-//! Snapshots of an aggregation: non-destructive, by bucket, incremental.
+//! Tests of an aggregation's snapshots: non-destructive, by bucket, incremental.
 
 use super::*;
 use crate::state::{BucketSet, Mark};
@@ -13,7 +13,7 @@ fn part(chunk: &Chunk, keys: &[usize], buckets: &BucketSet) -> Chunk {
     chunk.filter(&keep.collect()).unwrap()
 }
 
-/// Two halves of the buckets, told apart by `seed`.
+/// Two halves of the buckets, chosen by `seed`.
 fn halves(seed: u64) -> [BucketSet; 2] {
     let first =
         move |bucket: usize| (bucket as u64 ^ seed).wrapping_mul(0x9E37_79B9) >> 13 & 1 == 1;
@@ -23,7 +23,7 @@ fn halves(seed: u64) -> [BucketSet; 2] {
     ]
 }
 
-/// Feeds `rows` in chunks of seven and ends the unit of work; what came out, sorted.
+/// Feeds `rows` in chunks of seven and ends the unit of work; returns the output, sorted.
 fn feed(
     operator: &mut Aggregate,
     rows: &[Row],
@@ -91,7 +91,7 @@ proptest! {
             together.extend(feed(&mut other, after, &keys, &half));
         }
         together.sort();
-        // The operator that the snapshots were taken of goes on as if there had been none.
+        // The operator that the snapshots were taken of continues as if there had been none.
         let mut untouched = aggregate(window, &keys, emit);
         add(&mut untouched, before);
         let all = BucketSet::all();
@@ -138,7 +138,7 @@ proptest! {
             add(&mut one, &rows[from..cut]);
             let mark = one.clock().end_interval();
             let increment = one.snapshot(&all, since).unwrap();
-            // Nothing but the keys that were touched.
+            // Only the keys that were touched.
             let entries = increment.iter().map(|batch| batch.num_rows()).sum::<usize>();
             let key = |row: &Row| (window.map(|_| start(row)), key(row, &keys));
             let touched = rows[from..cut].iter().map(key).collect::<std::collections::BTreeSet<_>>();

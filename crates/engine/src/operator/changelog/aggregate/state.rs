@@ -1,5 +1,5 @@
-//! Snapshots of an updating aggregation: a row per group with its keys, how many rows it has, the
-//! watermark when it was touched last, and the states of its accumulators. A group without rows is gone.
+//! Snapshots of an updating aggregation: a row per group with its keys, its number of rows, the watermark
+//! when it last changed, and the states of its accumulators. A group without rows is gone.
 
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ impl Table {
         snapshot::unnamed(columns)
     }
 
-    /// Takes rows of [`Table::rows`] in; `of_group` says what is known of each. None of the groups is
-    /// there yet.
+    /// Adds rows of [`Table::rows`]; `of_group` has the metadata of each. None of the groups may exist
+    /// yet.
     fn add(&mut self, batch: &RecordBatch, of_group: &[Group], keys: usize) -> Result<()> {
         let mut groups = Vec::new();
         let columns = KeyColumns::new(batch.columns()[..keys].to_vec(), batch.num_rows())?;
@@ -55,9 +55,9 @@ impl Table {
 }
 
 impl UpdatingAggregate {
-    /// Makes the table anew with the groups that have rows and stay. Accumulators can't forget a
-    /// single group, so the others are copied over. Groups that go are kept without rows until a
-    /// snapshot has said that they are gone.
+    /// Rebuilds the table with the groups that have rows and stay. Accumulators can't forget single
+    /// groups, so the others are copied over. Groups that go are kept without rows until a snapshot has
+    /// recorded that they are gone.
     pub(super) fn rebuild(&mut self, stays: impl Fn(&Group) -> bool) -> Result<()> {
         let (mut staying, mut gone) = (Vec::new(), Vec::new());
         for (index, group) in self.table.of_group.iter_mut().enumerate() {
@@ -99,7 +99,7 @@ impl UpdatingAggregate {
         Ok(())
     }
 
-    /// Drops the given groups, as if they had never been.
+    /// Drops the given groups, as if they had never existed.
     fn remove(&mut self, gone: &[bool]) -> Result<()> {
         let all = 0..self.table.of_group.len() as u32;
         let staying = all
@@ -162,7 +162,7 @@ impl KeyedState for UpdatingAggregate {
         let known = self.table.keys.len();
         self.table.keys.groups(&columns, &mut groups)?;
         self.table.resize();
-        // What is there of them gives way; what has no rows has gone.
+        // Existing groups are replaced; those without rows are removed.
         let mut gone = vec![false; self.table.keys.len()];
         gone[known..].fill(true);
         groups.iter().for_each(|&group| gone[group as usize] = true);
@@ -186,7 +186,7 @@ impl KeyedState for UpdatingAggregate {
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         if watermark == MAX_WATERMARK {
-            // The input had ended, so a total was emitted, and with `Emit::AtEnd` all groups were.
+            // The input had ended, so the total was emitted, and with `Emit::AtEnd` all groups.
             self.has_ended = true;
             if self.spec.emit == Emit::AtEnd {
                 self.table = self.new_table()?;

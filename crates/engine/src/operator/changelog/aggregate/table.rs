@@ -9,25 +9,25 @@ use crate::operator::aggregate::{AggregateSpec, Keys};
 use crate::state::Mark;
 use crate::time::EventTime;
 
-/// All groups. One without rows is as good as gone; its place is taken again when it comes back.
+/// All groups. A group without rows counts as gone; its place is reused when it returns.
 pub struct Table {
     pub keys: Keys,
     pub accumulators: Vec<Values>,
     pub of_group: Vec<Group>,
-    /// Groups without rows.
+    /// The number of groups without rows.
     pub empty: usize,
 }
 
 /// The values of one call.
 pub enum Values {
-    /// The input only adds rows.
+    /// The accumulator of an input that only adds rows.
     Growing(Box<dyn Accumulator>),
-    /// The input takes rows back.
+    /// The accumulator of an input that retracts rows.
     Retractable(Box<dyn Retract>),
 }
 
 impl Values {
-    /// What adds rows and gives the values.
+    /// The accumulator, which adds rows and returns the values.
     pub fn accumulator(&mut self) -> &mut (dyn Accumulator + 'static) {
         match self {
             Values::Growing(values) => values.as_mut(),
@@ -35,10 +35,10 @@ impl Values {
         }
     }
 
-    /// Takes rows back that were added before.
+    /// Retracts rows that were added before.
     pub fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
         match self {
-            Values::Growing(_) => Err(Error::new("aggregate", "it can't take rows back")),
+            Values::Growing(_) => Err(Error::new("aggregate", "it can't retract rows")),
             Values::Retractable(values) => values.retract(groups, arguments),
         }
     }
@@ -52,19 +52,19 @@ impl Values {
     }
 }
 
-/// What is known of a group.
+/// The metadata of a group.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Group {
-    /// The rows that it has.
+    /// The number of its rows.
     pub rows: i64,
-    /// When it changed last.
+    /// The mark of its last change.
     pub touched: Mark,
-    /// The watermark when it changed last.
+    /// The watermark when it last changed.
     pub touched_at: EventTime,
 }
 
 impl Table {
-    /// Without groups.
+    /// A table without groups.
     pub fn new(
         spec: &AggregateSpec,
         keys: &[DataType],
@@ -86,7 +86,7 @@ impl Table {
         })
     }
 
-    /// Makes room for groups that the keys know.
+    /// Makes room for the groups that the keys have.
     pub fn resize(&mut self) {
         let groups = self.keys.len();
         self.empty += groups - self.of_group.len();
@@ -96,7 +96,7 @@ impl Table {
             .for_each(|values| values.accumulator().resize(groups));
     }
 
-    /// The keys and values of groups, and why a group has no value.
+    /// The keys and values of groups, and why groups have no value.
     pub fn result(
         &mut self,
         groups: &[u32],

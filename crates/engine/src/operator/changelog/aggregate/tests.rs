@@ -1,4 +1,5 @@
-//! Updating aggregations against a naive one over what remains; snapshots; what is forgotten.
+//! Tests of updating aggregations against a naive one over the remaining rows; of snapshots; of
+//! retention.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +50,7 @@ fn calls() -> Vec<AggregateCall> {
     all.into_iter().map(call).collect()
 }
 
-/// What is changed of [`UpdatingAggregate`]'s ways.
+/// A form of the [`UpdatingAggregate`] under test.
 #[derive(Debug, Clone, Copy)]
 struct Form {
     keyed: bool,
@@ -72,7 +73,7 @@ fn aggregate(form: Form, retention_us: Option<i64>) -> UpdatingAggregate {
     let key_types = keys.iter().map(|_| DataType::Int64).collect::<Vec<_>>();
     let types = output_types(None, &key_types, &calls());
     let names = [
-        "key", "n", "numbers", "sum", "float", "average", "lowest", "highest", "texts",
+        "key", "n", "numbers", "sum", "float", "average", "lowest", "highest", "strings",
     ];
     let fields = names[usize::from(!form.keyed)..].iter().copied().zip(types);
     let spec = AggregateSpec {
@@ -95,7 +96,7 @@ fn aggregate(form: Form, retention_us: Option<i64>) -> UpdatingAggregate {
     UpdatingAggregate::new(spec, &row_schema()).unwrap()
 }
 
-/// The aggregation of the rows that are there, as text.
+/// The aggregation of the existing rows, as strings.
 fn naive(rows: &[Row], keyed: bool) -> Shown {
     let mut groups = BTreeMap::<Option<u8>, Vec<&Row>>::new();
     for row in rows {
@@ -109,7 +110,7 @@ fn naive(rows: &[Row], keyed: bool) -> Shown {
             .iter()
             .filter_map(|row| row.number)
             .collect::<Vec<i64>>();
-        let texts = rows
+        let strings = rows
             .iter()
             .filter_map(|row| row.text)
             .collect::<BTreeSet<u8>>();
@@ -121,7 +122,7 @@ fn naive(rows: &[Row], keyed: bool) -> Shown {
         };
         let double = |value: f64| format!("{value:?}");
         format!(
-            "{key}n={}, numbers={}, sum={}, float={}, average={}, lowest={}, highest={}, texts={}",
+            "{key}n={}, numbers={}, sum={}, float={}, average={}, lowest={}, highest={}, strings={}",
             rows.len(),
             numbers.len(),
             shown(sum),
@@ -129,7 +130,7 @@ fn naive(rows: &[Row], keyed: bool) -> Shown {
             shown(sum.map(|sum| double(sum as f64 / numbers.len() as f64))),
             shown(numbers.iter().min()),
             shown(numbers.iter().max()),
-            texts.len(),
+            strings.len(),
         )
     };
     Shown::of(groups.into_iter().map(text))
@@ -154,7 +155,7 @@ fn feed(
 fn applied(table: &mut Shown, form: Form, chunks: &[Chunk]) {
     match form.emits_before {
         true => table.apply(chunks),
-        // Without keys the only row replaces itself: there is nothing to find it by.
+        // Without keys the only row replaces itself: there is no key to find it by.
         false if !form.keyed => {
             for chunk in chunks {
                 let last = chunk.slice(chunk.rows() - 1, 1);
@@ -192,9 +193,9 @@ proptest! {
         applied(&mut table, form, &chunks);
         let rows = remaining(&changes);
         let expected = match (form.keyed, rows.is_empty(), changes.is_empty()) {
-            // Without keys the row stays when all others have gone.
+            // Without keys the row stays when all others are gone.
             (false, true, false) => Shown::of(["n=0, numbers=0, sum=NULL, float=NULL, average=NULL, \
-                lowest=NULL, highest=NULL, texts=0".to_string()]),
+                lowest=NULL, highest=NULL, strings=0".to_string()]),
             _ => naive(&rows, form.keyed),
         };
         prop_assert_eq!(table, expected);
@@ -270,7 +271,7 @@ fn a_group_that_nothing_touches_is_forgotten() {
     feed(&mut operator, &[change(2, false)], 1, &all);
     operator.advance(1_100, &mut output).unwrap();
     let mut table = Shown::default();
-    // The first group is new again; the second one goes on.
+    // The first group is new again; the second one continues.
     let chunks = feed(
         &mut operator,
         &[change(1, false), change(2, false)],
@@ -341,7 +342,7 @@ fn groups_without_rows_make_room() {
         feed(&mut operator, &changes, 64, &all);
     }
     assert_eq!(operator.table.empty, operator.table.of_group.len());
-    // So few are kept for their memory; more would be dropped.
+    // So few groups are kept for their memory; more would be dropped.
     assert_eq!(operator.table.keys.len(), 250);
     operator.rebuild(|_| true).unwrap();
     assert_eq!((operator.table.keys.len(), operator.table.empty), (0, 0));
@@ -397,7 +398,7 @@ fn a_total_over_rows_that_may_go_is_there_from_the_start() {
     assert_eq!(operator.due_ns(), None, "once");
     let first = output.take_chunks();
     assert!(rows(&first)[0].starts_with("n=0, numbers=0, sum=NULL"));
-    // A row that comes and goes between two chunks leaves the table as it was.
+    // A row that comes and goes between two chunks leaves the table unchanged.
     let mut table = Shown::default();
     table.apply(&first);
     let before = table.0.clone();
@@ -408,7 +409,7 @@ fn a_total_over_rows_that_may_go_is_there_from_the_start() {
         &all,
     ));
     assert_eq!(table.0, before);
-    // One that is restored has it already, and one that ends has nothing to add.
+    // A restored operator has emitted it already, and one that ends has nothing to add.
     let mut restored = aggregate(form, None);
     let snapshot = operator.snapshot(&all, Mark::default()).unwrap();
     snapshot
@@ -451,7 +452,7 @@ fn the_total_of_a_later_unit_of_work_goes_out_before_its_first_row() {
     operator.end_unit(&mut output).unwrap();
     assert_eq!(output.take_chunks().len(), 1);
     assert_eq!(operator.due_ns(), None, "no other unit may begin");
-    // A row that comes and goes in one chunk leaves the table as it is over no rows.
+    // A row that comes and goes in one chunk leaves the table as it is without rows.
     let changes = [change(1, false), change(1, true)];
     let chunks = feed(&mut operator, &changes, 2, &BucketSet::all());
     assert_eq!(rows(&chunks).len(), 1);

@@ -1,4 +1,5 @@
-//! The rows that are left at the end against sorting what remains; snapshots; nothing twice.
+//! Tests of the remaining rows at the end against sorting; of snapshots; and that nothing is emitted
+//! twice.
 
 use arrow_schema::SortOptions;
 use proptest::prelude::*;
@@ -45,7 +46,7 @@ fn operator(form: Form) -> FinalRows {
     .unwrap()
 }
 
-/// The rows as text: NULL is less than all numbers, ties go by all columns.
+/// The rows as strings: NULL is less than all numbers, ties are ordered by all columns.
 fn naive(mut of: Vec<Row>, form: Form) -> Vec<String> {
     of.sort_by(|one, other| {
         let by_number = one.number.cmp(&other.number);

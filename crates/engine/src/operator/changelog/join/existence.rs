@@ -1,12 +1,12 @@
 //! Semi and anti joins: rows of the left side that have a partner, or that have none.
 //!
-//! Only the first partner of a row, and the end of its last one, change anything. So of equal rows of the
-//! right side only the first that comes and the last that goes are joined at all: what the right side
-//! repeats costs a look into a table. Partners are counted as distinct rows for the same reason.
+//! Only the first partner of a row, and the loss of its last one, change anything. So among equal rows of
+//! the right side, only the first that comes and the last that goes are joined at all: repeated rows of
+//! the right side cost one table lookup each. Partners are counted as distinct rows for the same reason.
 //!
-//! Where the right side takes nothing back and there is no condition, a row that has found its partner is
-//! settled: no later row changes what it does, so it is not kept. (With a condition it is: for which pairs
-//! that fails, and how many are refused, must not depend on which partner came first.)
+//! If the right side retracts nothing and there is no condition, a row that has found its partner is
+//! settled: no later row changes its result, so it is not kept. (With a condition it is kept: which pairs
+//! fail, and how many are rejected, must not depend on which partner came first.)
 
 use arrow_array::UInt32Array;
 
@@ -16,10 +16,10 @@ use crate::error::Result;
 use crate::key::Key;
 use crate::operator::join::JoinKind;
 
-/// The side whose rows come out.
+/// The side whose rows are emitted.
 const LEFT: usize = 0;
 
-/// The side whose rows are only looked for.
+/// The side whose rows are only looked up.
 const RIGHT: usize = 1;
 
 impl ChangelogJoinSpec {
@@ -30,8 +30,8 @@ impl ChangelogJoinSpec {
 }
 
 impl ChangelogJoin {
-    /// Keeps the rows of a chunk of the right side, or takes them back. What is left of it are those that
-    /// were not there before, or are there no more.
+    /// Adds the rows of a chunk of the right side, or retracts them. What remains of the chunk are the
+    /// rows that did not exist before, or no longer exist.
     pub(super) fn distinct(&mut self, pending: Pending) -> Result<Option<Pending>> {
         let now = self.touch();
         let mut changing = Vec::new();
@@ -67,14 +67,14 @@ impl ChangelogJoin {
         }))
     }
 
-    /// Whether a row is there that is forgotten, and not removed yet.
+    /// Whether a row exists that is forgotten, but not removed yet.
     fn is_over(&self, key: Key<'_>, row: &[u8]) -> bool {
         let of_key = self.spec.retention_us.and(self.sides[RIGHT].of_key(key));
         of_key.is_some_and(|of_key| of_key.live(&self.retention).all(|(live, _)| live != row))
     }
 
-    /// What the rows from `first` on do, one after the other; those of the left side are kept, or taken
-    /// back.
+    /// Applies the rows from `first` on, one after the other; those of the left side are kept, or
+    /// retracted.
     pub(super) fn apply_existence(
         &mut self,
         pending: &Pending,
@@ -113,8 +113,8 @@ impl ChangelogJoin {
         Ok(joined)
     }
 
-    /// Keeps a row of the left side that finds so many partners, or takes it back: how many it has, or had.
-    /// `None`: it was forgotten, and with it what it made.
+    /// Adds a row of the left side that finds this many partners, or retracts it; returns how many it
+    /// has, or had. `None` if it was forgotten, and its output with it.
     fn partners_of(&mut self, pending: &Pending, row: usize, found: u32) -> Option<u32> {
         let encoded = &pending.encoded;
         if encoded.has_null(row) || (found > 0 && self.spec.settles()) {
@@ -130,8 +130,8 @@ impl ChangelogJoin {
         Some(found)
     }
 
-    /// Removes rows that have found their partner. Not before all rows of the step have been applied: they
-    /// number what they found.
+    /// Removes rows that have found their partner. Called after all rows of the step have been applied,
+    /// because they use the numbers of what they found.
     fn forget_settled(&mut self, candidates: &Candidates, settled: Vec<usize>) -> Result<()> {
         let now = self.touch();
         let rows = settled.iter().map(|&i| i as u32);

@@ -1,5 +1,5 @@
-//! Snapshots of a join of two streams: those of its sides ([`KeyedRows`]), each batch behind a column
-//! `side`.
+//! Snapshots of a join of two streams: those of its sides ([`KeyedRows`]), each batch with a column
+//! `side` in front.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
-    snapshot::wrong("a join", "its first column is no side of the join")
+    snapshot::wrong("a join", "its first column is not a side of the join")
 }
 
 impl KeyedState for ChangelogJoin {

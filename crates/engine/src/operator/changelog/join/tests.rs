@@ -1,4 +1,4 @@
-//! Joins of two changelogs against a nested loop over what remains.
+//! Tests of joins of two changelogs against a nested loop over the remaining rows.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
@@ -24,7 +24,7 @@ const KINDS: [JoinKind; 6] = [
     JoinKind::Anti,
 ];
 
-/// `left.number <= right.number`; NULL for NULL; fails where the left one is `fails_at`.
+/// The condition `left.number <= right.number`; NULL for NULL; fails if the left number is `fails_at`.
 #[derive(Debug)]
 struct InOrder {
     fails_at: i64,
@@ -51,7 +51,7 @@ struct Form {
     kind: JoinKind,
     keyed: bool,
     fails_at: Option<i64>,
-    /// The right side takes nothing back.
+    /// Whether the right side retracts nothing.
     right_stays: bool,
 }
 
@@ -102,7 +102,7 @@ fn join(form: Form, retention_us: Option<i64>) -> ChangelogJoin {
     .unwrap()
 }
 
-/// The rows of the join, as text.
+/// The rows of the join, as strings.
 fn nested_loop(sides: [&[Row]; 2], form: Form) -> Table {
     let changes = |row: &Row| {
         chunk(&[Change {
@@ -300,7 +300,7 @@ fn rows_that_are_old_find_no_partner_and_are_dropped() {
     operator.advance(1_100, &mut output).unwrap();
     let chunks = feed(&mut operator, [&[row(1, 2, false)], &[]], 1, &all);
     assert!(rows(&chunks)[0].ends_with("key=NULL, number=NULL, text=NULL, float=NULL"));
-    // One that was joined before is taken back as far as its partners are known.
+    // A row that was joined before is retracted as far as its partners are known.
     let chunks = feed(&mut operator, [&[row(1, 1, true)], &[]], 1, &all);
     assert!(chunks.is_empty(), "{chunks:?}");
 }
@@ -374,7 +374,7 @@ fn a_row_that_has_found_its_partner_is_not_kept() {
         let came = chunks.iter().map(Chunk::rows).sum::<usize>();
         assert_eq!(came, if kind == JoinKind::Semi { 50 } else { 0 });
         assert_eq!(operator.bytes(), before, "{kind:?}");
-        // What was waiting for a partner goes when it comes.
+        // A row that was waiting for a partner goes when the partner comes.
         let waiting = [row(2, 1, false), row(2, 1, false), row(2, 3, false)];
         feed(&mut operator, [&waiting, &[]], 3, &all);
         let chunks = feed(&mut operator, [&[], &[row(2, 0, false)]], 1, &all);
@@ -394,7 +394,7 @@ fn a_partner_that_was_forgotten_is_a_new_one_when_it_comes_again() {
     let mut output = Output::new(100);
     operator.advance(1_000, &mut output).unwrap();
     feed(&mut operator, [&[], &[row(1, 0, false)]], 1, &all);
-    // Old, but not yet looked for: state is looked through every eighth of the time.
+    // Old, but not yet looked for: state is searched every eighth of the time.
     operator.advance(1_099, &mut output).unwrap();
     operator.advance(1_100, &mut output).unwrap();
     let chunks = feed(&mut operator, [&[row(1, 7, false)], &[]], 1, &all);

@@ -1,4 +1,4 @@
-//! Entries that don't move when there are more.
+//! A slab: entries don't move when it grows.
 
 use super::OfKey;
 
@@ -7,7 +7,7 @@ const BLOCK: usize = 1024;
 /// Entries by number. One without rows is free.
 #[derive(Default)]
 pub struct Slab {
-    /// All but the last are full: a table of entries would copy all of them each time that it grows.
+    /// All blocks but the last are full: a single vector would copy all entries each time that it grows.
     blocks: Vec<Vec<OfKey>>,
     free: Vec<u32>,
 }

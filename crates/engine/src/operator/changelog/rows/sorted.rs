@@ -1,8 +1,8 @@
 //! The rows of one key in order, side by side in memory.
 //!
-//! Most keys have few rows, and a piece of memory for each row, a tree's node and the key costs more than
-//! the rows: a third of the CPU time of a join went to `malloc` and `free`. Here a key and its rows are one
-//! piece until they outgrow a page; then the page is split in two, as a leaf of a B-tree is.
+//! Most keys have few rows, and separate memory for each row, a tree node and the key costs more than the
+//! rows: a third of a join's CPU time went to `malloc` and `free`. Here a key and its rows are one
+//! allocation until they outgrow a page; then the page is split in two, as a leaf of a B-tree is.
 
 use super::Kept;
 use crate::state::Mark;
@@ -10,11 +10,11 @@ use crate::state::Mark;
 /// A page with more bytes is split, if it has two rows.
 const PAGE_BYTES: usize = 1024;
 
-/// A page that is full grows by this part of it: by its double, as a `Vec` does, would leave a third of all
-/// memory unused.
+/// A full page grows by this fraction: doubling it, as a `Vec` does, would leave a third of all memory
+/// unused.
 const GROWTH: usize = 4;
 
-/// Before each row: its count, partners, touch, mark and length.
+/// The bytes before each row: its count, partners, time of the last change, mark and length.
 pub const HEAD_BYTES: usize = 24;
 
 /// Records, each [`HEAD_BYTES`] and a row, in order of the rows.
@@ -26,8 +26,8 @@ pub struct SortedRows {
     key_bytes: u32,
     /// The key, then records.
     first: Page,
-    /// Records; none of these is empty. Pages that others have shrunk are not merged: rows of a key seldom
-    /// come and go at random.
+    /// Further records; none of these pages is empty. Pages that have shrunk are not merged: rows of a
+    /// key seldom come and go at random.
     more: Vec<Page>,
 }
 
@@ -39,7 +39,7 @@ pub struct Place {
 }
 
 impl SortedRows {
-    /// A key without rows, which will get one of `row_bytes` bytes.
+    /// A key without rows, which is about to get one of `row_bytes` bytes.
     pub fn new(key: &[u8], row_bytes: usize) -> SortedRows {
         let mut first = Vec::with_capacity(key.len() + HEAD_BYTES + row_bytes);
         first.extend_from_slice(key);
@@ -55,7 +55,7 @@ impl SortedRows {
         &self.first[..self.key_bytes as usize]
     }
 
-    /// No rows.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.more.is_empty() && self.first.len() == self.key_bytes as usize
     }
@@ -81,7 +81,7 @@ impl SortedRows {
         }
     }
 
-    /// Where a row is (`Ok`), or where it belongs.
+    /// The place of a row (`Ok`), or where it belongs.
     pub fn find(&self, row: &[u8]) -> Result<Place, Place> {
         let page = self.more.partition_point(|page| row_at(page, 0).0 <= row);
         let records = self.page(page);
@@ -97,17 +97,17 @@ impl SortedRows {
         Err(Place { page, at })
     }
 
-    /// What is known of the row there.
+    /// The entry of the row there.
     pub fn kept(&self, place: Place) -> Kept {
         kept_at(self.page(place.page), place.at)
     }
 
-    /// Changes what is known of the row there.
+    /// Changes the entry of the row there.
     pub fn set(&mut self, place: Place, kept: Kept) {
         set_at(self.page_mut(place.page), place.at, kept);
     }
 
-    /// Puts a row where [`SortedRows::find`] says that it belongs.
+    /// Inserts a row where [`SortedRows::find`] says that it belongs.
     pub fn insert(&mut self, place: Place, row: &[u8], kept: Kept) {
         let start = self.start(place.page);
         let page = self.page_mut(place.page);
@@ -125,7 +125,7 @@ impl SortedRows {
         }
     }
 
-    /// The records behind the middle of a page get a page of their own.
+    /// Moves the records after the middle of a page to a page of their own.
     fn split(&mut self, index: usize) {
         let start = self.start(index);
         let page = self.page_mut(index);
@@ -145,7 +145,7 @@ impl SortedRows {
         }
     }
 
-    /// Takes the row there out.
+    /// Removes the row there.
     pub fn remove(&mut self, place: Place) {
         let page = self.page_mut(place.page);
         let next = row_at(page, place.at).1;
@@ -155,9 +155,9 @@ impl SortedRows {
         }
     }
 
-    /// The last row and where it is.
+    /// The last row and its place.
     pub fn last(&self) -> Option<(&[u8], Place)> {
-        // Only the first page may have no rows, and then it is the last one, or others have.
+        // Only the first page may have no rows, and then it is the last one, or others have rows.
         let page = self.more.len();
         let records = self.page(page);
         let (mut at, mut last) = (self.start(page), None);
@@ -169,14 +169,14 @@ impl SortedRows {
         last
     }
 
-    /// All rows in order, with what is known of them.
+    /// All rows in order, with their entries.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Kept)> {
         let pages = std::iter::once((&self.first, self.key_bytes as usize));
         let pages = pages.chain(self.more.iter().map(|page| (page, 0)));
         pages.flat_map(|(page, start)| Records { page, at: start })
     }
 
-    /// Changes what is known of rows, in order.
+    /// Changes the entries of rows, in order.
     pub fn for_each_mut(&mut self, mut change: impl FnMut(&mut Kept)) {
         let start = self.key_bytes as usize;
         let pages = std::iter::once((&mut self.first, start));
@@ -191,7 +191,7 @@ impl SortedRows {
         }
     }
 
-    /// Keeps the rows for which `stays` says so.
+    /// Keeps the rows for which `stays` is true.
     pub fn retain(&mut self, mut stays: impl FnMut(&[u8], Kept) -> bool) {
         let start = self.key_bytes as usize;
         let pages = std::iter::once((&mut self.first, start));
@@ -295,7 +295,7 @@ mod tests {
             let mut rows = SortedRows::new(&key, 0);
             let mut tree = BTreeMap::<Vec<u8>, u32>::new();
             for (count, (number, letters, length, removes)) in steps.into_iter().enumerate() {
-                // Rows of all lengths, also longer than a page, and some that begin as another does.
+                // Rows of all lengths, also longer than a page, and some with a common prefix.
                 let mut row = number.to_be_bytes().to_vec();
                 row.extend(std::iter::repeat_n(b'x', letters * length));
                 match (rows.find(&row), removes) {

@@ -1,4 +1,4 @@
-//! Top-N against sorting what remains; in windows; snapshots; what is forgotten.
+//! Tests of top-N against sorting the remaining rows; in windows; of snapshots; of retention.
 
 use std::collections::BTreeMap;
 
@@ -61,14 +61,15 @@ fn top(form: Form, retention_us: Option<i64>) -> TopN {
     .unwrap()
 }
 
-/// The first rows of each key, as text.
-fn naive(of: &[Row], form: Form) -> Table {
+/// The first rows of each key, as strings.
+fn naive(input: &[Row], form: Form) -> Table {
     let mut groups = BTreeMap::<Option<u8>, Vec<&Row>>::new();
-    of.iter()
+    input
+        .iter()
         .for_each(|row| groups.entry(row.key).or_default().push(row));
     let mut first = Vec::new();
     for mut group in groups.into_values() {
-        // NULL is less than all numbers; ties go by the text.
+        // NULL is less than all numbers; ties are ordered by the string.
         group.sort_by(|one, other| {
             let by_number = one.number.cmp(&other.number);
             let by_number = if form.descending {
@@ -102,7 +103,7 @@ fn feed(operator: &mut TopN, changes: &[Change], size: usize, buckets: &BucketSe
     output.take_chunks()
 }
 
-/// Applies a changelog without befores where one row replaces another.
+/// Applies a changelog without befores in which one row replaces another.
 fn applied(table: &mut Table, form: Form, chunks: &[Chunk]) {
     if form.emits_before || !(form.has_rank || form.limit == 1) {
         return table.apply(chunks);
@@ -157,7 +158,7 @@ proptest! {
         let mut table = Table::default();
         applied(&mut table, form, &chunks);
         prop_assert_eq!(table, naive(&remaining(&changes), form));
-        // Of rows that stay no more than the first are kept.
+        // If rows are never retracted, only the first are kept.
         if !form.takes_back {
             let kept = operator.rows.keys().map(|of| of.rows().map(|(_, kept)| kept.count as usize).sum());
             prop_assert!(kept.max().unwrap_or(0usize) <= form.limit);
@@ -233,11 +234,11 @@ proptest! {
     }
 }
 
-fn window_chunk(of: &[(i64, i64, i64)]) -> Chunk {
-    let ends = of.iter().map(|(window, ..)| 10 * window);
+fn window_chunk(input: &[(i64, i64, i64)]) -> Chunk {
+    let ends = input.iter().map(|(window, ..)| 10 * window);
     let end: ArrayRef = Arc::new(TimestampMillisecondArray::from_iter_values(ends));
-    let key: ArrayRef = Arc::new(Int64Array::from_iter_values(of.iter().map(|row| row.1)));
-    let number: ArrayRef = Arc::new(Int64Array::from_iter_values(of.iter().map(|row| row.2)));
+    let key: ArrayRef = Arc::new(Int64Array::from_iter_values(input.iter().map(|row| row.1)));
+    let number: ArrayRef = Arc::new(Int64Array::from_iter_values(input.iter().map(|row| row.2)));
     Chunk::new(
         batch(vec![("end", end), ("key", key), ("number", number)]),
         0,

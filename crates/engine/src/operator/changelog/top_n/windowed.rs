@@ -1,4 +1,4 @@
-//! Top-N in windows: rows come out once, when their window closes, and nothing is taken back.
+//! Top-N in windows: rows are emitted once, when their window closes, and nothing is retracted.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::time::EventTime;
 pub struct WindowTopN {
     spec: TopNSpec,
     window: WindowKey,
-    /// Open windows by their end.
+    /// The open windows by their end.
     windows: BTreeMap<EventTime, KeyedRows>,
     /// The window that is being emitted, its rows, and the next of these.
     firing: Option<(KeyedRows, Changes, usize)>,
@@ -27,7 +27,7 @@ pub struct WindowTopN {
 }
 
 impl WindowTopN {
-    /// A top-N that has seen nothing. `spec` has a window.
+    /// A top-N that has seen nothing. `spec` must have a window.
     pub fn new(spec: TopNSpec) -> Result<WindowTopN> {
         let window = spec.window;
         let window = window.ok_or_else(|| Error::new("top-N", "it has no window"))?;
@@ -81,7 +81,7 @@ impl WindowTopN {
         Ok(())
     }
 
-    /// Begins to emit the first window that is closed, if one is.
+    /// Starts to emit the first window that is closed, if there is one.
     fn close(&mut self) {
         let closed = self.windows.first_key_value().map(|(&end, _)| end);
         let Some(end) = closed.filter(|&end| end <= self.clock.watermark()) else {
@@ -117,7 +117,7 @@ impl Stateful for WindowTopN {
         let column = chunk.batch.column(self.window.column);
         let ends = self.ends(column)?;
         let mut rows_of = BTreeMap::<EventTime, Vec<u32>>::new();
-        // An outer join before this pads window columns with NULL: such a row is in no window.
+        // An outer join before this operator pads window columns with NULL: such a row is in no window.
         for row in (0..chunk.rows()).filter(|&row| column.is_valid(row)) {
             rows_of.entry(ends[row]).or_default().push(row as u32);
         }
@@ -195,7 +195,7 @@ impl KeyedState for WindowTopN {
             .columns()
             .get(KeyedRows::OWN_COLUMNS + self.window.column);
         let column = column.ok_or_else(KeyedRows::wrong_snapshot)?;
-        // One batch is of one window.
+        // A batch belongs to one window.
         let end = self.ends(column)?[0];
         let mark = self.clock.mark();
         self.rows_of(end)?.restore(batch, mark)

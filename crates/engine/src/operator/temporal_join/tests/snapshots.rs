@@ -1,11 +1,11 @@
-//! Temporal joins that go on from snapshots, in any number of instances.
+//! Tests of temporal joins that resume from snapshots, in any number of instances.
 
 use super::*;
 use crate::hash::BUCKETS;
 use crate::state::{BucketSet, expire};
 
-/// What happens next: rows of the stream or the table, a watermark, a snapshot, or a restart with so
-/// many instances from the snapshots.
+/// The next step: rows of the stream or the table, a watermark, a snapshot, or a restart from the
+/// snapshots with a number of instances.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Stream(usize),
@@ -25,7 +25,7 @@ fn any_act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// An instance, with what was stored of it.
+/// An instance, with its stored snapshots.
 struct Instance {
     join: TemporalJoin,
     output: Output,
@@ -72,7 +72,7 @@ impl Run {
         chunk
     }
 
-    /// Rows of the stream go to the instances in turn, those of the table to all.
+    /// Feeds rows of the stream to the instances in turn, those of the table to all.
     fn feed(&mut self, input: usize, count: usize) {
         let (rows, next) = match input {
             STREAM => (&self.stream, &mut self.streamed),
@@ -93,8 +93,8 @@ impl Run {
         }
     }
 
-    /// Moves the watermark of an instance as far as what is still to come allows. A row of the stream
-    /// may come nearly a millisecond behind it.
+    /// Moves the watermark of an instance as far as the rows to come allow. A row of the stream may come
+    /// nearly a millisecond after it.
     fn watermark(&mut self, index: usize) {
         let instances = self.instances.len();
         let index = index % instances;
@@ -104,7 +104,7 @@ impl Run {
         let versions = self.table[self.versioned..].iter().map(|row| row.time);
         let earliest = rows.chain(versions).min().unwrap_or(60_000);
         let instance = &mut self.instances[index];
-        // It moves, or is not told.
+        // The watermark moves, or is not sent.
         if earliest > instance.watermark {
             instance.watermark = earliest;
             advance(&mut instance.join, earliest, &mut instance.output);
@@ -185,7 +185,7 @@ proptest! {
     }
 }
 
-/// What a chunk has beside its rows.
+/// A chunk's data other than its rows.
 fn beside(chunk: &Chunk) -> String {
     let rows = (0..chunk.rows()).map(|row| {
         let origin = chunk.origin.as_ref().map(|origin| {
