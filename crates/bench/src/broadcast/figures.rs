@@ -7,7 +7,6 @@ use super::measured::{Choices, Measured, PointFigures, WayFigures};
 use super::plan::{Link, Plan, Point, Way};
 use super::verdict::{Ordering, orderings};
 use crate::lab::spread;
-use slackwater::measure::Spread;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
