@@ -99,7 +99,7 @@ class Run:
         for word in ("panicked at", "internal error", "RUST_BACKTRACE"):
             if word in said:
                 raise Failed(f"{self.title}: panics:\n{said}")
-        if "and saved" in said and "before it was saved" in said:
+        if "and checkpointed" in said and "before a last checkpoint" in said:
             raise Failed(f"{self.title}: says that it was saved, and that it was not:\n{said}")
         if self.code == 0:
             return "saved" if "stopped before its inputs ended" in said else "finished"

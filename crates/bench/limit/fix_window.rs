@@ -223,12 +223,12 @@ mod tests {
     fn counts_per_window_and_address_and_keeps_the_first_time() {
         let text = "10,1,1.2.3.4,x\n30000,2,255.255.255.255,y\n5,3,1.2.3.4,z\n7,1,1.2.3.40,";
         let (rows, late) = run(text);
-        let of =
+        let row =
             |start: i64, address: &str, count, first| (start, address.to_string(), count, first);
         let expected = [
-            of(0, "1.2.3.4", 2, 5),
-            of(0, "1.2.3.40", 1, 7),
-            of(30_000, "255.255.255.255", 1, 30_000),
+            row(0, "1.2.3.4", 2, 5),
+            row(0, "1.2.3.40", 1, 7),
+            row(30_000, "255.255.255.255", 1, 30_000),
         ];
         let mut sorted = rows.clone();
         sorted.sort();

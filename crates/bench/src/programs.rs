@@ -135,7 +135,7 @@ impl Cost {
     /// # Errors
     ///
     /// If rows are missing.
-    pub fn check(&self, of: &str, rows: u64) -> Result<(), String> {
+    pub fn check(&self, name: &str, rows: u64) -> Result<(), String> {
         // Inputs other than the counted one may have rows, too.
         if self.rows_in >= rows && self.rows_bad == 0 && self.rows_late == 0 {
             return Ok(());
@@ -143,7 +143,7 @@ impl Cost {
         let [read, rows, bad, late] =
             [self.rows_in, rows, self.rows_bad, self.rows_late].map(count);
         Err(format!(
-            "{of}: {read} of {rows} rows read, {bad} rejected, {late} late"
+            "{name}: {read} of {rows} rows read, {bad} rejected, {late} late"
         ))
     }
 }

@@ -62,7 +62,7 @@ impl ConnectorKind {
     /// The connector's options for one use, without those of the format.
     pub(crate) fn known(&self, usage: Use) -> impl Iterator<Item = &'static OptionKind> {
         let every = self.can(Use::Lookup);
-        let is_for = |of: Use, options: &'static [OptionKind]| match every || usage == of {
+        let is_for = |side: Use, options: &'static [OptionKind]| match every || usage == side {
             true => options,
             false => &[],
         };

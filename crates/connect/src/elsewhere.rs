@@ -238,11 +238,11 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
         }
         None => return Ok(found),
     };
-    let is_of = |of: &str| of.is_empty() || of == connector;
+    let is_of = |owner: &str| owner.is_empty() || owner == connector;
     for (name, value) in options {
         let renamed = RENAMED
             .iter()
-            .find(|(of, theirs, _)| is_of(of) && theirs == name);
+            .find(|(owner, theirs, _)| is_of(owner) && theirs == name);
         if let Some((.., ours)) = renamed {
             if options.contains_key(*ours) {
                 let reason = format!("means the same as '{ours}'");
@@ -257,7 +257,7 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
         }
         let refused = OPTIONS
             .iter()
-            .find(|(of, begin, _)| is_of(of) && name.starts_with(begin));
+            .find(|(owner, begin, _)| is_of(owner) && name.starts_with(begin));
         if let Some((.., hint)) = refused {
             return Err(OptionError::new(name, "is not supported", *hint));
         }

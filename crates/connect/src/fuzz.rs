@@ -24,7 +24,7 @@ const FORMATS: &[&[(&str, &str)]] = &[
 ];
 
 fn schema(format: &str) -> Arc<Schema> {
-    let field = |name: &str, of: DataType| Field::new(name, of, true);
+    let field = |name: &str, data_type: DataType| Field::new(name, data_type, true);
     let fields = match format {
         "raw" => vec![field("line", DataType::Utf8View)],
         _ => vec![

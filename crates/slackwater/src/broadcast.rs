@@ -1,5 +1,5 @@
-//! The broadcasts of a plan: each gets the algorithm that it was told, or the one that is the cheapest
-//! by this host's calibration, and its links are laid along it.
+//! The broadcasts of a plan: each gets the algorithm that was set, or the cheapest one by this host's
+//! calibration, and its links follow that algorithm.
 
 use slackwater_control::broadcast::links::{broadcasts, by_origin, lay};
 use slackwater_control::broadcast::model::{Aim, Choice, Costs, Wake, choose, with_segments};
@@ -12,10 +12,10 @@ use crate::calibrate::{self, Calibration};
 use crate::measure::Kind;
 use crate::plan::{Decided, Plan, has_target};
 
-/// What a value without a fixed width is taken to have: a short text.
+/// Bytes assumed for a value without a fixed width: a short string.
 const TEXT_BYTES: usize = 16;
 
-/// Decides all broadcasts of a plan whose instances have their places, and lays their links.
+/// Decides all broadcasts of a plan whose instances are placed, and creates their links.
 pub fn decide(program: &Program, plan: &mut Plan) {
     for broadcast in broadcasts(&program.graph) {
         let kind = match program.settings.link {
@@ -54,7 +54,7 @@ pub fn decide(program: &Program, plan: &mut Plan) {
     }
 }
 
-/// As `explain` says it: `binary tree, in parts of 64 KiB`.
+/// The choice as `explain` shows it: `binary tree, in parts of 64 KiB`.
 pub fn describe(choice: &Choice) -> String {
     let name = match choice.algorithm {
         Algorithm::Serial => "one after the other",
@@ -68,7 +68,7 @@ pub fn describe(choice: &Choice) -> String {
     }
 }
 
-/// Bytes of a row, as far as its types tell.
+/// The estimated bytes of a row, from its types.
 fn row_bytes(program: &Program, node: usize) -> usize {
     let schema = program.nodes[node].schema();
     let widths = schema.fields().iter().map(|field| {
@@ -78,7 +78,7 @@ fn row_bytes(program: &Program, node: usize) -> usize {
     widths.sum::<usize>().max(1)
 }
 
-/// What a broadcast over links of this kind costs on this host: as it was measured, or built-in.
+/// What a broadcast over links of this kind costs on this host: measured, else the built-in costs.
 pub fn costs(kind: Kind, cores: usize) -> Costs {
     match calibrate::load() {
         Ok(calibration) => measured(&calibration, kind, cores),
@@ -87,13 +87,13 @@ pub fn costs(kind: Kind, cores: usize) -> Costs {
 }
 
 fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
-    let of = |kind| {
+    let cost_of = |kind| {
         calibration
             .links
             .iter()
             .filter(move |cost| cost.kind == kind)
     };
-    let points = of(kind).map(|cost| LinkPoint {
+    let points = cost_of(kind).map(|cost| LinkPoint {
         size_bytes: cost.size_bytes,
         latency_ns: cost.latency_p50_ns,
         bytes_per_s: cost.messages_per_s * cost.size_bytes as f64,
@@ -111,15 +111,15 @@ fn measured(calibration: &Calibration, kind: Kind, cores: usize) -> Costs {
     }
 }
 
-/// A wake-up from another core, as `docs/benchmarks/link.md` has it.
+/// A wake-up from another core, as measured in `docs/benchmarks/link.md`.
 const WAKE: Wake = Wake {
     ring_ns: 12_000.0,
     work_ns: 29_700.0,
     until_look_ns: 41_700.0,
 };
 
-/// What the engine does with a message beside the link: `slackwater bench broadcast` with messages of
-/// 64 bytes, whose CPU time goes by the number of processes and of receivers that they get to
+/// The engine's own work per message, without the link: from `slackwater bench broadcast` with messages of 64
+/// bytes, whose CPU time grows with the number of processes and of receivers
 /// (`docs/benchmarks/broadcast.md`).
 const CODEC_NS: f64 = 500.0;
 const HAND_OVER_NS: f64 = 220.0;

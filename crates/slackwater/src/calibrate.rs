@@ -1,4 +1,4 @@
-//! `slackwater calibrate`: what waiting and links cost on this host, measured and remembered.
+//! `slackwater calibrate`: measures and saves what waiting and links cost on this host.
 //!
 //! ```text
 //! calibrate ──► waits.rs (wake-ups, sleeps)  ──┐
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! Invariants:
-//! - A query never waits for a calibration, and never fails for want of one: figures that are
-//!   missing, unreadable, or of another host, version or format are as good as none, and
-//!   [`costs`] then are the built-in ones.
+//! - A query never waits for a calibration and never fails because there is none: figures that are
+//!   missing, unreadable, or of another host, version or format are ignored, and
+//!   [`costs`] returns the built-in ones.
 //! - Every figure is a median (or a quantile) of single measurements, so a short disturbance moves it
-//!   little; the number of measurements stands beside it. A long one (`disturbance.rs`) is noticed: then the
-//!   measurement is made again, and figures that stay disturbed are shown and not kept.
-//!
-//! The constants are those of `DESIGN.md`, section 4: c_wake, c_sleep and the oversleep decide how
-//! a worker waits, and are measured where they are needed instead of assumed.
+//!   little; the number of measurements is shown with it. A long disturbance (`disturbance.rs`) is noticed:
+//! the
+//!   measurement is repeated, and figures that stay disturbed are shown but not saved.
+//! The costs of a wake-up and of a sleep, and how long sleeps overrun, decide how a worker waits
+//! (`docs/internals/waiting.md`), so they are measured instead of assumed.
 
 mod cache;
 mod disturbance;
@@ -41,49 +41,49 @@ pub use waits::{Sleep, Wake};
 
 use crate::measure::floor;
 
-/// Changes when the fields change: older files then count as none.
+/// The version of the file format; files of another version are ignored.
 pub const FORMAT: u32 = 1;
 
-/// The sleep whose figures stand for all in [`Costs`]: they grow with its length, and their ratio
-/// to a wake-up's hardly.
+/// The sleep whose figures represent all sleeps in [`Costs`]. They grow with the length of the sleep, but
+/// their ratio to those of a wake-up hardly changes.
 const TYPICAL_SLEEP_US: u64 = 1_000;
 
-/// What is measured.
+/// The options of `slackwater calibrate`.
 #[derive(Args)]
 pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Measure for about three seconds instead of fifteen, fewer sizes of messages
+    /// Measure for about three seconds instead of fifteen, with fewer message sizes
     #[arg(long)]
     quick: bool,
-    /// Measure only if there are no figures of this host and version; print those that there are
+    /// Measure only if there are no figures of this host and version yet; otherwise print those
     #[arg(long)]
     if_stale: bool,
-    /// Keep the figures though other programs disturbed them
+    /// Save the figures even if other programs disturbed the measurement
     #[arg(long)]
     force: bool,
 }
 
-/// How often a measurement that was disturbed is made.
+/// How often a measurement is made if it is disturbed.
 const ATTEMPTS: usize = 3;
 
 /// What was measured on a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// [`FORMAT`].
+    /// The format's version, [`FORMAT`].
     pub format: u32,
-    /// Of the program.
+    /// The program's version.
     pub version: String,
-    /// Where.
+    /// The host that was measured.
     pub host: Host,
-    /// When, in UTC.
+    /// The date of the measurement, in UTC.
     pub date: String,
-    /// Fewer measurements were made.
+    /// Whether `--quick` was given, so fewer measurements were made.
     pub quick: bool,
-    /// One reading of the clock.
+    /// The time that one reading of the clock takes.
     pub clock_ns: f64,
-    /// What a worker's choice how to wait is made with.
+    /// The costs by which a worker chooses how to wait.
     pub costs: WaitCosts,
     /// Wake-ups through a doorbell.
     pub wakes: Vec<Wake>,
@@ -100,9 +100,9 @@ pub struct WaitCosts {
     pub wake_ns: u64,
     /// CPU time of a timed sleep.
     pub sleep_ns: u64,
-    /// How much longer than asked a sleep lasts, in the median.
+    /// How much longer than requested a sleep lasts, in the median.
     pub oversleep_p50_ns: u64,
-    /// And in one of a hundred.
+    /// The 99th percentile of the same.
     pub oversleep_p99_ns: u64,
 }
 
@@ -128,8 +128,8 @@ impl From<WaitCosts> for Costs {
     }
 }
 
-/// What waiting costs on this host, for a query that is about to run: as it was measured, or
-/// built-in. A measurement of another host or version is not used, and the user is told.
+/// What waiting costs on this host, for a query that is about to run: measured, else the built-in costs. A
+/// measurement of another host or version is not used, and the user is told so.
 pub fn costs() -> Costs {
     match load() {
         Ok(calibration) => calibration.costs.into(),
@@ -142,7 +142,7 @@ pub fn costs() -> Costs {
     }
 }
 
-/// Runs the command; what to print.
+/// Runs the command and returns what to print.
 pub fn run(arguments: &Arguments) -> Result<String, String> {
     let cached = load();
     if let (true, Ok(calibration)) = (arguments.if_stale, &cached) {
@@ -152,7 +152,7 @@ pub fn run(arguments: &Arguments) -> Result<String, String> {
         eprintln!("{unusable}");
     }
     if cfg!(debug_assertions) {
-        eprintln!("warning: this is a debug build; its figures of links mean nothing");
+        eprintln!("warning: this is a debug build; its figures for links are meaningless");
     }
     let (calibration, disturbed) = measure_in_peace(arguments.quick)?;
     let is_refused = match &disturbed {
@@ -161,25 +161,26 @@ pub fn run(arguments: &Arguments) -> Result<String, String> {
     };
     if let (true, Some(reason)) = (is_refused, disturbed) {
         let instead = match &cached {
-            Ok(earlier) => format!("queries use those of {} as before", earlier.date),
+            Ok(earlier) => format!("queries still use those of {}", earlier.date),
             Err(_) => "queries use the built-in ones".to_string(),
         };
         eprintln!(
-            "warning: not kept: these figures are those of a busy host ({reason}); {instead}\n  = run slackwater \
-             calibrate again when the host has nothing else to do, or with --force if it is always like this"
+            "warning: not saved: the host was busy while it was measured ({reason}); {instead}\n  = run \
+             slackwater \
+             calibrate again when the host is idle, or with --force if it is always this busy"
         );
         return show(
             &calibration,
             arguments.json,
-            "not kept, because other work disturbed the measurement",
+            "not saved, because other work disturbed the measurement",
         );
     }
     let kept = match cache::store(&calibration) {
-        Ok(path) => format!("kept in {}", path.display()),
-        // The figures are there to be read; only the next run does without.
+        Ok(path) => format!("saved in {}", path.display()),
+        // The figures are still printed; only later runs do without them.
         Err(error) => {
-            eprintln!("warning: not kept: {error}");
-            "not kept".to_string()
+            eprintln!("warning: not saved: {error}");
+            "not saved".to_string()
         }
     };
     show(&calibration, arguments.json, &kept)
@@ -193,7 +194,9 @@ fn show(calibration: &Calibration, json: bool, kept: &str) -> Result<String, Str
     Ok(text + "\n")
 }
 
-/// Measures this host until nothing disturbs it, at most [`ATTEMPTS`] times; with what disturbed the best of them.
+/// Measures this host until nothing disturbs it, at most [`ATTEMPTS`] times. Returns the best measurement,
+/// and
+/// what disturbed it.
 fn measure_in_peace(quick: bool) -> Result<(Calibration, Option<String>), String> {
     let mut best: Option<(Calibration, Option<String>)> = None;
     for attempt in 1..=ATTEMPTS {
@@ -240,7 +243,8 @@ pub fn measure(quick: bool) -> Result<Calibration, String> {
     })
 }
 
-/// The wake-up is one from another core, where there is one; the sleep is one of a millisecond.
+/// The costs that stand for all: the wake-up from another core if it was measured, and the sleep of one
+/// millisecond.
 fn costs_of(wakes: &[Wake], sleeps: &[Sleep]) -> Result<WaitCosts, String> {
     let wake = wakes.iter().find(|wake| wake.across_cores);
     let wake = wake.or(wakes.first()).ok_or("no wake-up was measured")?;
@@ -248,7 +252,7 @@ fn costs_of(wakes: &[Wake], sleeps: &[Sleep]) -> Result<WaitCosts, String> {
         .iter()
         .find(|sleep| sleep.asked_us == TYPICAL_SLEEP_US)
         .ok_or("no sleep was measured")?;
-    // At least one of each: a choice divides by them.
+    // At least 1, because the choice of a wait divides by them.
     let whole = |ns: f64| (ns as u64).max(1);
     Ok(WaitCosts {
         wake_ns: whole(wake.ringing_cpu_ns + wake.woken_cpu_ns),

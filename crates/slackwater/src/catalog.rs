@@ -42,46 +42,46 @@ fn plain_name(name: &str) -> &str {
     plain.unwrap_or(name)
 }
 
-/// What the nodes of a program stand for, as the engine asks for it.
+/// The sources, operators and sinks of a program's nodes, as the engine asks for them.
 pub struct ProgramCatalog<'a> {
     program: &'a Program,
     letters: HashMap<String, Arc<FileDeadLetters>>,
     /// The dead letters of each node.
     letters_of: Vec<Arc<FileDeadLetters>>,
     bytes_read: HashMap<usize, Arc<AtomicU64>>,
-    /// What each source notices of its rows.
+    /// What each source has noticed about its rows.
     notices: HashMap<usize, Arc<SourceNotices>>,
-    /// How each source cuts its rows into chunks.
+    /// How each source divides its rows into chunks.
     tunings: HashMap<usize, Arc<Tuning>>,
     /// Whether rows are aggregated before they are sent to each node.
     combining: Vec<Arc<AtomicBool>>,
-    /// Which operators are slow.
+    /// Operators that are made slow, for tests and experiments.
     slowness: Option<Arc<Slowness>>,
-    /// The incarnation of a query that takes checkpoints, and what it goes on from.
+    /// The incarnation of a query that takes checkpoints.
     epoch: Option<u64>,
     restored: Option<Restored>,
-    /// Which nodes take part in checkpoints.
+    /// Whether each node is checkpointed.
     takes_part: Vec<bool>,
     /// How many processes share the memory.
     processes: usize,
-    /// Where sources note what is being worked on, and rows during which a process has died.
+    /// Where sources record which rows are being processed.
     recorder: Option<Recorder>,
     suspects: Vec<Suspected>,
 }
 
 impl<'a> ProgramCatalog<'a> {
-    /// How the source at `node` cuts its rows into chunks.
+    /// How the source at `node` divides its rows into chunks.
     pub fn tuning(&self, node: usize) -> &Arc<Tuning> {
         &self.tunings[&node]
     }
 
-    /// Makes some operators slow: for tests and experiments.
+    /// Makes some operators slow, for tests and experiments.
     pub fn with_slowness(mut self, slowness: Arc<Slowness>) -> ProgramCatalog<'a> {
         self.slowness = Some(slowness);
         self
     }
 
-    /// What is made from now on belongs to an incarnation, and goes on from a checkpoint.
+    /// Starts an incarnation: what is created from now on belongs to it and resumes from the checkpoint.
     pub fn begin(&mut self, epoch: u64, restored: Option<Restored>) {
         (self.epoch, self.restored) = (Some(epoch), restored);
         for bytes in self.bytes_read.values() {
@@ -89,47 +89,47 @@ impl<'a> ProgramCatalog<'a> {
         }
     }
 
-    /// Tells somebody at once what sources notice and can't wait.
+    /// Calls `tell` at once for each urgent notice of a source.
     pub fn tell(&self, tell: Tell) {
         self.notices
             .values()
             .for_each(|notices| notices.tell(&tell));
     }
 
-    /// What the sources of this process have noticed.
+    /// What the sources of this process have noticed about their rows.
     pub fn noticed(&self) -> Vec<Noticed> {
         let notices = self.notices.values();
         notices.map(|notices| notices.noticed()).collect()
     }
 
-    /// It is one of so many processes that share what the query may hold.
+    /// Sets how many processes share the query's memory limit.
     pub fn share_memory(&mut self, processes: usize) {
         self.processes = processes;
     }
 
-    /// Sources note what is being worked on, and take rows under suspicion one by one.
+    /// Makes sources record which rows are being processed, and process suspected rows one by one.
     pub fn watch_out(&mut self, recorder: Option<Recorder>, suspects: Vec<Suspected>) {
         (self.recorder, self.suspects) = (recorder, suspects);
     }
 
-    /// Every instance has been made: what was read of a checkpoint is not needed any more.
+    /// All instances have been created, so what was read from the checkpoint is dropped.
     pub fn has_begun(&self) {
         if let Some(restored) = &self.restored {
             restored.let_go();
         }
     }
 
-    /// What it goes on from, of a node that takes part in checkpoints.
+    /// The checkpoint from which a node resumes, if the node is checkpointed.
     fn restored_of(&self, node: usize) -> Option<&Restored> {
         self.restored.as_ref().filter(|_| self.takes_part[node])
     }
 
-    /// Reads what an instance has in the checkpoint that it begins with, and keeps it until all instances
-    /// have begun; `node` is the head of its subquery, and `share` as in [`Catalog::restored`].
+    /// Reads an instance's state from the checkpoint and keeps it until all instances have started. `node` is
+    /// the
+    /// head of its subquery, and `share` is as in [`Catalog::restored`].
     ///
     /// # Errors
-    ///
-    /// When a part can't be read, or is not what was written.
+    /// If a part can't be read or is damaged.
     pub fn read_restored(
         &self,
         node: usize,
@@ -140,7 +140,7 @@ impl<'a> ProgramCatalog<'a> {
             .map_or(Ok(()), |restored| restored.read_chains(node, share))
     }
 
-    /// What earlier versions have stored does not always say which instance needs it.
+    /// The share, or `None` if an earlier version stored state that doesn't say which instance needs it.
     fn share_of(&self, node: usize, share: Option<(usize, usize)>) -> Option<(usize, usize)> {
         let state = self.program.nodes[node].state();
         share.filter(|_| !state.is_some_and(|state| state.is_read_whole))
@@ -163,7 +163,7 @@ impl<'a> ProgramCatalog<'a> {
             definition.name = plain_name(&source.table.name).to_string();
             let made_now = slackwater_connect::dead_letters(&definition)
                 .map_err(|error| option_error(&source.table, error))?;
-            // A table that is read twice has one.
+            // A table that is read twice has one dead-letter file.
             let made = letters.entry(definition.name.clone());
             let made = Arc::clone(made.or_insert_with(|| Arc::new(made_now)));
             bytes_read.insert(number, Arc::new(AtomicU64::new(0)));
@@ -176,7 +176,7 @@ impl<'a> ProgramCatalog<'a> {
                 .map_err(|error| option_error(&source.table, error))?
                 .on_error_fail;
         }
-        // Rows that no single source answers for: what aggregates and joins produce.
+        // For rows that come from no single source: results of aggregates and joins.
         let of_query = TableDefinition {
             name: "query".to_string(),
             schema: Arc::new(arrow_schema::Schema::empty()),
@@ -218,7 +218,7 @@ impl<'a> ProgramCatalog<'a> {
         })
     }
 
-    /// Dead-letter files that were written.
+    /// The dead-letter files that were written.
     pub fn dead_letter_files(&self) -> Vec<DeadLetterFile> {
         let files = self.letters.iter().filter_map(|(table, letters)| {
             Some(DeadLetterFile {
@@ -248,7 +248,7 @@ impl<'a> ProgramCatalog<'a> {
             .map_or(0, |b| b.load(std::sync::atomic::Ordering::Relaxed))
     }
 
-    /// Says what the source at `node` has read in other processes.
+    /// Sets how many bytes the source at `node` has read in other processes.
     pub fn store_bytes_read(&self, node: usize, bytes: u64) {
         if let Some(slot) = self.bytes_read.get(&node) {
             slot.store(bytes, std::sync::atomic::Ordering::Relaxed);
@@ -265,12 +265,12 @@ impl<'a> ProgramCatalog<'a> {
 impl Catalog for ProgramCatalog<'_> {
     fn source(&self, node: usize, instance: usize, instances: usize) -> Result<SourceParts> {
         let Some(spec) = self.program.nodes[node].as_source() else {
-            return Err(Error::new(format!("node {node}"), "is no source"));
+            return Err(Error::new(format!("node {node}"), "is not a source"));
         };
         let table = definition(&spec.table);
         let settings = slackwater_connect::table_settings(&table)
             .map_err(|error| Error::new(table.name.clone(), error.to_string()))?;
-        // A source that can't be read again brings what it has not brought before.
+        // A source that is not replayable delivers only new rows.
         let restored = self
             .restored_of(node)
             .filter(|_| spec.connector.describe().replayable);
@@ -317,7 +317,7 @@ impl Catalog for ProgramCatalog<'_> {
     fn operator(&self, node: usize) -> Result<Operator> {
         let operator = self.program.nodes[node].operator()?;
         let operator =
-            operator.ok_or_else(|| Error::new(format!("node {node}"), "is no operator"))?;
+            operator.ok_or_else(|| Error::new(format!("node {node}"), "is not an operator"))?;
         Ok(match &self.slowness {
             None => operator,
             Some(slowness) => slowed(slowness, &self.program.graph.nodes[node].name, operator),
@@ -331,13 +331,13 @@ impl Catalog for ProgramCatalog<'_> {
                 combines.input,
                 self.combining[node].clone(),
             )?)),
-            None => Err(Error::new(format!("node {node}"), "is no aggregation")),
+            None => Err(Error::new(format!("node {node}"), "is not an aggregation")),
         }
     }
 
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {
         let Some(spec) = self.program.nodes[node].as_sink() else {
-            return Err(Error::new(format!("node {node}"), "is no sink"));
+            return Err(Error::new(format!("node {node}"), "is not a sink"));
         };
         let request = SinkRequest {
             epoch: self.epoch,

@@ -6,14 +6,13 @@
 //!              │ parts, commits                  │ manifests
 //!              └────────────► store ◄────────────┘
 //! ```
-//!
-//! - [`Members`]: who takes part, and by what names its state is found again.
+//! - [`Members`]: what is checkpointed, and the names under which its state is found again.
 //! - [`CheckpointAgent`], one in each process: stores snapshots and commits what sinks have prepared, on a
 //!   thread of its own.
-//! - [`Restored`]: what instances begin with.
+//! - [`Restored`]: what instances resume from.
 //!
-//! The coordinator of an incarnation, and how an incarnation follows another, are in `supervisor/`; what all of
-//! it promises in `docs/guarantees.md`.
+//! The coordinator of an incarnation, and how an incarnation follows another, are in `supervisor/`; what all
+//! of it promises in `docs/guarantees.md`.
 
 mod agent;
 mod list;
@@ -30,14 +29,14 @@ pub use members::{Members, differs, takes_part};
 pub use restored::{Restored, partitions_of};
 use shown::shown;
 
-/// What every process of an incarnation is told.
+/// What every process needs to know about an incarnation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Incarnation {
-    /// Where the store is.
+    /// The place of the store.
     pub place: String,
-    /// The incarnation.
+    /// The incarnation's number.
     pub epoch: u64,
-    /// The checkpoint that it resumes from.
+    /// The checkpoint that the incarnation resumes from.
     pub manifest: Option<Manifest>,
     /// Rows during which processes have died.
     pub suspects: Vec<Suspected>,
@@ -50,8 +49,8 @@ pub struct Suspected {
     pub node: usize,
     /// The partition's number.
     pub partition: u32,
-    /// Position of the first row.
+    /// The position of the first row.
     pub first: u64,
-    /// Position of the last.
+    /// The position of the last row.
     pub last: u64,
 }

@@ -43,19 +43,19 @@ A first query (hello.sql):
 
   slackwater run hello.sql
 
-Exit code: 0 when the query came to its end (or was stopped by Ctrl-C or --duration), 1 when it
-failed, 2 when the command line or the SQL is wrong.";
+Exit code: 0 when the query finished (or was stopped by Ctrl-C or --duration), 1 when it failed,
+2 when the command line or the SQL is wrong.";
 
 #[derive(Subcommand)]
 enum Command {
     /// Run a file of SQL statements until its inputs end, then print what it cost.
     #[command(after_help = "\
-Rows of a SELECT go to standard output, the summary and errors to standard error. The end of all
-inputs closes all windows; Ctrl-C and --duration end the query with its windows open.
+Rows of a SELECT go to standard output, the summary and errors to standard error. When all inputs have
+ended, all windows are closed; Ctrl-C and --duration end the query and leave its windows open.
 
   slackwater run query.sql --parallelism 2 --report report.json
   slackwater run query.sql --set chunk_rows=1024 --set emit=every_row
-  slackwater run query.sql --state state --processes 2    (goes on from its last checkpoint)
+  slackwater run query.sql --state state --processes 2    (resumes from its last checkpoint)
   slackwater run tables.sql -e 'SELECT auction, price FROM bids WHERE price > 10'
   cat events.csv | slackwater run query.sql          (a table with 'connector' = 'stdin')")]
     Run {
@@ -64,14 +64,15 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
         /// End the sources after this time, such as 20s or 500ms
         #[arg(long, value_parser = duration)]
         duration: Option<Duration>,
-        /// Keep checkpoints in this directory (or s3://bucket/folder), and go on from the last one
+        /// Keep checkpoints in this directory (or s3://bucket/folder), and resume from the last one
         #[arg(long, value_name = "DIR")]
         state: Option<String>,
-        /// With --state: do not go on from what is there
+        /// With --state: start over instead of resuming from the checkpoints there
         #[arg(long, requires = "state")]
         from_scratch: bool,
-        /// With --state: where the newest checkpoint is damaged, go on from the one before it, though rows
-        /// come again in sinks that would have each of them once
+        /// With --state: if the newest checkpoint is damaged, resume from the one before it, although rows
+        /// are
+        /// then written again to sinks that would otherwise have each row once
         #[arg(long, requires = "state")]
         accept_duplicates: bool,
         /// Write the report as JSON to this file
@@ -86,8 +87,8 @@ inputs closes all windows; Ctrl-C and --duration end the query with its windows 
     },
     /// Show how a query would run: query graph, subqueries, instances, placement.
     #[command(after_help = "\
-With a latency target it also shows how the target is to be kept, what the next best way would be,
-and what both are predicted to cost. --analyze runs the query and shows what was measured beside it.
+With a latency target it also shows how the query will meet the target, the next best way to do so, and
+what both are predicted to cost. --analyze also runs the query and shows the measured figures.
 
   slackwater explain query.sql --set 'latency_target=20 ms'
   slackwater explain query.sql --analyze --duration 10s
@@ -96,7 +97,7 @@ and what both are predicted to cost. --analyze runs the query and shows what was
     Explain {
         #[command(flatten)]
         query: QueryArguments,
-        /// Run the query, and show measured beside predicted figures
+        /// Run the query, and show measured figures beside the predicted ones
         #[arg(long)]
         analyze: bool,
         /// With --analyze: end the sources after this time, such as 20s
@@ -106,21 +107,21 @@ and what both are predicted to cost. --analyze runs the query and shows what was
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
     },
-    /// A shell: declare tables and run queries one by one.
+    /// Open a shell: declare tables and run queries one by one.
     #[command(after_help = "\
 Statements end with ';'. \\? lists the commands, Ctrl-C ends a query, Ctrl-D the shell. Files are run
-before the first prompt; where standard input is no terminal it is run like a file.
+before the first prompt. If standard input is not a terminal, it is run like a file.
 
   slackwater sql tables.sql
   slackwater sql < statements.sql")]
     Sql {
         /// Files of SQL statements that are run first
         files: Vec<PathBuf>,
-        /// A setting, as SET (this one wins); can be given several times
+        /// A setting, as with SET; overrides SET and can be given several times
         #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
         settings: Vec<(String, String)>,
     },
-    /// Write what a shell needs to complete this command line.
+    /// Print a script with which a shell completes this command line.
     #[command(after_help = "\
   slackwater completions bash > ~/.local/share/bash-completion/completions/slackwater
   slackwater completions fish > ~/.config/fish/completions/slackwater.fish
@@ -139,37 +140,37 @@ before the first prompt; where standard input is no terminal it is run like a fi
         #[arg(long)]
         json: bool,
     },
-    /// Show the checkpoints that a query has kept with --state.
+    /// List the checkpoints that a query has saved with --state.
     Checkpoints {
         /// The directory, or s3://bucket/folder
         place: String,
     },
-    /// Measure what waiting and links cost on this host, and keep the figures for later runs.
+    /// Measure what waiting and links cost on this host, and save the figures for later runs.
     #[command(after_help = "\
-The figures are kept in $SLACKWATER_CACHE, else $XDG_CACHE_HOME/slackwater, else ~/.cache/slackwater
-(calibration.json). Queries whose workers choose how to wait use them, and built-in ones where there
-are none of this host and version.")]
+The figures are saved in $SLACKWATER_CACHE, else $XDG_CACHE_HOME/slackwater, else ~/.cache/slackwater
+(calibration.json). Queries whose workers choose how to wait use them. Without figures of this host and
+version they use built-in ones.")]
     Calibrate(crate::calibrate::Arguments),
-    /// One side of a link that is measured; `calibrate` starts it.
+    /// One side of a measured link; `calibrate` starts it.
     #[command(hide = true)]
     MeasureLink(crate::calibrate::LinkSide),
     /// A part of a query; `run --processes` starts it.
     #[command(hide = true)]
     Worker {
-        /// Its number
+        /// The worker process's number
         #[arg(long)]
         process: usize,
         /// The descriptor of the socket to its parent
         #[arg(long)]
         control: i32,
     },
-    /// Measure: published experiments, one command each.
+    /// Run the published experiments, one command each.
     #[command(
         disable_help_flag = true,
         after_help = "\
-The experiments are a program of their own, slackwater-bench, which this command starts from the folder
-of slackwater or from PATH. cargo build --release -p slackwater-bench builds it; without arguments it
-lists the experiments."
+The experiments are in a separate program, slackwater-bench, which this command starts from the folder of
+slackwater or from PATH. Without arguments it lists the experiments. To build it:
+cargo build --release -p slackwater-bench"
     )]
     Bench {
         /// The experiment and its options
@@ -220,7 +221,7 @@ pub fn main() -> ExitCode {
                 Ok(script) => script,
                 Err(error) => return complain(&error, USAGE),
             };
-            // Before the query and not after it: a run whose report can't be kept is a run lost.
+            // Checked before the query runs: otherwise the figures of the run would be lost.
             let folder = report.as_deref().and_then(Path::parent);
             if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty())
                 && !folder.is_dir()
@@ -246,9 +247,10 @@ pub fn main() -> ExitCode {
                     print(&explained);
                     ExitCode::SUCCESS
                 }
-                Ok(_) if format != Format::Text => {
-                    complain("--analyze adds to the text: leave --format out", USAGE)
-                }
+                Ok(_) if format != Format::Text => complain(
+                    "--analyze is not supported with --format: its output is text",
+                    USAGE,
+                ),
                 Ok((explained, predicted)) => {
                     print(&explained);
                     analyse(&query, &script, duration, &predicted)
@@ -257,7 +259,7 @@ pub fn main() -> ExitCode {
         }
         Command::Sql { files, settings } => ExitCode::from(crate::shell::run(&files, settings)),
         Command::Completions { shell } => {
-            // Into memory first: a closed pipe is no reason to panic.
+            // Into memory first, because writing into a closed pipe would panic.
             let mut script = Vec::new();
             clap_complete::generate(
                 shell,
@@ -306,7 +308,7 @@ fn topology(from: Option<&str>, json: bool) -> Result<String, String> {
     crate::machine::describe(&topology, json)
 }
 
-/// The plans of a text in a format, and what that of its queries predicts.
+/// The plans of a program in a format, and what they predict.
 fn explained(
     query: &QueryArguments,
     script: &Script,
@@ -321,8 +323,8 @@ fn explained(
     let mut programs = programs.into_iter().filter(|program| !program.is_empty());
     if format != Format::Text && programs.clone().count() > 1 {
         return Err(format!(
-            "{file}: --format writes one plan, and queries with EXPLAIN are one of their own\n  \
-             = take EXPLAIN out of the file"
+            "{file}: --format writes a single plan, but EXPLAIN statements have plans of their own\n  \
+             = remove EXPLAIN from the file"
         ));
     }
     let machine = query.machine()?;
@@ -341,7 +343,7 @@ fn explained(
     Ok((written, predicted))
 }
 
-/// Runs a query for what it costs.
+/// Runs a query to measure its costs.
 fn analyse(
     query: &QueryArguments,
     script: &Script,
@@ -393,19 +395,18 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
     if !explained.is_empty() && !abandoned {
         print(&explained);
     }
-    // What could not start has no figures: its error is all that there is to say.
+    // A query that could not start has no figures.
     let has_begun = error.is_none() || figures.has_moved_rows();
     if !quiet && has_begun {
         say(&format!("\n{}", figures.summary(&dead_letters)));
-        // What could not be saved is the error.
+        // If the checkpoint failed, that is the error.
         if stopped && (error.is_none() || figures.checkpoints.is_none()) {
             say(match figures.checkpoints.is_some() {
                 true => {
-                    "  stopped before its inputs ended, and saved: the same command goes on from here\n"
+                    "  stopped before its inputs ended, and checkpointed: the same command resumes from \
+                     here\n"
                 }
-                false => {
-                    "  stopped before its inputs ended: windows that were open are not in the result\n"
-                }
+                false => "  stopped before its inputs ended: open windows are not in the result\n",
             });
         }
     }
@@ -413,7 +414,7 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
         say(&format!("{line}\n"));
     }
     if abandoned {
-        say("warning: a sink took nothing any more: the rows on their way to it are lost\n");
+        say("warning: a sink stopped accepting rows: the rows on their way to it are lost\n");
     }
     if let Some(path) = report {
         let written = serde_json::to_string_pretty(&figures)
@@ -429,8 +430,8 @@ fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: boo
     }
 }
 
-/// A worker's panic becomes the error of its query or condemns a row, which says more than the
-/// usual text would; that one is for those who look for the bug.
+/// Silences panics of workers: they become the query's error or a rejected row, with a better message. The
+/// usual text of a panic is shown only if RUST_BACKTRACE is set.
 fn quiet_workers() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,8 +1,6 @@
-//! What rows cost at each node of a query: as an earlier run measured, else as assumed.
-//!
-//! A run whose parallelism is `'auto'` leaves behind what its operators cost, in `costs.json` beside
-//! the host's calibration. Whatever is wrong with that file makes it no figures, and never an error
-//! of a query.
+//! What rows cost at each node of a query: measured by an earlier run, else assumed.
+//! A run with parallelism `'auto'` saves what its operators cost in `costs.json`, next to the host's
+//! calibration. A damaged file counts as missing and never makes a query fail.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,35 +12,35 @@ use slackwater_sql::program::Program;
 
 use crate::report::OperatorReport;
 
-/// Fewer rows say little of what one costs: starting is most of it.
+/// With fewer rows, most of the measured cost is that of starting.
 const ROWS_MIN: u64 = 10_000;
 
-/// Operators whose costs are kept. Beyond that all others are forgotten.
+/// The number of operators whose costs are kept; with more, all earlier ones are dropped.
 const KEPT_MAX: usize = 4_096;
 
-/// The most bytes that are read of the file: each operator has some hundred.
+/// The most bytes that are read from the file; each operator has a few hundred.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Bytes of a text or another value without a fixed width: a view of 16 and half as many beside it.
+/// Bytes of a string or another value without a fixed width: a view of 16 bytes and 8 bytes of data.
 const BYTES_VARIABLE: f64 = 24.0;
 
-/// What earlier runs measured, by what an operator is and does.
+/// The costs that earlier runs measured, by the operator's name and description.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     operators: BTreeMap<String, Measured>,
 }
 
-/// What an operator cost. Whole numbers: worker processes plan with what they are sent, and fractions
-/// may lose their last digit on the way.
+/// An operator's costs. They are whole numbers, because worker processes plan with what they are sent, and
+/// fractions could lose their last digit on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Measured {
     per_row_ps: u64,
-    /// Rows that came out for each million that went in, where it could be told.
+    /// Output rows per million input rows, if known.
     rows_out_per_million: Option<u64>,
 }
 
 impl Learned {
-    /// What is known on this host; nothing where there is no file, or no readable one.
+    /// The costs known on this host; empty without a readable file.
     pub fn load() -> Learned {
         let text = path().and_then(|path| {
             use std::io::Read;
@@ -55,7 +53,7 @@ impl Learned {
         learned.unwrap_or_default()
     }
 
-    /// Adds what a run measured; whether that was anything.
+    /// Adds what a run measured; returns whether it measured anything.
     pub fn add(&mut self, program: &Program, operators: &[OperatorReport]) -> bool {
         let mut measured = BTreeMap::new();
         for operator in operators
@@ -63,7 +61,7 @@ impl Learned {
             .filter(|operator| operator.rows >= ROWS_MIN)
         {
             let rows = operator.rows as f64;
-            // An input of several is counted with the others.
+            // The consumer of several inputs is measured for all of them together.
             let consumers = program.graph.consumers(operator.node);
             let mut alone = consumers
                 .iter()
@@ -85,19 +83,19 @@ impl Learned {
         found
     }
 
-    /// Keeps it for later runs.
+    /// Saves the costs for later runs.
     ///
     /// # Errors
-    ///
-    /// What the operating system says, with the file.
+    /// The operating system's error, with the file.
     pub fn store(&self) -> Result<(), String> {
-        let path = path().ok_or("there is no home folder: set SLACKWATER_CACHE to a folder")?;
+        let path = path()
+            .ok_or("there is no home folder to save costs in: set SLACKWATER_CACHE to a folder")?;
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
         let text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
-        // Written whole under another name: a reader finds the old costs or the new ones.
+        // Written under a temporary name, so a reader finds either the old costs or the new ones.
         let temporary = path.with_extension(format!("json.{}", std::process::id()));
         std::fs::write(&temporary, text + "\n").map_err(failed)?;
         std::fs::rename(&temporary, &path).map_err(failed)
@@ -108,7 +106,7 @@ fn path() -> Option<PathBuf> {
     Some(crate::calibrate::path()?.with_file_name("costs.json"))
 }
 
-/// What a node is and does: the same text costs the same.
+/// The key of a node's costs: nodes with the same name and description cost the same.
 fn key(program: &Program, node: usize) -> String {
     let node = &program.graph.nodes[node];
     format!("{} {}", node.name, node.detail)
@@ -117,9 +115,9 @@ fn key(program: &Program, node: usize) -> String {
 /// The costs of a query's nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryCosts {
-    /// By node.
+    /// The cost of each node.
     pub of_node: Vec<NodeCost>,
-    /// Which of them were measured.
+    /// Whether each node's cost was measured.
     pub measured: Vec<bool>,
 }
 
@@ -154,8 +152,7 @@ fn row_bytes(schema: &SchemaRef) -> f64 {
     columns.sum()
 }
 
-/// Rows per second of each source, by node: what it says itself, else as fast as `instances` of it
-/// can read.
+/// The rows per second of each source, by node: its declared rate, else as fast as its `instances` can read.
 pub fn source_rates(
     program: &Program,
     costs: &QueryCosts,

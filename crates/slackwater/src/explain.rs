@@ -1,5 +1,5 @@
-//! `explain`: the query graph, its subqueries, their instances and where they run: as text here, as
-//! drawings from `picture.rs` on, as JSON in `json.rs`.
+//! `explain`: the query graph, its subqueries, their instances and where they run. As text here, as drawings
+//! in `picture.rs`, `dot.rs` and `svg.rs`, as JSON in `json.rs`.
 
 use clap::ValueEnum;
 use slackwater_control::query::{Edge, Exchange};
@@ -16,24 +16,23 @@ mod svg;
 
 pub use latency::{Predicted, analysed, predicted, sink_name};
 
-/// What a plan is written as.
+/// The output formats of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For Graphviz.
+    /// A graph for Graphviz.
     Dot,
     /// A drawing.
     Svg,
-    /// For scripts.
+    /// JSON for scripts.
     Json,
 }
 
-/// A plan in a format.
+/// Writes a plan in a format.
 ///
 /// # Errors
-///
-/// When it can't be written as JSON, which is a bug.
+/// If the plan can't be written as JSON, which is a bug.
 pub fn write(program: &Program, plan: &Plan, format: Format) -> Result<String, String> {
     Ok(match format {
         Format::Text => explain(program, plan),
@@ -43,7 +42,7 @@ pub fn write(program: &Program, plan: &Plan, format: Format) -> Result<String, S
     })
 }
 
-/// The three graphs, the placement, and how latency targets are to be kept.
+/// The three graphs, the placement, and how the plan meets latency targets.
 pub fn explain(program: &Program, plan: &Plan) -> String {
     let graph = &program.graph;
     let mut text = String::from("Query graph\n");
@@ -98,7 +97,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
             .map(|instance| instance_name(graph, plan, instance));
         let instances = instances.collect::<Vec<_>>().join(", ");
         let instances = match instances.as_str() {
-            "" => "nothing until the load needs it",
+            "" => "idle until the load needs it",
             some => some,
         };
         text.push_str(&format!("  {}: {instances}\n", worker_name(plan, worker)));
@@ -113,8 +112,9 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     text
 }
 
-/// How rows are spread over the instances of the node that an edge goes to; empty where instance `i`
-/// sends to instance `i`.
+/// How rows are distributed over the instances of the node that an edge leads to; empty if instance `i` sends
+/// to
+/// instance `i`.
 fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
     match &edge.exchange {
         Exchange::Forward => String::new(),
@@ -153,14 +153,14 @@ fn worker_name(plan: &Plan, worker: usize) -> String {
     format!("worker {worker} ({process}{core}{node})")
 }
 
-/// How instances were placed, where there was a choice.
+/// How instances were placed, if there was a choice.
 fn placed(plan: &Plan) -> String {
     let placement = &plan.placement;
     if placement.nodes.iter().all(Option::is_none) {
         return String::new();
     }
     let distance = placement.distance_mean.map_or(String::new(), |distance| {
-        format!(": a byte travels a distance of {distance:.1} (0 on a core, 10 on a node)")
+        format!(": a byte travels a mean distance of {distance:.1} (0 on a core, 10 on a node)")
     });
     format!(", placement '{}'{distance}", placement.strategy.name())
 }

@@ -24,7 +24,8 @@
 //! - While nothing happens nobody wakes up (I7): all threads here wait for a queue or a socket.
 //!
 //! In layers: what is said (`protocol`, `counts`, `steps`), how it gets there (`channel`, `handover`,
-//! `outbox`), who runs a part (`phases`, `executor`, `connect`), and the two ways to have parts run (`threads`;
+//! `outbox`), who runs a part (`phases`, `executor`, `connect`), and the two ways to have parts run
+//! (`threads`;
 //! `processes` with `reader`, and `worker_process` on the other side). `starting`
 //! chooses, and is a `local` host once the query runs.
 

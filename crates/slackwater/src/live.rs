@@ -26,7 +26,8 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Columns of the bar.
 const WIDTH: usize = 24;
 
-/// How long before a line worker processes are asked for what they have counted: far longer than an answer takes.
+/// How long before a line worker processes are asked for what they have counted: far longer than an answer
+/// takes.
 const ASKED_BEFORE: Duration = Duration::from_millis(100);
 
 struct SinkSlots {

@@ -1,5 +1,5 @@
-//! What a user should know of the rows that a query reads: event times that nobody meant, columns that find no
-//! field, records that moved the watermark too far.
+//! What a user should know of the rows that a query reads: event times that nobody meant, columns that find
+//! no field, records that moved the watermark too far.
 //!
 //! ```text
 //! engine's intakes ─► SourceNotices, one for each source ─┬─► Said, at once ──────────► Notices ─► standard error

@@ -78,13 +78,13 @@ fn automatic(
     let measured = nodes.iter().filter(|&&node| costs.measured[node]).count();
     let rows_per_s = nodes.iter().map(|&node| rates[node]).sum::<f64>();
     let bounded = match wanted > cores {
-        true => format!(", and there are {cores}"),
+        true => format!(", but the host has {cores}"),
         false => String::new(),
     };
     let note = format!(
         "parallelism {number} for {}: {work:.2} cores of work at {} rows/s fill {wanted} to at most \
-         {:.0} %{bounded}; {measured} of {} operators cost what an earlier run measured, others are \
-         assumed",
+         {:.0} %{bounded}; the costs of {measured} of {} operators were measured by an earlier run, the \
+         others are assumed",
         name(program, output.sink),
         count(rows_per_s as u64),
         UTILISATION_MAX * 100.0,
@@ -168,7 +168,11 @@ mod tests {
         let slow = auto(COUNT_SLOW, 8);
         assert_eq!(slow.most, 1);
         let note = &slow.notes[0];
-        for part in ["parallelism 1 for 'a'", "1,000 rows/s", "; 0 of "] {
+        for part in [
+            "parallelism 1 for 'a'",
+            "1,000 rows/s",
+            "the costs of 0 of ",
+        ] {
             assert!(note.contains(part), "'{part}' is not in: {note}");
         }
         let fast = "INSERT INTO a SELECT ip, COUNT(*) FROM fast GROUP BY ip;";

@@ -74,7 +74,7 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
     plan.wait = settings.wait_mode();
     if workers > cores && spins(plan.wait) {
         plan.notes.push(format!(
-            "'wait' = '{}' would keep other workers from the cores: they wait to be rung instead",
+            "'wait' = '{}' would keep other workers from the cores: workers wait to be woken instead",
             plan.wait
         ));
         plan.wait = WaitMode::Interrupt;
@@ -114,10 +114,10 @@ fn check(
 ) -> Result<(), SqlError> {
     if processes_min > workers {
         return Err(SqlError::new(format!(
-            "{processes_min} processes for {workers} worker threads"
+            "{processes_min} processes need more than {workers} worker threads"
         ))
         .hint(format!(
-            "each process runs a worker at least: --workers {processes_min}"
+            "each process runs at least one worker: --workers {processes_min}"
         )));
     }
     if processes != Processes::Nodes {
@@ -125,13 +125,15 @@ fn check(
     }
     if strategy == Some(Strategy::Os) {
         let error = "'processes' = 'nodes' needs workers that are bound to nodes";
-        return Err(SqlError::new(error).hint("'placement' = 'os' binds none: take 'numa'"));
+        return Err(SqlError::new(error).hint("'placement' = 'os' binds none: use 'numa'"));
     }
     if workers > cores {
         return Err(SqlError::new(format!(
-            "'processes' = 'nodes': {workers} workers on {cores} cores are bound to no node"
+            "'processes' = 'nodes': {workers} workers on {cores} cores can't be bound to nodes"
         ))
-        .hint(format!("--workers {cores}, or a number of --processes")));
+        .hint(format!(
+            "use --workers {cores}, or give --processes a number"
+        )));
     }
     Ok(())
 }

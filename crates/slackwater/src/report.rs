@@ -108,19 +108,19 @@ impl CheckpointReport {
         if let Some(ms) = self.duration_ms {
             let stall_ms = self.stall_max_ms;
             text.push_str(&format!(
-                ", {ms:.1} ms each, stalls of {stall_ms:.1} ms at most"
+                ", {ms:.1} ms each, stalls of at most {stall_ms:.1} ms"
             ));
         }
         if let Some(delay) = &self.commit_delay_ms {
             text.push_str(&format!(", rows committed after {:.0} ms", delay.mean));
         }
         if let Some(number) = restored_from {
-            text.push_str(&format!("; began with checkpoint {number}"));
+            text.push_str(&format!("; resumed from checkpoint {number}"));
         }
         text.push_str(&match restarts {
             0 => String::new(),
-            1 => "; started again once".to_string(),
-            times => format!("; started again {times} times"),
+            1 => "; restarted once".to_string(),
+            times => format!("; restarted {times} times"),
         });
         text
     }
@@ -339,7 +339,8 @@ pub struct SourceReport {
     pub connector: String,
     /// Records read.
     pub rows_in: u64,
-    /// Those of its rows that came late, once per windowing operator. Rows that an operator could not tell from
+    /// Those of its rows that came late, once per windowing operator. Rows that an operator could not tell
+    /// from
     /// those of other sources are in the total only.
     pub rows_late: u64,
     /// Its records that were refused, and rows that were made of them.
@@ -510,13 +511,11 @@ impl Report {
                 let (buckets, times) = (moved.buckets, moved.times);
                 let plural = if times == 1 { "" } else { "s" };
                 said.push(format!(
-                    "{buckets} moves of buckets of keys at {times} barrier{plural}"
+                    "{buckets} moves of key buckets at {times} barrier{plural}"
                 ));
             }
             if moved.combined > 0 {
-                said.push(
-                    "rows of a chunk were aggregated before they were sent by key".to_string(),
-                );
+                said.push("rows were pre-aggregated before they were sent by key".to_string());
             }
             line("balance", said.join("; "));
         }

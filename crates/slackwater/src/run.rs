@@ -143,7 +143,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         if explained.is_empty() {
             let file = script.name();
             return Err(Failure::Usage(format!(
-                "{file}: nothing to run\n  = a query begins with SELECT or INSERT INTO"
+                "{file}: nothing to run\n  = a query starts with SELECT or INSERT INTO"
             )));
         }
         return Ok(Outcome::Explained(explained));
@@ -253,8 +253,8 @@ fn run_with_state(
         Some(last) => finished(last),
         None if ended.error.is_none() && ended.restored_from.is_some() => {
             eprintln!(
-                "{}: the query had come to its end, at checkpoint {}: nothing is left to do{} \
-                 (--from-scratch begins anew)",
+                "{}: the query has finished, at checkpoint {}: there is nothing left to do{} \
+                 (--from-scratch starts over)",
                 state.place,
                 ended.restored_from.unwrap_or_default(),
                 new_input(query)
@@ -278,7 +278,7 @@ fn new_input(query: &Query<'_>) -> String {
     let tables = tables.collect::<Vec<String>>();
     match tables.is_empty() {
         true => String::new(),
-        false => format!(", and what {} brings now is not read", tables.join(", ")),
+        false => format!(", and new input from {} is not read", tables.join(", ")),
     }
 }
 
@@ -313,7 +313,8 @@ fn check_standard_input(script: &Script, program: &Program) -> Result<(), Failur
     };
     match program.sources().find_map(reads_it) {
         Some(table) if script.has(STANDARD_INPUT) => Err(Failure::Usage(format!(
-            "{STANDARD_INPUT}: table '{table}' has 'connector' = 'stdin', but the text itself came from there\n  \
+            "{STANDARD_INPUT}: table '{table}' has 'connector' = 'stdin', but the SQL itself came from \
+             there\n  \
              = read the query from a file: slackwater run query.sql"
         ))),
         _ => Ok(()),

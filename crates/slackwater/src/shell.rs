@@ -354,10 +354,10 @@ impl Shell {
             say(&format!("{line}{})\n", paths.collect::<String>()));
         }
         if finished.stopped {
-            say("stopped before its inputs ended: windows that were open are not in the result\n");
+            say("stopped before its inputs ended: open windows are not in the result\n");
         }
         if finished.abandoned {
-            say("warning: a sink took nothing any more: the rows on their way to it are lost\n");
+            say("warning: a sink stopped accepting rows: the rows on their way to it are lost\n");
         }
     }
 }

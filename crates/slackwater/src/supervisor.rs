@@ -121,7 +121,8 @@ struct Supervisor<'a, 'b> {
 }
 
 /// What follows from passing over a checkpoint.
-const AGAIN: &str = "the checkpoint before is used, and what was committed since may come again";
+const AGAIN: &str =
+    "the previous checkpoint is used, and rows committed since then may be written again";
 
 impl Supervisor<'_, '_> {
     fn run_to_the_end(&mut self) -> Result<Ended, Refused> {
@@ -157,7 +158,7 @@ impl Supervisor<'_, '_> {
                     false => {
                         error = Some(match &self.failure {
                             Some(reason) => {
-                                format!("stopped while it waited to be started again: {reason}")
+                                format!("stopped while waiting to be restarted: {reason}")
                             }
                             None => "stopped".to_string(),
                         });
@@ -245,7 +246,7 @@ impl Supervisor<'_, '_> {
         self.epoch = Some(epoch);
         let manifest = found.manifest;
         for reason in found.healed {
-            eprintln!("warning: {reason}; it was written again from its other copy");
+            eprintln!("warning: {reason}; it was repaired from its second copy");
         }
         for reason in found.warnings {
             eprintln!("warning: {reason}; {AGAIN}");
@@ -295,10 +296,11 @@ impl Supervisor<'_, '_> {
         let place = format!("table '{name}', partition {partition}");
         match first == last {
             true => format!(
-                "{place}: row {first} has killed a process for the second time: it is refused"
+                "{place}: row {first} crashed a process for the second time: it is rejected"
             ),
             false => format!(
-                "{place}: a process died while it worked on rows {first} to {last}: they are taken one by one"
+                "{place}: a process died while it processed rows {first} to {last}: they are now processed \
+                 one by one"
             ),
         }
     }
@@ -330,9 +332,10 @@ impl Supervisor<'_, '_> {
             (None, Some(Verdict::Finished)) => Some(Input::Finished { epoch }),
             (None, Some(Verdict::Saved)) => None,
             (None, _) => {
-                let from = attempted.goes_on_from();
+                let from = attempted.resumes_from();
                 let reason = format!(
-                    "stopped before it was saved: the same command goes on from {from}, and reads \
+                    "stopped before a last checkpoint: the same command resumes from {from} and \
+                     reads \
                      again what came after it"
                 );
                 Some(Input::Fatal { epoch, reason })
@@ -347,8 +350,8 @@ impl Supervisor<'_, '_> {
             }),
             (Some(error), _) => {
                 let reason = error.to_string();
-                let from = attempted.goes_on_from();
-                eprintln!("warning: {reason}: it goes on from {from}");
+                let from = attempted.resumes_from();
+                eprintln!("warning: {reason}: the query resumes from {from}");
                 Some(Input::Failed { epoch, reason })
             }
         };
@@ -369,12 +372,13 @@ pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> 
         let described = source.connector.describe();
         if described.redelivers {
             warnings.push(format!(
-                "table '{}': what {} has brought since the last checkpoint comes again when the query dies",
+                "table '{}': if the query crashes, what {} delivered since the last checkpoint is delivered \
+                 again",
                 source.table.name, described.connector
             ));
         } else if !described.replayable {
             warnings.push(format!(
-                "table '{}': what {} has brought since the last checkpoint is lost when the query dies",
+                "table '{}': if the query crashes, what {} delivered since the last checkpoint is lost",
                 source.table.name, described.connector
             ));
         }
@@ -382,7 +386,7 @@ pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> 
     for (_, sink) in catalog.sinks() {
         if sink.connector.capabilities().delivery == Delivery::AtLeastOnce {
             warnings.push(format!(
-                "{}: rows since the last checkpoint come again when the query dies",
+                "{}: if the query crashes, rows written since the last checkpoint are written again",
                 sink.connector.describe()
             ));
         }

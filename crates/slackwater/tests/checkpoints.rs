@@ -1,4 +1,4 @@
-//! `run --state`: what is saved, what a query goes on from, and what is refused.
+//! `run --state`: what is saved, what a query resumes from, and what is refused.
 
 mod damaged;
 mod everywhere;
@@ -231,11 +231,8 @@ fn a_query_that_is_stopped_goes_on_at_any_parallelism() {
     assert_eq!(listed.lines().count(), 4, "{listed}");
     let newest = listed.lines().last().unwrap();
     assert!(newest.contains(&last.unwrap().to_string()), "{listed}");
-    assert!(newest.contains("events goes on at 30,00"), "{listed}");
-    assert!(
-        newest.ends_with("the query has come to its end"),
-        "{listed}"
-    );
+    assert!(newest.contains("events resumes at 30,00"), "{listed}");
+    assert!(newest.ends_with("the query has finished"), "{listed}");
     let again = case.run(&[], false).unwrap();
     assert_eq!(again.report.restored_from, last);
     assert_eq!((again.report.rows_in, again.report.rows_out), (0, 0));
@@ -277,7 +274,7 @@ fn a_filter_and_a_sink_may_change_a_key_may_not() {
         )
         .replace(", k;", ", UPPER(k);");
     let reason = refused(case.run(&[], false));
-    assert!(reason.contains("can't go on from checkpoint"), "{reason}");
+    assert!(reason.contains("can't resume from checkpoint"), "{reason}");
     assert!(reason.contains("its state has other keys"), "{reason}");
     assert!(
         reason.contains("STRING") && !reason.contains("Utf8View"),
@@ -306,7 +303,7 @@ fn from_scratch_begins_anew() {
     std::fs::remove_dir_all(case.path("counts")).unwrap();
     let report = case.run_for(Some(200), &[], true).unwrap().report;
     assert_eq!(report.restored_from, None);
-    // From then on it goes on from its own.
+    // From then on it resumes from its own checkpoints.
     let report = case.run(&[], false).unwrap().report;
     assert!(report.restored_from.is_some());
     assert_eq!(case.counts(), case.expected());
@@ -426,7 +423,7 @@ fn what_can_not_be_saved_is_said() {
     let output = case.program(&["--state", "state", "--duration", "100ms"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.contains("print: rows since the last checkpoint come again"),
+        said.contains("print: if the query crashes, rows written since"),
         "{said}"
     );
 }

@@ -172,7 +172,8 @@ fn regression_a_query_that_can_not_start_prints_its_error_and_no_summary() {
          SELECT n FROM t;"
     );
     let folder = Folder::new();
-    let no_file = "CREATE TABLE t (n INT) WITH ('connector' = 'file', 'path' = 'nowhere.csv'); SELECT n FROM t;";
+    let no_file = "CREATE TABLE t (n INT) WITH ('connector' = 'file', 'path' = 'nowhere.csv'); SELECT n \
+                   FROM t;";
     let cases = [
         (in_use.as_str(), 1, address.to_string()),
         (no_file, 2, "nowhere.csv".to_string()),
@@ -241,7 +242,7 @@ fn settings_of_the_command_line_win() {
         &["--set", "on_error=fail"],
         &["is an option of tables", "WITH ('on_error' = 'fail')"],
     );
-    wrong(&["--set", "chunk_rows"], &["--set", "write key=value"]);
+    wrong(&["--set", "chunk_rows"], &["--set", "expected key=value"]);
     wrong(
         &["--set", "chunk_rows=0"],
         &["'0' is not a valid value of 'chunk_rows'", "1 to 1048576"],

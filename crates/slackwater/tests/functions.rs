@@ -38,7 +38,8 @@ CREATE TABLE t (ms BIGINT, k INT, word STRING, points INT,
 WITH ('connector' = 'file', 'path' = '${IN}', 'dead_letter' = '${DEAD}');
 CREATE TABLE o (start TIMESTAMP(3), k INT, cs BIGINT, average DOUBLE, longest STRING, grades BIGINT)
 WITH ('connector' = 'file', 'path' = '${OUT}', 'overwrite' = 'true');
-INSERT INTO o SELECT window_start, k, SUM(count_char(word, 'c')), WEIGHTED_AVERAGE(points, CHAR_LENGTH(word)), LONGEST(word),
+INSERT INTO o SELECT window_start, k, SUM(count_char(word, 'c')), WEIGHTED_AVERAGE(points, \
+CHAR_LENGTH(word)), LONGEST(word),
   COUNT(DISTINCT grade(points, NULL))
 FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end, k;";
 

@@ -397,7 +397,8 @@ fn a_primary_key_replaces_and_removes(broker: &Broker, folder: &Path) {
     assert!(error.contains("the key is the PRIMARY KEY"), "{error}");
     let plain = table(broker, "w", "k STRING, n BIGINT", "upserted", "");
     // What never ends has no last result that a topic without a key could take.
-    let endless = "CREATE TABLE e (event_type INT) WITH ('connector' = 'datagen', 'generator' = 'nexmark');\n";
+    let endless = "CREATE TABLE e (event_type INT) WITH ('connector' = 'datagen', 'generator' = \
+                   'nexmark');\n";
     let query = "INSERT INTO w SELECT CAST(event_type AS STRING), COUNT(*) FROM e GROUP BY event_type \
                  HAVING COUNT(*) < 3;";
     let error = run_text(&(endless.to_string() + &plain + query), &[]).unwrap_err();

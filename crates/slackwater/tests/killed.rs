@@ -27,9 +27,11 @@ const ROWS: u64 = 1_200;
 
 const TABLES: &str = "
 CREATE TABLE a (ms BIGINT, k STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
-  WATERMARK FOR ts AS ts - INTERVAL '0.03' SECOND) WITH ('connector' = 'file', 'path' = '${IN}/a-?.csv'${RATE_A});
+  WATERMARK FOR ts AS ts - INTERVAL '0.03' SECOND) WITH ('connector' = 'file', 'path' = \
+  '${IN}/a-?.csv'${RATE_A});
 CREATE TABLE b (ms BIGINT, k STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
-  WATERMARK FOR ts AS ts - INTERVAL '0.03' SECOND) WITH ('connector' = 'file', 'path' = '${IN}/b.csv'${RATE_B});
+  WATERMARK FOR ts AS ts - INTERVAL '0.03' SECOND) WITH ('connector' = 'file', 'path' = \
+  '${IN}/b.csv'${RATE_B});
 ";
 
 /// A query, and the folders that it writes: as they are, or as a changelog.
@@ -153,7 +155,8 @@ fn joins_within_an_interval_go_on_when_they_are_killed() {
     let case = Case {
         name: "interval join",
         query: "
-CREATE TABLE pairs (ms BIGINT, k STRING, v BIGINT, w BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/pairs');
+CREATE TABLE pairs (ms BIGINT, k STRING, v BIGINT, w BIGINT) WITH ('connector' = 'file', 'path' = \
+'${OUT}/pairs');
 INSERT INTO pairs SELECT COALESCE(a.ms, b.ms), COALESCE(a.k, b.k), a.v, b.v FROM a FULL JOIN b
 ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.3' SECOND AND b.ts <= a.ts + INTERVAL '0.2' SECOND;",
         plain: &["pairs"],
@@ -213,7 +216,8 @@ WITH ('connector' = 'file', 'path' = '${OUT}/visits');
 CREATE TABLE too_late (ms BIGINT, k STRING, v BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/too_late');
 SET 'late_rows' = 'too_late';
 INSERT INTO visits SELECT CAST(window_start AS BIGINT), CAST(window_end AS BIGINT), k, COUNT(*), SUM(v)
-FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '0.02' SECOND) GROUP BY window_start, window_end, k;",
+FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '0.02' SECOND) GROUP BY window_start, \
+window_end, k;",
         plain: &["visits", "too_late"],
         changelogs: &[],
         program: program(),
@@ -234,7 +238,8 @@ CREATE TABLE averages (start_ms BIGINT, k STRING, average DOUBLE, longest STRING
 WITH ('connector' = 'file', 'path' = '${OUT}/averages');
 CREATE TABLE of_counts (k STRING, average DOUBLE, longest STRING)
 WITH ('connector' = 'file', 'path' = '${OUT}/of_counts', 'changelog' = 'op');
-INSERT INTO averages SELECT CAST(window_start AS BIGINT), k, WEIGHTED_AVERAGE(v, v % 7), LONGEST(CAST(v AS STRING))
+INSERT INTO averages SELECT CAST(window_start AS BIGINT), k, WEIGHTED_AVERAGE(v, v % 7), LONGEST(CAST(v AS \
+STRING))
 FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, window_end, k;
 INSERT INTO of_counts SELECT k, WEIGHTED_AVERAGE(n, d), LONGEST(CAST(n AS STRING))
 FROM (SELECT k, v % 10 AS d, COUNT(*) AS n FROM a GROUP BY k, v % 10) AS counts GROUP BY k;",

@@ -126,7 +126,8 @@ fn every_link_leads_somewhere() {
 
 #[test]
 fn anchors_are_made_as_github_makes_them() {
-    let page = "# A *page* of `code`\n```\n# no heading\n```\n## Is it? [Yes](x.md), it-is\n## Again\n## Again\n";
+    let page = "# A *page* of `code`\n```\n# no heading\n```\n## Is it? [Yes](x.md), it-is\n## Again\n## \
+                Again\n";
     let wanted = ["a-page-of-code", "again", "again-1", "is-it-yes-it-is"];
     assert!(anchors(page).iter().eq(wanted));
 }

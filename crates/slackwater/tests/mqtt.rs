@@ -76,7 +76,7 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
     assert!(
         warned
             .err
-            .contains("mqtt has brought since the last checkpoint comes again"),
+            .contains("what mqtt delivered since the last checkpoint is delivered again"),
         "{}",
         warned.err
     );

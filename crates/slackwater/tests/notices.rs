@@ -102,7 +102,8 @@ fn regression_seconds_read_as_milliseconds_are_told_of_once() {
         );
         assert!(
             finished.err.contains(
-                "TO_TIMESTAMP_LTZ(x, 3) reads milliseconds: as TO_TIMESTAMP_LTZ(x, 0) it is 2024-05-01 00:00:00"
+                "TO_TIMESTAMP_LTZ(x, 3) reads milliseconds: as TO_TIMESTAMP_LTZ(x, 0) it is 2024-05-01 \
+                 00:00:00"
             ),
             "{}",
             finished.err
@@ -186,7 +187,7 @@ fn a_csv_header_in_another_order_is_told_of() {
     let folder = Folder::with(&[("in.csv", "b,a\n1,2\n")]);
     let finished = folder.run(text, &[]).ok();
     let expected =
-        "table 't': column 'a' is declared as number 1, and the header has it as number 2";
+        "table 't': column 'a' is number 1 in the declaration and number 2 in the header";
     assert_eq!(warnings(&finished, expected), 1, "{}", finished.err);
     folder.write("in.csv", b"A,\"b\"\n1,2\n");
     let finished = folder.run(text, &[]).ok();
@@ -206,7 +207,8 @@ fn late_and_bad_rows_are_counted_by_table() {
         format!(
             "CREATE TABLE {sink} (n BIGINT) WITH ('connector' = 'blackhole');
              INSERT INTO {sink} SELECT COUNT(*)
-             FROM TUMBLE(TABLE {input}, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, window_end;"
+             FROM TUMBLE(TABLE {input}, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, \
+             window_end;"
         )
     };
     let text = format!(
@@ -226,16 +228,16 @@ fn late_and_bad_rows_are_counted_by_table() {
     for settings in SETTINGS {
         let finished = folder.run(&text, settings).ok();
         let report = folder.json("report.json");
-        let of = |table: &str| {
+        let counts_of = |table: &str| {
             let sources = report["sources"].as_array().unwrap().iter();
             let mut sources = sources.filter(|source| source["table"] == table);
             let source = sources.next().unwrap();
             (source["rows_late"].clone(), source["rows_bad"].clone())
         };
         // Two late rows of `a`, for two window functions.
-        assert_eq!(of("a"), (4.into(), 1.into()), "{settings:?}");
-        assert_eq!(of("b"), (1.into(), 0.into()), "{settings:?}");
-        assert_eq!(of("c"), (0.into(), 0.into()), "{settings:?}");
+        assert_eq!(counts_of("a"), (4.into(), 1.into()), "{settings:?}");
+        assert_eq!(counts_of("b"), (1.into(), 0.into()), "{settings:?}");
+        assert_eq!(counts_of("c"), (0.into(), 0.into()), "{settings:?}");
         assert_eq!(report["rows_late"], 5);
         assert!(
             finished

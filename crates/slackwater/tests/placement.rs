@@ -54,7 +54,7 @@ fn a_query_can_be_planned_for_another_machine_and_not_run_on_it() {
     let out = folder.slackwater(&other).ok().out;
     for part in [
         "Instances on 36 workers",
-        "placement 'numa': a byte travels a distance of ",
+        "placement 'numa': a byte travels a mean distance of ",
         "worker 0 (core 0 of node 0)",
         "of node 1)",
         "note: planned for bullion-s16, not for this machine",
@@ -178,15 +178,15 @@ fn sixty_four_instances_share_the_cores_and_never_spin() {
         }
         let shared = format!("64 workers share {cores} cores");
         assert!(finished.err.contains(&shared), "{}", finished.err);
-        let rung = "they wait to be rung instead";
-        assert_eq!(finished.err.contains(rung), wait == "wait=poll");
+        let woken = "workers wait to be woken instead";
+        assert_eq!(finished.err.contains(woken), wait == "wait=poll");
         let used = if wait == "wait=poll" {
             "interrupt"
         } else {
             "auto"
         };
         assert_eq!(plan["wait"], used);
-        // Who polls never waits to be rung.
+        // A worker that polls never waits to be woken.
         let threads = plan["threads"].as_array().unwrap().iter();
         let parks = threads.map(|thread| thread["parks"].as_u64().unwrap());
         assert!(parks.sum::<u64>() > 0, "{plan}");
@@ -235,7 +235,7 @@ fn automatic_parallelism_learns_what_rows_cost() {
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
     };
     let explained = slackwater(&["explain", "query.sql"]);
-    let assumed = "; 0 of ";
+    let assumed = "the costs of 0 of ";
     assert!(explained.contains(assumed), "{explained}");
     let ran = slackwater(&["run", "query.sql"]);
     assert!(
@@ -243,7 +243,7 @@ fn automatic_parallelism_learns_what_rows_cost() {
         "{ran}"
     );
     let explained = slackwater(&["explain", "query.sql"]);
-    let measured = "operators cost what an earlier run measured";
+    let measured = "operators were measured by an earlier run";
     assert!(
         explained.contains(measured) && !explained.contains(assumed),
         "{explained}"

@@ -66,13 +66,15 @@ fn numbers(server: &Server, rows: usize, rate: usize) -> String {
         rate => format!(", 'replay_rate' = '{rate}'"),
     };
     format!(
-        "CREATE TABLE numbers (n BIGINT, key INT) WITH ('connector' = 'file', 'path' = '{folder}/numbers.csv' {rate});
+        "CREATE TABLE numbers (n BIGINT, key INT) WITH ('connector' = 'file', 'path' = \
+         '{folder}/numbers.csv' {rate});
          CREATE TABLE out (n BIGINT, name STRING) WITH ('connector' = 'file', 'path' = '{folder}/out.csv', \
          'overwrite' = 'true');\n"
     )
 }
 
-const LOOKED_UP: &str = "INSERT INTO out SELECT n, name FROM numbers JOIN names FOR SYSTEM_TIME AS OF PROCTIME() \
+const LOOKED_UP: &str = "INSERT INTO out SELECT n, name FROM numbers JOIN names FOR SYSTEM_TIME AS OF \
+                         PROCTIME() \
                          ON numbers.key = names.id;";
 
 fn names(server: &Server, options: &str) -> String {
@@ -80,7 +82,8 @@ fn names(server: &Server, options: &str) -> String {
 }
 
 fn make_names(server: &Server) {
-    server.run("CREATE TABLE names AS SELECT i::int AS id, 'name ' || i AS name FROM generate_series(0, 9) AS s(i)");
+    server.run("CREATE TABLE names AS SELECT i::int AS id, 'name ' || i AS name FROM generate_series(0, 9) \
+                AS s(i)");
 }
 
 fn what_a_server_refuses(server: &Server) {
@@ -95,13 +98,13 @@ fn what_a_server_refuses(server: &Server) {
         );
         error
     };
-    let of = |options: &str| {
+    let table_with = |options: &str| {
         format!(
             "CREATE TABLE names (id INT, name STRING) WITH ('connector' = 'postgres' {options});\n"
         )
     };
     let url = format!(", 'url' = 'postgresql://tester:secret@{address}/postgres'");
-    let error = fails(&of(&url));
+    let error = fails(&table_with(&url));
     let place = format!("postgres {address}/postgres, table names: ");
     assert!(error.contains(&place), "{error}");
     assert!(
@@ -110,16 +113,18 @@ fn what_a_server_refuses(server: &Server) {
     );
     assert!(error.contains("PGPASSWORD"), "{error}");
     let url = format!(", 'url' = 'postgresql://tester@{address}/none', 'password' = '{PASSWORD}'");
-    let error = fails(&of(&url));
+    let error = fails(&table_with(&url));
     assert!(
         error.contains("database \"none\" does not exist"),
         "{error}"
     );
     let tls = format!(", 'url' = 'postgresql://tester:secret@{address}/postgres?sslmode=require'");
-    assert!(fails(&of(&tls)).contains("asks for TLS, which is not supported yet"));
-    let error = fails(&of(", 'url' = 'postgresql://tester:secret@:no/port'"));
+    assert!(fails(&table_with(&tls)).contains("asks for TLS, which is not supported yet"));
+    let error = fails(&table_with(
+        ", 'url' = 'postgresql://tester:secret@:no/port'",
+    ));
     assert!(error.contains("option 'url': can't be read"), "{error}");
-    let error = fails(&of(""));
+    let error = fails(&table_with(""));
     assert!(error.contains("option 'url': is missing"), "{error}");
     // Types that do not fit.
     let text = table(server, "names", "id STRING, name INT", "");
@@ -147,21 +152,25 @@ fn what_a_server_refuses(server: &Server) {
 }
 
 fn every_type_there_and_back(server: &Server) {
-    let columns = "i BIGINT, s SMALLINT, x DOUBLE, f FLOAT, b BOOLEAN, d DECIMAL(20, 2), day DATE, at TIMESTAMP(3), \
+    let columns = "i BIGINT, s SMALLINT, x DOUBLE, f FLOAT, b BOOLEAN, d DECIMAL(20, 2), day DATE, at \
+                   TIMESTAMP(3), \
                    z TIMESTAMP(6), t STRING, v STRING";
     let types = "i bigint, s smallint, x double precision, f real, b boolean, d numeric(20, 2), day date, \
                  at timestamp, z timestamptz, t text, v varchar(5)";
     server.run(&format!(
         "CREATE TABLE types ({types}); CREATE TABLE again ({types});
-         INSERT INTO types VALUES (-9223372036854775808, -32768, 0.1, 1e30, true, 123456789012345678.90, '2024-02-29',
+         INSERT INTO types VALUES (-9223372036854775808, -32768, 0.1, 1e30, true, 123456789012345678.90, \
+         '2024-02-29',
            '2024-02-29 12:34:56.789', '2024-02-29 12:34:56.789012+02', 'é''\"\\, {{}}', 'abcde'),
-           (1, NULL, 'NaN', '-Infinity', false, -0.01, '0001-01-01', '1969-12-31 23:59:59.999', NULL, '', NULL);"
+           (1, NULL, 'NaN', '-Infinity', false, -0.01, '0001-01-01', '1969-12-31 23:59:59.999', NULL, '', \
+           NULL);"
     ));
     let text = table(server, "types", columns, "")
         + &table(server, "again", columns, "")
         + "INSERT INTO again SELECT * FROM types;";
     run_text(&text, &[]).unwrap();
-    let both = "SELECT count(*) FROM types AS a JOIN again AS b ON a.i = b.i AND a.* IS NOT DISTINCT FROM b.*";
+    let both = "SELECT count(*) FROM types AS a JOIN again AS b ON a.i = b.i AND a.* IS NOT DISTINCT FROM \
+                b.*";
     assert_eq!(server.rows(both), ["2"]);
     // A text that is too long is no value of the column, and is not cut off.
     let text = table(server, "types", columns, "")
@@ -178,7 +187,8 @@ fn every_type_there_and_back(server: &Server) {
 fn other_schemas_and_types(server: &Server) {
     server.run(
         "CREATE SCHEMA s; CREATE TABLE s.\"Odd Names\" (id smallint PRIMARY KEY, code char(4), name uuid);
-         INSERT INTO s.\"Odd Names\" VALUES (1, 'ab', '00000000-0000-0000-0000-000000000001'), (2, 'cd', NULL);",
+         INSERT INTO s.\"Odd Names\" VALUES (1, 'ab', '00000000-0000-0000-0000-000000000001'), (2, 'cd', \
+         NULL);",
     );
     let path = server.folder().join("keys.csv");
     fs::write(&path, "1,ab\n2,x\n70000,cd\n,ab\n").unwrap();
@@ -211,7 +221,8 @@ fn other_schemas_and_types(server: &Server) {
         ("k.code || 'x' = o.name", &[]),
     ] {
         let insert = format!(
-            "INSERT INTO out SELECT k.id, o.name FROM keys AS k JOIN odd FOR SYSTEM_TIME AS OF PROCTIME() AS o ON {join};"
+            "INSERT INTO out SELECT k.id, o.name FROM keys AS k JOIN odd FOR SYSTEM_TIME AS OF PROCTIME() \
+             AS o ON {join};"
         );
         run_text(&format!("{text}{insert}"), &[]).unwrap();
         assert_eq!(out(server), expected, "{join}");

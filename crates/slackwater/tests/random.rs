@@ -153,7 +153,8 @@ proptest! {
              INSERT INTO out
              SELECT CAST(window_start AS BIGINT), k, COUNT(*), SUM(v), MIN(v), MAX(v), COUNT(DISTINCT v),
                FIRST_VALUE(v), LAST_VALUE(v), COUNT(*) FILTER (WHERE v > 0)
-             FROM HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '{slide_ms} milliseconds', INTERVAL '{} milliseconds')
+             FROM HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '{slide_ms} milliseconds', INTERVAL '{} \
+             milliseconds')
              GROUP BY window_start, window_end, k;",
             out.display(),
             case.size_ms

@@ -13,7 +13,8 @@ use crate::process::{Folder, PATIENCE};
 
 const BIDS: &str = "1,a,10\n2,b,20\n3,a,5\n";
 
-const TABLE: &str = "CREATE TABLE bids (ms BIGINT, bidder STRING, price INT) WITH ('connector' = 'file', 'path' = 'bids.csv');";
+const TABLE: &str = "CREATE TABLE bids (ms BIGINT, bidder STRING, price INT) WITH ('connector' = 'file', \
+                     'path' = 'bids.csv');";
 
 const ENDLESS: &str = "CREATE TABLE v (ts_ms BIGINT, ip STRING) WITH ('connector' = 'datagen', \
                        'generator' = 'uservisits', 'rate' = '20000/s', 'addresses' = '500');";
@@ -166,7 +167,8 @@ fn statements_of_several_lines_and_what_is_declared() {
     let folder = Folder::with(&[("bids.csv", BIDS)]);
     let mut shell = Terminal::start(&folder, &[]);
     shell.line("CREATE TABLE bids (ms BIGINT, bidder STRING, price INT,\n  ts AS TO_TIMESTAMP_LTZ(ms, 0), \
-                WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)\nWITH ('connector' = 'file', 'path' = 'bids.csv');");
+                WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)\nWITH ('connector' = 'file', 'path' = \
+                'bids.csv');");
     shell.line("CREATE VIEW cheap AS SELECT bidder, price FROM bids WHERE price < 15;");
     shell.line("\\d");
     shell.expect("bids   table  file");
@@ -389,7 +391,8 @@ fn the_editor_and_files() {
 #[test]
 fn without_a_terminal_it_runs_what_it_reads() {
     let folder = Folder::with(&[("bids.csv", BIDS), ("tables.sql", TABLE)]);
-    let text = "\\d\nSELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder;\nSET 'chunk_rows' = '1';\nSELECT price FROM bids";
+    let text = "\\d\nSELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder;\nSET 'chunk_rows' = \
+                '1';\nSELECT price FROM bids";
     let finished = folder
         .slackwater_with_input(&["sql", "tables.sql"], text.as_bytes())
         .ok();
@@ -424,10 +427,12 @@ fn sets_of_inserts_and_tables_from_queries_in_the_shell() {
     let folder = Folder::with(&[("bids.csv", BIDS), ("tables.sql", TABLE)]);
     let text = "EXECUTE STATEMENT SET BEGIN\nINSERT INTO high SELECT bidder FROM bids WHERE price > 10;\n\
                 INSERT INTO low SELECT bidder FROM bids WHERE price < 10;\nEND;\n\
-                CREATE TABLE some WITH ('connector' = 'file', 'path' = 'some.csv') AS SELECT bidder, price * 2 AS twice \
+                CREATE TABLE some WITH ('connector' = 'file', 'path' = 'some.csv') AS SELECT bidder, price \
+                * 2 AS twice \
                 FROM bids WHERE price < 20;\nDESCRIBE some;\nSELECT twice FROM some;\nRESET;\nSHOW TABLES;\n\
                 DROP VIEW IF EXISTS nothing;\n";
-    let tables = "CREATE TABLE high (bidder STRING COMMENT 'who') WITH ('connector' = 'file', 'path' = 'high.csv');\n\
+    let tables = "CREATE TABLE high (bidder STRING COMMENT 'who') WITH ('connector' = 'file', 'path' = \
+                  'high.csv');\n\
                   CREATE TABLE low (bidder STRING) WITH ('connector' = 'file', 'path' = 'low.csv');\n";
     let finished = folder
         .slackwater_with_input(

@@ -5,11 +5,11 @@
 //! are those of the file. It runs in a folder of its own, in which `data` is the folder of inputs
 //! beside the files and `out` is empty.
 //!
-//! Every case that compiles runs at parallelism 1 and 3 and with chunks of 1 and 8192 rows, in a process of its
-//! own, and must give the same each time (I1): the terminal's rows and those of each output file,
+//! Every case that compiles runs at parallelism 1 and 3 and with chunks of 1 and 8192 rows, in a process of
+//! its own, and must give the same each time (I1): the terminal's rows and those of each output file,
 //! sorted; the numbers of late and bad rows where there are any; or the message, as the user sees
-//! it. Some are also stopped and resumed from their checkpoint (`resume.rs`). What does not compile is compared
-//! in `crates/sql/tests`, which needs no process for it. Comments in a case change what is compared:
+//! it. Some are also stopped and resumed from their checkpoint (`resume.rs`). What does not compile is
+//! compared in `crates/sql/tests`, which needs no process for it. Comments in a case change what is compared:
 //!
 //! - `-- last per 2`: of the terminal's rows only the last one of each value of the first two
 //!   columns, without the column that tells inserts from updates (the intermediate steps of a
@@ -191,8 +191,8 @@ fn check(name: &str) {
     let mut has_shown_error = false;
     let mut resumed = 0;
     for (nth, case) in cases.iter().enumerate() {
-        // The messages of texts that don't compile are compared in `crates/sql`; that the program shows them so is
-        // tried once for each file.
+        // The messages of texts that don't compile are compared in `crates/sql`; that the program shows them
+        // so is tried once for each file.
         if !compiles(&case.text) && std::mem::replace(&mut has_shown_error, true) {
             continue;
         }
@@ -300,8 +300,8 @@ files! {
     names_like_types
 }
 
-/// What only a reader of the source understands: values as Rust shows them, types as Arrow calls them, names of
-/// the planner's parts.
+/// What only a reader of the source understands: values as Rust shows them, types as Arrow calls them, names
+/// of the planner's parts.
 const LEAKS: &[&str] = &[
     "DataFusion",
     "sqlparser",

@@ -30,13 +30,13 @@ fn partitions() -> impl Strategy<Value = Vec<Vec<Row>>> {
 }
 
 fn settings() -> impl Strategy<Value = Vec<(&'static str, String)>> {
-    let of = |values: &[&'static str]| prop::sample::select(values.to_vec());
+    let one_of = |values: &[&'static str]| prop::sample::select(values.to_vec());
     (
         (1..6usize, 1..200usize, 1..4usize),
-        of(&["1", "1", "1", "2", "3"]),
-        of(&["shm", "tcp"]),
-        of(&["auto", "demand", "round_robin"]),
-        of(&["auto", "serial", "flat_tree", "binary_tree", "ring"]),
+        one_of(&["1", "1", "1", "2", "3"]),
+        one_of(&["shm", "tcp"]),
+        one_of(&["auto", "demand", "round_robin"]),
+        one_of(&["auto", "serial", "flat_tree", "binary_tree", "ring"]),
     )
         .prop_map(|(numbers, processes, link, balancer, broadcast)| {
             let (parallelism, chunk_rows, workers) = numbers;

@@ -13,7 +13,8 @@ fn folder_with(files: &[(&str, &str)]) -> tempfile::TempDir {
 fn counting(folder: &std::path::Path, options: &str) -> String {
     let path = folder.display();
     format!(
-        "CREATE TABLE words (word STRING) WITH ('connector' = 'file', 'path' = '{path}/*.txt', 'format' = 'raw' {options});
+        "CREATE TABLE words (word STRING) WITH ('connector' = 'file', 'path' = '{path}/*.txt', 'format' = \
+         'raw' {options});
          CREATE TABLE out (word STRING, n BIGINT)
          WITH ('connector' = 'file', 'path' = '{path}/out.csv', 'csv.header' = 'true', 'overwrite' = 'true');
          INSERT INTO out SELECT word, COUNT(*) FROM words GROUP BY word;"
@@ -31,15 +32,15 @@ fn every_row_gives_one_update_per_input_row_in_order() {
         ];
         run_text(&counting(folder.path(), ""), &settings).unwrap();
         let found = lines(&folder.path().join("out.csv"));
-        let of = |word: &str| -> Vec<String> {
+        let rows_of = |word: &str| -> Vec<String> {
             found
                 .iter()
                 .filter(|row| row.starts_with(word))
                 .cloned()
                 .collect()
         };
-        assert_eq!(of("x"), ["x,1", "x,2", "x,3"]);
-        assert_eq!(of("y"), ["y,1", "y,2"]);
+        assert_eq!(rows_of("x"), ["x,1", "x,2", "x,3"]);
+        assert_eq!(rows_of("y"), ["y,1", "y,2"]);
     }
 }
 
@@ -87,7 +88,8 @@ fn a_unit_of_work_closes_its_windows_and_resets_watermarks() {
         "CREATE TABLE events (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
          WITH ('connector' = 'file', 'path' = '{path}/?.csv', 'unit_of_work' = 'file');
          CREATE TABLE out (start BIGINT, n BIGINT)
-         WITH ('connector' = 'file', 'path' = '{path}/result.csv', 'csv.header' = 'true', 'overwrite' = 'true');
+         WITH ('connector' = 'file', 'path' = '{path}/result.csv', 'csv.header' = 'true', 'overwrite' = \
+         'true');
          INSERT INTO out SELECT CAST(window_start AS BIGINT), COUNT(*)
          FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;"
     );
@@ -103,10 +105,14 @@ fn statements_of_one_file_share_their_source() {
     let folder = folder_with(&[("a.txt", "x\ny\nx\n")]);
     let path = folder.path().display();
     let text = format!(
-        "CREATE TABLE words (word STRING) WITH ('connector' = 'file', 'path' = '{path}/a.txt', 'format' = 'raw');
-         CREATE TABLE xs (word STRING) WITH ('connector' = 'file', 'path' = '{path}/xs.csv', 'csv.header' = 'true');
-         CREATE TABLE ys (word STRING) WITH ('connector' = 'file', 'path' = '{path}/ys.csv', 'csv.header' = 'true');
-         CREATE TABLE counts (word STRING, n BIGINT) WITH ('connector' = 'file', 'path' = '{path}/n.csv', 'csv.header' = 'true');
+        "CREATE TABLE words (word STRING) WITH ('connector' = 'file', 'path' = '{path}/a.txt', 'format' = \
+         'raw');
+         CREATE TABLE xs (word STRING) WITH ('connector' = 'file', 'path' = '{path}/xs.csv', 'csv.header' = \
+         'true');
+         CREATE TABLE ys (word STRING) WITH ('connector' = 'file', 'path' = '{path}/ys.csv', 'csv.header' = \
+         'true');
+         CREATE TABLE counts (word STRING, n BIGINT) WITH ('connector' = 'file', 'path' = '{path}/n.csv', \
+         'csv.header' = 'true');
          INSERT INTO xs SELECT word FROM words WHERE word = 'x';
          INSERT INTO ys SELECT word FROM words WHERE word = 'y';
          INSERT INTO counts SELECT word, COUNT(*) FROM words GROUP BY word;"
@@ -130,7 +136,8 @@ fn a_running_distinct_emits_each_value_once() {
     let folder = folder_with(&[("a.txt", "x\ny\nx\nx\ny\nz\n")]);
     let path = folder.path().display();
     let text = format!(
-        "CREATE TABLE words (word STRING) WITH ('connector' = 'file', 'path' = '{path}/a.txt', 'format' = 'raw');
+        "CREATE TABLE words (word STRING) WITH ('connector' = 'file', 'path' = '{path}/a.txt', 'format' = \
+         'raw');
          CREATE TABLE out (word STRING)
          WITH ('connector' = 'file', 'path' = '{path}/out.csv', 'csv.header' = 'true', 'overwrite' = 'true');
          INSERT INTO out SELECT DISTINCT word FROM words;"
@@ -172,7 +179,8 @@ fn what_keeps_rows_for_ever_says_so_and_state_ttl_ends_it() {
                   CREATE TABLE r (ts TIMESTAMP(3), k STRING, v INT, WATERMARK FOR ts AS ts)
                     WITH ('connector' = 'file', 'path' = 'tests/sql/data/people.csv');
                   CREATE TABLE by_n (n BIGINT PRIMARY KEY NOT ENFORCED) WITH ('connector' = 'blackhole');";
-    let in_an_interval = "EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '1' HOUR)";
+    let in_an_interval = "EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL \
+                          '1' HOUR)";
     let cases = [
         (
             "SELECT v FROM l WHERE k IN (SELECT k FROM r)".to_string(),

@@ -234,7 +234,7 @@ impl Plan {
     }
 
     fn costs_of(&self, link: Link) -> &Costs {
-        let place = Link::ALL.iter().position(|of| *of == link);
+        let place = Link::ALL.iter().position(|other| *other == link);
         &self.costs[place.expect("it is one of all")]
     }
 
@@ -271,12 +271,12 @@ impl Plan {
                         for segment_bytes in
                             self.segments(receivers, processes, link, algorithm, size_bytes)
                         {
-                            let same = |of: &&mut Run| {
-                                let own = run(Some(segment_bytes), of.sizes.clone());
-                                **of == own
+                            let same = |existing: &&mut Run| {
+                                let own = run(Some(segment_bytes), existing.sizes.clone());
+                                **existing == own
                             };
                             match runs.iter_mut().find(same) {
-                                Some(of) => of.sizes.push(size_bytes),
+                                Some(existing) => existing.sizes.push(size_bytes),
                                 None => runs.push(run(Some(segment_bytes), vec![size_bytes])),
                             }
                         }

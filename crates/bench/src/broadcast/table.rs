@@ -13,7 +13,7 @@ pub fn text(figures: &Figures) -> String {
         figures.rounds,
         minutes(figures.seconds),
     );
-    let setting = |of: &PointFigures| (of.point.receivers, of.point.processes);
+    let setting = |figures: &PointFigures| (figures.point.receivers, figures.point.processes);
     for points in figures
         .points
         .chunk_by(|one, other| setting(one) == setting(other))
@@ -45,36 +45,36 @@ pub fn text(figures: &Figures) -> String {
 }
 
 fn lines(point: &PointFigures, table: &mut Table) {
-    let serial = |of: &&WayFigures| {
-        let way = of.way;
+    let serial = |figures: &&WayFigures| {
+        let way = figures.way;
         way.link == Link::Tcp && way.algorithm == "serial" && way.segment_bytes.is_none()
     };
     let serial = point.ways.iter().find(serial);
-    for of in &point.ways {
+    for figures in &point.ways {
         let choices = point
             .choices
             .iter()
-            .find(|of_link| of_link.link == of.way.link);
+            .find(|of_link| of_link.link == figures.way.link);
         let mut chosen = Vec::new();
-        if choices.is_some_and(|choices| choices.latency == of.way) {
+        if choices.is_some_and(|choices| choices.latency == figures.way) {
             chosen.push("latency");
         }
-        if choices.is_some_and(|choices| choices.throughput == of.way) {
+        if choices.is_some_and(|choices| choices.throughput == figures.way) {
             chosen.push("throughput");
         }
         let ratio = |pick: fn(&WayFigures) -> f64| match serial {
-            Some(serial) => format!("{:.2}", pick(of) / pick(serial)),
+            Some(serial) => format!("{:.2}", pick(figures) / pick(serial)),
             None => "-".to_string(),
         };
         table.line([
             count(point.point.size_bytes as u64),
-            name(&of.way),
-            time(of.latency_p50_us.median),
-            time(of.latency_p90_us.median),
-            ratio(|of| of.latency_p50_us.median),
-            count(of.messages_per_s.median as u64),
-            ratio(|of| of.messages_per_s.median),
-            format!("{:.1}", of.cpu_us_per_message.median),
+            name(&figures.way),
+            time(figures.latency_p50_us.median),
+            time(figures.latency_p90_us.median),
+            ratio(|figures| figures.latency_p50_us.median),
+            count(figures.messages_per_s.median as u64),
+            ratio(|figures| figures.messages_per_s.median),
+            format!("{:.1}", figures.cpu_us_per_message.median),
             chosen.join(", "),
         ]);
     }

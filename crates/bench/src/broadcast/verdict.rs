@@ -41,15 +41,15 @@ pub fn verdicts(points: &[PointFigures], measured: &[Measured]) -> Vec<Verdict> 
     let mut choice_throughput = Vec::new();
     for figures in points {
         for choices in &figures.choices {
-            let ways = figures.ways.iter().map(|of| of.way);
+            let ways = figures.ways.iter().map(|measured| measured.way);
             let ways = ways
                 .filter(|way| way.link == choices.link)
                 .collect::<Vec<Way>>();
-            let of = |chosen, cost: &dyn Fn(&Measured) -> f64| {
+            let penalty_of = |chosen, cost: &dyn Fn(&Measured) -> f64| {
                 of_the_best(measured, figures.point, chosen, &ways, cost)
             };
-            choice_latency.extend(of(choices.latency, &latency));
-            choice_throughput.extend(of(choices.throughput, &period));
+            choice_latency.extend(penalty_of(choices.latency, &latency));
+            choice_throughput.extend(penalty_of(choices.throughput, &period));
         }
     }
     let serial = Way {
@@ -59,7 +59,10 @@ pub fn verdicts(points: &[PointFigures], measured: &[Measured]) -> Vec<Verdict> 
     };
     let mut times_latency = Vec::new();
     let mut times_throughput = Vec::new();
-    for figures in points.iter().filter(|of| of.point.receivers == RECEIVERS) {
+    for figures in points
+        .iter()
+        .filter(|measured| measured.point.receivers == RECEIVERS)
+    {
         let shm = figures
             .choices
             .iter()
@@ -155,27 +158,30 @@ fn judge(
 pub fn orderings(points: &[PointFigures]) -> Vec<Ordering> {
     let largest = points
         .iter()
-        .map(|of| (of.point.receivers, of.point.processes))
+        .map(|measured| (measured.point.receivers, measured.point.processes))
         .max();
-    let points = points.iter().filter(|of| {
-        Some((of.point.receivers, of.point.processes)) == largest && of.point.processes > 1
+    let points = points.iter().filter(|measured| {
+        Some((measured.point.receivers, measured.point.processes)) == largest
+            && measured.point.processes > 1
     });
     let orderings = points.flat_map(|figures| {
         Link::ALL.into_iter().map(|link| {
-            let whole = |of: &&WayFigures| of.way.link == link && of.way.segment_bytes.is_none();
+            let whole = |measured: &&WayFigures| {
+                measured.way.link == link && measured.way.segment_bytes.is_none()
+            };
             let sorted = |pick: fn(&WayFigures) -> f64, sign: f64| {
                 let ways = figures.ways.iter().filter(whole);
-                let mut of = ways
-                    .map(|of| (of.way.algorithm, pick(of)))
+                let mut ranked = ways
+                    .map(|measured| (measured.way.algorithm, pick(measured)))
                     .collect::<Vec<_>>();
-                of.sort_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)));
-                of
+                ranked.sort_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)));
+                ranked
             };
             Ordering {
                 link,
                 size_bytes: figures.point.size_bytes,
-                by_latency: sorted(|of| of.latency_p50_us.median, 1.0),
-                by_throughput: sorted(|of| of.messages_per_s.median, -1.0),
+                by_latency: sorted(|measured| measured.latency_p50_us.median, 1.0),
+                by_throughput: sorted(|measured| measured.messages_per_s.median, -1.0),
             }
         })
     });

@@ -101,7 +101,7 @@ pub fn costs(points: &[Point]) -> Vec<Cost> {
 fn cost(points: &[Point], spec: Spec) -> Cost {
     let own = points.iter().filter(|point| point.spec == spec);
     let own = own.collect::<Vec<_>>();
-    let of = |value: &dyn Fn(&Point) -> f64| median(&own, |point| value(point));
+    let figure_of = |value: &dyn Fn(&Point) -> f64| median(&own, |point| value(point));
     let without = |round: u32| {
         let spec = Spec {
             interval_ms: None,
@@ -122,13 +122,13 @@ fn cost(points: &[Point], spec: Spec) -> Cost {
     Cost {
         spec,
         percent: spread(&own, |point| point.percent),
-        beside_percent: of(&|point| point.beside_percent),
-        others_percent: of(&|point| point.others_percent),
+        beside_percent: figure_of(&|point| point.beside_percent),
+        others_percent: figure_of(&|point| point.others_percent),
         more_percent: has_more.then(|| Spread::of(more)),
-        p50_ms: of(&|point| point.latency_ms.p50.unwrap_or(0.0)),
-        p99_ms: of(&|point| point.latency_ms.p99.unwrap_or(0.0)),
-        max_ms: of(&|point| point.latency_ms.max.unwrap_or(0.0)),
-        violated_s: of(&|point| point.violated_s),
+        p50_ms: figure_of(&|point| point.latency_ms.p50.unwrap_or(0.0)),
+        p99_ms: figure_of(&|point| point.latency_ms.p99.unwrap_or(0.0)),
+        max_ms: figure_of(&|point| point.latency_ms.max.unwrap_or(0.0)),
+        violated_s: figure_of(&|point| point.violated_s),
         taken: taken(&own),
     }
 }
@@ -139,7 +139,7 @@ fn taken(points: &[&Point]) -> Option<Taken> {
     if all.is_empty() {
         return None;
     }
-    let of = |value: &dyn Fn(&Checkpoints) -> f64| median(&all, value);
+    let figure_of = |value: &dyn Fn(&Checkpoints) -> f64| median(&all, value);
     // Not every last checkpoint has an increment.
     let bytes = |value: &dyn Fn(&Stored) -> u64| {
         let bytes = points.iter().map(|point| value(&point.stored) as f64);
@@ -149,11 +149,11 @@ fn taken(points: &[&Point]) -> Option<Taken> {
     let delays = delays.collect::<Vec<_>>();
     let commits = !delays.is_empty();
     Some(Taken {
-        stored: of(&|one| one.stored as f64),
+        stored: figure_of(&|one| one.stored as f64),
         aborted: all.iter().map(|one| one.aborted).sum(),
-        stall_max_ms: of(&|one| one.stall_max_ms),
-        duration_ms: of(&|one| one.duration_ms.unwrap_or(0.0)),
-        duration_max_ms: of(&|one| one.duration_max_ms),
+        stall_max_ms: figure_of(&|one| one.stall_max_ms),
+        duration_ms: figure_of(&|one| one.duration_ms.unwrap_or(0.0)),
+        duration_max_ms: figure_of(&|one| one.duration_max_ms),
         base_bytes: bytes(&|stored| stored.base_bytes),
         increment_bytes: bytes(&|stored| stored.increment_bytes),
         commit_delay_ms: commits.then(|| median(&delays, |delay| delay.mean)),
@@ -169,13 +169,13 @@ pub fn recoveries(kills: &[Kill]) -> Vec<Recovery> {
     let recovery = |keys: u64| {
         let own = kills.iter().filter(|kill| kill.keys == keys);
         let own = own.collect::<Vec<_>>();
-        let of = |value: &dyn Fn(&Kill) -> f64| spread(&own, |kill| value(kill));
+        let figure_of = |value: &dyn Fn(&Kill) -> f64| spread(&own, |kill| value(kill));
         Recovery {
             keys,
             kills: own.len(),
-            noticed_ms: of(&|kill| kill.noticed_ms),
-            back_ms: of(&|kill| kill.back_ms),
-            caught_up_ms: of(&|kill| kill.caught_up_ms),
+            noticed_ms: figure_of(&|kill| kill.noticed_ms),
+            back_ms: figure_of(&|kill| kill.back_ms),
+            caught_up_ms: figure_of(&|kill| kill.caught_up_ms),
         }
     };
     keys.into_iter().map(recovery).collect()

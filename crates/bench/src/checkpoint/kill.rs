@@ -101,7 +101,7 @@ pub fn measure(plan: &Plan, keys: u64, number: u32) -> Result<Kill, String> {
             }
         }
         let incarnation = output.look().incarnation;
-        incarnation.filter(|&of| of > begun.1)
+        incarnation.filter(|&epoch| epoch > begun.1)
     })?;
     let caught_up = wait(&mut running, |_| {
         let last_row = output.look().last_row;

@@ -42,10 +42,10 @@ impl Output {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
         for path in entries.flatten().map(|entry| entry.path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let Some((is_committed, of)) = parse(&name) else {
+            let Some((is_committed, epoch)) = parse(&name) else {
                 continue;
             };
-            incarnation = incarnation.max(Some(of));
+            incarnation = incarnation.max(Some(epoch));
             if is_committed && self.known.insert(path.clone()) {
                 self.last_row = self.last_row.max(last_row(&path));
             }

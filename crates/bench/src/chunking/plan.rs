@@ -196,11 +196,11 @@ impl Plan {
         let rate = effort.guarantees.len() as f64 * ways * tries;
         let mixed = (effort.shares.len() * effort.partitions.len() * Way::COMPARED.len()) as f64
             * f64::from(effort.short_rounds);
-        let of = |experiment, points: f64| if self.wants(experiment) { points } else { 0.0 };
+        let points_of = |experiment, points: f64| if self.wants(experiment) { points } else { 0.0 };
         let points = sweep
-            + of(Experiment::Latency, latency * PERIODS_FACTOR)
-            + of(Experiment::Rate, rate * PERIODS_FACTOR)
-            + of(Experiment::Mixed, mixed);
+            + points_of(Experiment::Latency, latency * PERIODS_FACTOR)
+            + points_of(Experiment::Rate, rate * PERIODS_FACTOR)
+            + points_of(Experiment::Mixed, mixed);
         let times = effort.times;
         points * ((times.warm_up + times.time).as_secs_f64() + POINT_OVERHEAD_S)
     }

@@ -188,15 +188,15 @@ impl Level {
                     (mix.way, mix.partitions, mix.complete_share) == (way, partitions, share)
                 });
                 mix.map_or(String::new(), |mix| {
-                    let of = |us: f64| match us {
+                    let shown = |us: f64| match us {
                         0.0 => "-".to_string(),
                         us => time(us),
                     };
                     format!(
                         "{} ({}; {})",
-                        of(mix.mean_us),
-                        of(mix.complete_us),
-                        of(mix.partial_us)
+                        shown(mix.mean_us),
+                        shown(mix.complete_us),
+                        shown(mix.partial_us)
                     )
                 })
             }));

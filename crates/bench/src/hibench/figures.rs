@@ -74,15 +74,15 @@ impl Measured {
         let own = runs.iter();
         let own = own.filter(|run| (run.workload, run.parallelism) == (workload, parallelism));
         let own = own.collect::<Vec<&Run>>();
-        let of = |pick: fn(&Run) -> f64| spread(&own, |run| pick(run));
+        let spread_of = |pick: fn(&Run) -> f64| spread(&own, |run| pick(run));
         Measured {
             workload: workload.name(),
             parallelism,
-            rows_per_s: of(|run| run.cost.rows_per_s),
-            cpu_us_per_row: of(|run| run.cost.cpu_s * 1e6 / run.cost.rows_in as f64),
-            limit_ratio: of(|run| run.limit.cpu_s / run.cost.cpu_s),
-            peak_rss_bytes: of(|run| run.cost.peak_rss_bytes as f64),
-            wakeups: of(|run| run.cost.wakeups as f64),
+            rows_per_s: spread_of(|run| run.cost.rows_per_s),
+            cpu_us_per_row: spread_of(|run| run.cost.cpu_s * 1e6 / run.cost.rows_in as f64),
+            limit_ratio: spread_of(|run| run.limit.cpu_s / run.cost.cpu_s),
+            peak_rss_bytes: spread_of(|run| run.cost.peak_rss_bytes as f64),
+            wakeups: spread_of(|run| run.cost.wakeups as f64),
         }
     }
 }

@@ -119,7 +119,7 @@ impl Samples {
     /// A figure of a kind at a point, in each round; `None` if it was not measured.
     pub fn each(&self, point: &Point, figure: impl Fn(&Sample) -> f64) -> Option<Vec<f64>> {
         let of_round = |round: &Round| {
-            let (_, answer) = round.iter().find(|(of, _)| of == point)?;
+            let (_, answer) = round.iter().find(|(asked, _)| asked == point)?;
             match answer {
                 Answer::Sample(sample) => Some(figure(sample)),
                 Answer::Unsupported(_) => None,
@@ -141,7 +141,7 @@ impl Samples {
     /// The medians of a kind at a point.
     pub fn measured(&self, point: Point) -> Measured {
         let answers = self.rounds.first().into_iter().flatten();
-        let mut answers = answers.filter(|(of, _)| *of == point);
+        let mut answers = answers.filter(|(asked, _)| *asked == point);
         if let Some((_, Answer::Unsupported(reason))) = answers.next() {
             return Measured {
                 point,

@@ -58,8 +58,14 @@ pub fn verdicts(samples: &Samples) -> Vec<Verdict> {
     ]
 }
 
-fn ratios(of: Option<Vec<f64>>, to: Option<Vec<f64>>) -> Option<Vec<f64>> {
-    Some(of?.into_iter().zip(to?).map(|(of, to)| of / to).collect())
+fn ratios(value: Option<Vec<f64>>, to: Option<Vec<f64>>) -> Option<Vec<f64>> {
+    Some(
+        value?
+            .into_iter()
+            .zip(to?)
+            .map(|(value, to)| value / to)
+            .collect(),
+    )
 }
 
 fn at_most(goal: &str, values: Option<Vec<f64>>, limit: f64, unit: &str) -> Verdict {

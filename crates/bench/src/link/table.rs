@@ -51,14 +51,14 @@ fn table(figures: &Figures, waiting: Waiting) -> Table {
         "recv s",
     ];
     let mut table = Table::new(latency.into_iter().chain(flow));
-    let of = |pattern| {
+    let points_of = |pattern| {
         let points = figures.points.iter();
         points.filter(move |measured: &&Measured| {
             (measured.point.waiting, measured.point.pattern) == (waiting, pattern)
         })
     };
     let mut last = 0;
-    for (round_trip, stream) in of(Pattern::PingPong).zip(of(Pattern::Stream)) {
+    for (round_trip, stream) in points_of(Pattern::PingPong).zip(points_of(Pattern::Stream)) {
         let size = round_trip.point.size_bytes;
         if last != size {
             table.gap();

@@ -160,15 +160,15 @@ impl MeasuredFlink {
         // A run that is shorter than the start-up gives no information; a thousandth keeps the figure
         // finite.
         let behind_start = |cost: &FlinkCost| (cost.cpu_s - start_s).max(cost.cpu_s / 1e3);
-        let of = |pick: &dyn Fn(&FlinkCost) -> f64| spread(&series.flink_runs, pick);
+        let spread_of = |pick: &dyn Fn(&FlinkCost) -> f64| spread(&series.flink_runs, pick);
         let ratio = |pick: &dyn Fn(&FlinkCost) -> f64| {
             let pairs = series.runs.iter().zip(&series.flink_runs);
             spread(pairs, |(cost, flink)| pick(flink) / cost.cpu_s)
         };
         Some(MeasuredFlink {
-            events_per_cpu_s: of(&|cost| events / cost.cpu_s),
-            events_per_cpu_s_behind_start: of(&|cost| events / behind_start(cost)),
-            cpu_s: of(&|cost| cost.cpu_s),
+            events_per_cpu_s: spread_of(&|cost| events / cost.cpu_s),
+            events_per_cpu_s_behind_start: spread_of(&|cost| events / behind_start(cost)),
+            cpu_s: spread_of(&|cost| cost.cpu_s),
             ratio: ratio(&behind_start),
             ratio_with_start: ratio(&|cost| cost.cpu_s),
         })

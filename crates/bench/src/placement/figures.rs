@@ -37,7 +37,9 @@ pub fn verdicts(predictions: &[Prediction], scaling: Option<&Scaling>) -> Vec<Ve
     });
     let mut goals = gains.collect::<Vec<Verdict>>();
     for point in scaling.into_iter().flat_map(|scaling| &scaling.points) {
-        let limit = KEPT.iter().find(|(of, _)| *of == point.parallelism);
+        let limit = KEPT
+            .iter()
+            .find(|(instances, _)| *instances == point.parallelism);
         if let Some((parallelism, limit)) = limit {
             let name = format!(
                 "rows per CPU second, {} at parallelism {parallelism}, compared with parallelism 1",

@@ -55,7 +55,7 @@ struct Run {
 
 impl Point {
     fn of(workload: Workload, parallelism: usize, runs: &[Run]) -> Point {
-        let of = |pick: fn(&Run) -> f64| {
+        let spread_of = |pick: fn(&Run) -> f64| {
             let own = runs.iter();
             let own = own.filter(|run| (run.workload, run.parallelism) == (workload, parallelism));
             spread(own, pick)
@@ -63,9 +63,9 @@ impl Point {
         Point {
             workload: workload.name(),
             parallelism,
-            rows_per_s: of(|run| run.rows_per_s),
-            rows_per_cpu_s: of(|run| run.rows_per_cpu_s),
-            ratio: of(|run| run.ratio),
+            rows_per_s: spread_of(|run| run.rows_per_s),
+            rows_per_cpu_s: spread_of(|run| run.rows_per_cpu_s),
+            ratio: spread_of(|run| run.ratio),
         }
     }
 }

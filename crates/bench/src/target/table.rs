@@ -46,9 +46,9 @@ impl Figures {
                 let names = [query.to_string(), duration(target_us)];
                 let cells = self.rates().into_iter().map(|rate_per_s| {
                     let place = (query, target_us, rate_per_s);
-                    let of =
+                    let is_same =
                         |each: &&Comparison| (each.query, each.target_us, each.rate_per_s) == place;
-                    let comparison = self.comparisons.iter().find(of);
+                    let comparison = self.comparisons.iter().find(is_same);
                     comparison.map_or(String::new(), compared)
                 });
                 table.line(names.into_iter().chain(cells));

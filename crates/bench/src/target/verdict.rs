@@ -129,8 +129,8 @@ fn against(
         "{auto} against {other}, {query} at {}",
         rate(rate_per_s as f64)
     );
-    let of = |setting| at(summaries, setting, query, rate_per_s);
-    let (Some(one), Some(other)) = (of(auto), of(other)) else {
+    let summary_of = |setting| at(summaries, setting, query, rate_per_s);
+    let (Some(one), Some(other)) = (summary_of(auto), summary_of(other)) else {
         return Verdict::at_most(goal, None, at_most);
     };
     let measured = ratio(one, other);

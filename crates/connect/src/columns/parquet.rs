@@ -152,19 +152,22 @@ fn groups_at(ends: &[u64], read: u64) -> String {
 
 /// The file's columns with text as views, which point into its pages instead of copying out of them.
 fn with_views(schema: &Schema) -> SchemaRef {
-    fn field(of: &Field) -> Field {
-        let data_type = match of.data_type() {
+    fn field(original: &Field) -> Field {
+        let data_type = match original.data_type() {
             DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
-            DataType::Struct(fields) => {
-                DataType::Struct(fields.iter().map(|of| field(of)).collect::<Fields>())
-            }
+            DataType::Struct(fields) => DataType::Struct(
+                fields
+                    .iter()
+                    .map(|original| field(original))
+                    .collect::<Fields>(),
+            ),
             DataType::List(item) => DataType::List(Arc::new(field(item))),
             DataType::LargeList(item) => DataType::LargeList(Arc::new(field(item))),
             other => other.clone(),
         };
-        of.clone().with_data_type(data_type)
+        original.clone().with_data_type(data_type)
     }
-    let fields = schema.fields().iter().map(|of| field(of));
+    let fields = schema.fields().iter().map(|original| field(original));
     Arc::new(Schema::new_with_metadata(
         fields.collect::<Fields>(),
         schema.metadata().clone(),

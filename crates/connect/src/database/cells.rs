@@ -115,8 +115,8 @@ impl TextRows {
         let mut refused = Vec::new();
         for (row, reason) in bad_rows {
             kept[row] = false;
-            let of = &spans[row * cells.stride..][..cells.stride];
-            refused.push((row, reason, self.record(&cells, of)));
+            let fields = &spans[row * cells.stride..][..cells.stride];
+            refused.push((row, reason, self.record(&cells, fields)));
         }
         let kept = BooleanArray::from(kept);
         Ok(Decoded {

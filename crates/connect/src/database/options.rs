@@ -21,9 +21,9 @@ pub(crate) fn check_columns(
     connector: &str,
 ) -> Result<(), OptionError> {
     if let Some(field) = (definition.schema.fields().iter()).find(|f| !is_scalar(f.data_type())) {
-        let (name, of) = (field.name(), sql_type_name(field.data_type()));
+        let (name, type_name) = (field.name(), sql_type_name(field.data_type()));
         return Err(OptionError::table(
-            format!("column '{name}' is {of}, which {connector} does not have"),
+            format!("column '{name}' is {type_name}, which {connector} does not have"),
             "declare it as STRING and cast it in the query",
         ));
     }

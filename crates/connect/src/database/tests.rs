@@ -26,7 +26,7 @@ pub(super) fn database(statements: &str) -> (tempfile::TempDir, Connection) {
 }
 
 /// Table `t` of that database.
-pub(super) fn of(
+pub(super) fn table_of(
     folder: &Path,
     columns: &[(&str, DataType)],
     options: &[(&str, &str)],
@@ -85,7 +85,7 @@ fn every_type_is_written_and_read_back() {
            (1, 2, 3, 0, 5, NULL, NULL, ''), (2, NULL, NULL, NULL, NULL, '0001-01-01', '1969-12-31 23:59:59.999', NULL),
            (3, 1, 1e300, 'true', '-0.01', NULL, NULL, 7);",
     );
-    let source = of(folder.path(), &types, &[]);
+    let source = table_of(folder.path(), &types, &[]);
     let columns = (0..types.len()).collect::<Vec<usize>>();
     let connector = crate::source(&source).unwrap();
     let mut reader = connector.source(request(&columns)).unwrap();
@@ -99,7 +99,7 @@ fn every_type_is_written_and_read_back() {
     assert_eq!(read.strings, expected);
     assert_eq!(read.ended, [0]);
     // Written values are the same, in SQLite's own types.
-    let mut sink = open_sink(&of(folder.path(), &types, &[("table-name", "u")]));
+    let mut sink = open_sink(&table_of(folder.path(), &types, &[("table-name", "u")]));
     let mut reader = connector.source(request(&columns)).unwrap();
     let mut waiter = Waiter::new().unwrap();
     reader.open(&mut waiter).unwrap();
@@ -113,7 +113,7 @@ fn every_type_is_written_and_read_back() {
         }
     }
     sink.finish(true).unwrap();
-    let again = of(folder.path(), &types, &[("table-name", "u")]);
+    let again = table_of(folder.path(), &types, &[("table-name", "u")]);
     let mut reader = crate::source(&again)
         .unwrap()
         .source(request(&columns))
@@ -133,7 +133,7 @@ fn only_bad_rows_are_rejected_and_chunks_have_their_length() {
          SELECT CASE WHEN i % 1000 = 7 THEN 'seven' ELSE i END, 'name ' || i FROM n;
          INSERT INTO t VALUES (9000, x'ff00');",
     );
-    let mut table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
+    let mut table = table_of(folder.path(), &NUMBER_AND_TEXT, &[]);
     table.primary_key = vec![0];
     let connector = crate::source(&table).unwrap();
     let description = connector.describe();
@@ -176,7 +176,7 @@ fn the_last_row_of_a_key_counts() {
     use RowKind::{Delete, Insert, Update, UpdateBefore};
     let (folder, connection) =
         database("CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT, other INT DEFAULT 5)");
-    let mut table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
+    let mut table = table_of(folder.path(), &NUMBER_AND_TEXT, &[]);
     table.primary_key = vec![0];
     assert_eq!(crate::sink(&table).unwrap().capabilities().max_instances, 1);
     let mut sink = open_sink(&table);
@@ -225,7 +225,7 @@ fn rows_by_their_keys() {
         "CREATE TABLE t (id INT, name TEXT); CREATE INDEX i ON t (id);
          INSERT INTO t VALUES (1, 'one'), (2, 'two'), (2, 'zwei'), (NULL, 'none'), (4, x'ff');",
     );
-    let table = of(
+    let table = table_of(
         folder.path(),
         &NUMBER_AND_TEXT,
         &[("lookup.cache.ttl", "1 s")],
@@ -279,7 +279,7 @@ fn rows_by_their_keys() {
 fn what_is_wrong_is_named() {
     let (folder, connection) = database("CREATE TABLE orders (id INT, name TEXT)");
     let open = |options: &[(&str, &str)], columns: &[(&str, DataType)], path: Option<&str>| {
-        let mut table = of(folder.path(), columns, options);
+        let mut table = table_of(folder.path(), columns, options);
         table.primary_key = vec![0];
         if let Some(path) = path {
             table.options.insert(
@@ -315,7 +315,7 @@ fn what_is_wrong_is_named() {
     let error = open(&options, &NUMBER_AND_TEXT, Some("text.db"));
     assert!(error.contains("file is not a database"), "{error}");
     // A key that the database does not know, a value that it rejects, and a lock.
-    let mut table = of(
+    let mut table = table_of(
         folder.path(),
         &NUMBER_AND_TEXT,
         &[("table-name", "orders"), ("max-retries", "0")],
@@ -345,7 +345,7 @@ fn what_is_wrong_is_named() {
 #[test]
 fn options_are_checked() {
     let error = |options: &[(&str, &str)]| {
-        let table = of(Path::new("/x"), &NUMBER_AND_TEXT, options);
+        let table = table_of(Path::new("/x"), &NUMBER_AND_TEXT, options);
         let error = crate::lookup(&table).err().unwrap();
         assert_eq!(
             crate::sink(&table).err().unwrap(),
@@ -368,7 +368,9 @@ fn options_are_checked() {
     );
     assert!(error(&[("sink.name", "")]).contains("is empty"));
     let rows = [("r", DataType::Struct(Default::default()))];
-    let refused = crate::sink(&of(Path::new("/x"), &rows, &[])).err().unwrap();
+    let refused = crate::sink(&table_of(Path::new("/x"), &rows, &[]))
+        .err()
+        .unwrap();
     assert_eq!(
         refused.to_string(),
         "column 'r' is ROW, which sqlite does not have (declare it as STRING and cast it in the query)"
@@ -379,9 +381,9 @@ fn options_are_checked() {
         ("lookup.partial-cache.expire-after-write", "2 s"),
         ("lookup.max-retries", "3"),
     ];
-    let table = of(Path::new("/x"), &NUMBER_AND_TEXT, &flink);
+    let table = table_of(Path::new("/x"), &NUMBER_AND_TEXT, &flink);
     let cache = crate::lookup(&table).unwrap().unwrap().cache();
     assert_eq!((cache.rows_max, cache.ttl_ns), (50, Some(2_000_000_000)));
-    let plain = of(Path::new("/x"), &NUMBER_AND_TEXT, &[]);
+    let plain = table_of(Path::new("/x"), &NUMBER_AND_TEXT, &[]);
     assert_eq!(crate::lookup(&plain).unwrap().unwrap().cache().rows_max, 0);
 }

@@ -183,18 +183,18 @@ fn errors_say_what_to_write() {
 
 #[test]
 fn a_sink_of_one_transaction_has_one_instance() {
-    let of = |options: &[(&str, &str)]| {
+    let delivery_of = |options: &[(&str, &str)]| {
         let sink = sink(&kafka(options)).unwrap();
         (
             sink.capabilities().delivery,
             sink.capabilities().max_instances_saved,
         )
     };
-    assert_eq!(of(&[]), (Delivery::ExactlyOnce, 1));
+    assert_eq!(delivery_of(&[]), (Delivery::ExactlyOnce, 1));
     let once = [("delivery", "exactly_once")];
-    assert_eq!(of(&once), (Delivery::ExactlyOnce, 1));
+    assert_eq!(delivery_of(&once), (Delivery::ExactlyOnce, 1));
     let twice = [("delivery", "at_least_once")];
-    assert_eq!(of(&twice), (Delivery::AtLeastOnce, usize::MAX));
+    assert_eq!(delivery_of(&twice), (Delivery::AtLeastOnce, usize::MAX));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn transactions_need_checkpoints_and_one_instance() {
         epoch,
         ..SinkRequest::new(0, instances)
     };
-    let of = |options: &[(&str, &str)], request: SinkRequest| {
+    let error_of = |options: &[(&str, &str)], request: SinkRequest| {
         let made = sink(&kafka(options)).unwrap().sink(&request);
         made.err()
             .map(|error| error.to_string())
@@ -211,28 +211,28 @@ fn transactions_need_checkpoints_and_one_instance() {
     };
     let once = [("delivery", "exactly_once")];
     let twice = [("delivery", "at_least_once")];
-    assert_eq!(of(&[], request(2, None)), "");
-    assert_eq!(of(&[], request(1, Some(3))), "");
-    assert_eq!(of(&twice, request(2, Some(3))), "");
-    assert!(of(&once, request(1, None)).contains("needs checkpoints"));
-    assert!(of(&[], request(2, Some(3))).contains("several instances"));
+    assert_eq!(error_of(&[], request(2, None)), "");
+    assert_eq!(error_of(&[], request(1, Some(3))), "");
+    assert_eq!(error_of(&twice, request(2, Some(3))), "");
+    assert!(error_of(&once, request(1, None)).contains("needs checkpoints"));
+    assert!(error_of(&[], request(2, Some(3))).contains("several instances"));
 }
 
 #[test]
 fn transactions_have_names_and_a_time() {
-    let of = |options: &[(&str, &str)]| {
+    let settings_of = |options: &[(&str, &str)]| {
         let table = kafka(options);
         let options = Options::new(&table.options);
         let prefix = Delivering::read(&table, &options).unwrap().prefix;
         let cluster = Cluster::read(&table, &options).unwrap();
         (prefix, cluster.transaction_timeout().as_millis())
     };
-    assert_eq!(of(&[]), ("slackwater.orders.t".into(), 900_000));
+    assert_eq!(settings_of(&[]), ("slackwater.orders.t".into(), 900_000));
     let set = [
         ("transactional.id.prefix", "totals"),
         ("properties.transaction.timeout.ms", "60000"),
     ];
-    assert_eq!(of(&set), ("totals".into(), 60_000));
+    assert_eq!(settings_of(&set), ("totals".into(), 60_000));
 }
 
 #[cfg(not(feature = "kafka-tls"))]

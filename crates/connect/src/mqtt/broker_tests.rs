@@ -52,7 +52,8 @@ impl Broker {
              autosave_interval 1\nautosave_on_changes true\nmax_queued_messages 0\n{settings}\n"
         );
         fs::write(folder.path().join("mosquitto.conf"), own).unwrap();
-        if fs::metadata("/proc/self").is_ok_and(|of| std::os::unix::fs::MetadataExt::uid(&of) == 0)
+        if fs::metadata("/proc/self")
+            .is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
         {
             // As root it switches to another user, who must be able to read and write its folder.
             let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);

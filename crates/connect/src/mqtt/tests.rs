@@ -415,7 +415,7 @@ fn options_of_tables() {
         let own = [("connector", "mqtt"), ("address", "h"), ("format", "json")];
         let own = own
             .into_iter()
-            .filter(|(name, _)| !options.iter().any(|(of, _)| of == name));
+            .filter(|(name, _)| !options.iter().any(|(other, _)| other == name));
         let all = own.chain(options.iter().copied()).collect::<Vec<_>>();
         let table = table(&n, &all);
         let made = match is_source {

@@ -19,19 +19,21 @@ impl Statements {
     pub(super) fn new(table: &Table, actual: &[(String, String)]) -> Attempt<Statements> {
         let mut types = Vec::new();
         for field in table.schema.fields() {
-            let Some((_, of)) = actual.iter().find(|(name, _)| name == field.name()) else {
+            let Some((_, actual_type)) = actual.iter().find(|(name, _)| name == field.name())
+            else {
                 let names = actual.iter().map(|(name, _)| name.clone());
                 return Err(no_column(field, &names.collect::<Vec<_>>()));
             };
-            if !fits(field.data_type(), of) {
+            if !fits(field.data_type(), actual_type) {
                 let (name, declared) = (field.name(), sql_type_name(field.data_type()));
-                let reason =
-                    format!("column '{name}' is declared {declared}, but is {of} in the database");
+                let reason = format!(
+                    "column '{name}' is declared {declared}, but is {actual_type} in the database"
+                );
                 let hint =
                     "declare it with a type that fits; STRING fits every column that is read";
                 return Err(Failure::new(reason).hint(hint));
             }
-            types.push(of.clone());
+            types.push(actual_type.clone());
         }
         Ok(Statements {
             name: quoted_path(&table.name),
@@ -66,8 +68,8 @@ impl Statements {
         columns.extend(self.read_all(table, &select.columns));
         let equal = select.keys.iter().enumerate().map(|(index, &column)| {
             let field = table.schema.field(column);
-            let (name, of) = (quoted(field.name()), &self.types[column]);
-            match key_type(field.data_type(), of) {
+            let (name, actual_type) = (quoted(field.name()), &self.types[column]);
+            match key_type(field.data_type(), actual_type) {
                 Some(cast) => format!("t.{name} = k.k{index}::{cast}"),
                 None => format!("t.{name}::text = k.k{index}"),
             }
@@ -86,7 +88,7 @@ impl Statements {
     pub(super) fn insert(&self, table: &Table) -> String {
         let count = self.types.len();
         let values = self.types.iter().enumerate();
-        let values = values.map(|(index, of)| format!("k.k{index}::{of}"));
+        let values = values.map(|(index, actual_type)| format!("k.k{index}::{actual_type}"));
         let all = (0..count).collect::<Vec<usize>>();
         format!(
             "INSERT INTO {} ({}) SELECT {} FROM unnest({}) AS k({}){}",
@@ -144,7 +146,7 @@ fn fits(declared: &DataType, actual: &str) -> bool {
         DataType::Date32 => actual == "date",
         DataType::Timestamp(_, _) => actual.starts_with("timestamp "),
         DataType::Float32 | DataType::Float64 => is_whole || is_float || is_numeric,
-        of if of.is_integer() => is_whole || is_numeric,
+        other if other.is_integer() => is_whole || is_numeric,
         DataType::Decimal128(_, _) => is_whole || is_numeric,
         _ => true,
     }
@@ -157,7 +159,7 @@ fn key_type<'a>(declared: &DataType, actual: &'a str) -> Option<&'a str> {
         DataType::Boolean | DataType::Date32 | DataType::Timestamp(_, _) => actual,
         DataType::Float32 | DataType::Float64 => "double precision",
         DataType::UInt64 | DataType::Decimal128(_, _) => "numeric",
-        of if of.is_integer() => "bigint",
+        other if other.is_integer() => "bigint",
         _ => match actual {
             "text" | "character varying" | "name" => "text",
             "bpchar" | "character" => "bpchar",

@@ -131,7 +131,7 @@ fn binding(field: &Field) -> Binding {
     match field.data_type() {
         DataType::Boolean => Binding::Integer,
         DataType::Float32 | DataType::Float64 => Binding::Real,
-        of if of.is_integer() => Binding::Integer,
+        other if other.is_integer() => Binding::Integer,
         _ => Binding::Text,
     }
 }

@@ -191,14 +191,14 @@ mod tests {
 
     #[test]
     fn regression_a_full_process_does_not_end_a_query_that_listens() {
-        let of = |errno: rustix::io::Errno| NotAccepted::of(&errno.into());
+        let kind_of = |errno: rustix::io::Errno| NotAccepted::of(&errno.into());
         use rustix::io::Errno;
-        assert_eq!(of(Errno::MFILE), NotAccepted::NoRoom);
-        assert_eq!(of(Errno::NFILE), NotAccepted::NoRoom);
-        assert_eq!(of(Errno::CONNABORTED), NotAccepted::Gone);
-        assert_eq!(of(Errno::PROTO), NotAccepted::Gone);
-        assert_eq!(of(Errno::INTR), NotAccepted::Gone);
-        assert_eq!(of(Errno::AGAIN), NotAccepted::Nobody);
-        assert_eq!(of(Errno::NOTSOCK), NotAccepted::Failed);
+        assert_eq!(kind_of(Errno::MFILE), NotAccepted::NoRoom);
+        assert_eq!(kind_of(Errno::NFILE), NotAccepted::NoRoom);
+        assert_eq!(kind_of(Errno::CONNABORTED), NotAccepted::Gone);
+        assert_eq!(kind_of(Errno::PROTO), NotAccepted::Gone);
+        assert_eq!(kind_of(Errno::INTR), NotAccepted::Gone);
+        assert_eq!(kind_of(Errno::AGAIN), NotAccepted::Nobody);
+        assert_eq!(kind_of(Errno::NOTSOCK), NotAccepted::Failed);
     }
 }

@@ -11,12 +11,12 @@ pub fn add(functions: &mut Functions) {
         // An error condemns the row, and NULL comes in only where it is asked for.
         .scalar(
             "grade",
-            |points: i64, of: Option<i64>| -> Result<String, String> {
-                let of = of.unwrap_or(100);
-                if !(0..=of).contains(&points) {
-                    return Err(format!("{points} points of {of}"));
+            |points: i64, points_max: Option<i64>| -> Result<String, String> {
+                let points_max = points_max.unwrap_or(100);
+                if !(0..=points_max).contains(&points) {
+                    return Err(format!("{points} points of {points_max}"));
                 }
-                Ok(["E", "D", "C", "B", "A"][(points * 5 / (of + 1)) as usize].to_string())
+                Ok(["E", "D", "C", "B", "A"][(points * 5 / (points_max + 1)) as usize].to_string())
             },
         )
         .aggregate::<WeightedAverage>("weighted_average")

@@ -1,7 +1,6 @@
-//! The file in which figures are kept between runs.
-//!
-//! It is written whole under another name and then renamed, so a reader finds the old figures or
-//! the new ones. Whatever is wrong with it makes it no figures, and never an error of a query.
+//! The file in which calibration figures are saved between runs.
+//! The file is written under a temporary name and then renamed, so a reader finds either the old figures or
+//! the new ones. A damaged file counts as missing and never makes a query fail.
 
 use std::fmt;
 use std::fs;
@@ -11,15 +10,15 @@ use std::path::{Path, PathBuf};
 use super::disturbance::implausible;
 use super::{Calibration, FORMAT, Host};
 
-/// The environment variable that names the folder in the place of the usual one.
+/// The environment variable that names another folder than the usual one.
 const FOLDER_VARIABLE: &str = "SLACKWATER_CACHE";
 
 const FILE: &str = "calibration.json";
 
-/// The most bytes that are read of it: a file of ours has some 10 kB.
+/// The most bytes that are read from the file; a file that was written here has about 10 kB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Where the figures are kept: in `$SLACKWATER_CACHE`, else in `$XDG_CACHE_HOME/slackwater`, else
+/// The file's path: in `$SLACKWATER_CACHE`, else in `$XDG_CACHE_HOME/slackwater`, else
 /// in `~/.cache/slackwater`. `None` without a home folder.
 pub fn path() -> Option<PathBuf> {
     let folder = |name: &str| {
@@ -32,12 +31,12 @@ pub fn path() -> Option<PathBuf> {
     Some(folder.join(FILE))
 }
 
-/// Why there are no figures that could be used.
+/// Why there are no usable figures.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unusable {
-    /// Why, and where.
+    /// The reason, with the path.
     pub reason: String,
-    /// There is a file: this host, or another one, was calibrated before.
+    /// Whether there is a file, so this host or another one was calibrated before.
     pub measured_before: bool,
 }
 
@@ -47,7 +46,7 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// The figures of this host and version, or why there are none.
+/// Reads the figures of this host and version.
 pub fn load() -> Result<Calibration, Unusable> {
     let path = path().ok_or_else(|| Unusable {
         reason: nowhere(),
@@ -56,7 +55,7 @@ pub fn load() -> Result<Calibration, Unusable> {
     load_from(&path, &Host::this(), env!("CARGO_PKG_VERSION"))
 }
 
-/// Keeps figures; returns where.
+/// Saves figures and returns the path.
 pub fn store(calibration: &Calibration) -> Result<PathBuf, String> {
     let path = path().ok_or_else(nowhere)?;
     store_in(&path, calibration)?;
@@ -64,7 +63,7 @@ pub fn store(calibration: &Calibration) -> Result<PathBuf, String> {
 }
 
 fn nowhere() -> String {
-    format!("there is no home folder to keep figures in: set {FOLDER_VARIABLE} to a folder")
+    format!("there is no home folder to save figures in: set {FOLDER_VARIABLE} to a folder")
 }
 
 fn load_from(path: &Path, host: &Host, version: &str) -> Result<Calibration, Unusable> {
@@ -77,27 +76,27 @@ fn load_from(path: &Path, host: &Host, version: &str) -> Result<Calibration, Unu
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(Unusable {
                 measured_before: false,
-                ..stale("this host was not calibrated yet")
+                ..stale("this host has not been calibrated yet")
             });
         }
         Err(error) => return Err(stale(&format!("can't be read ({error})"))),
     };
-    // Before the rest, which may have other fields in another format.
+    // The format is read first: another one may have other fields.
     #[derive(serde::Deserialize)]
     struct Format {
         format: u32,
     }
     let format = serde_json::from_str::<Format>(&text);
-    let format = format.map_err(|error| stale(&format!("is no calibration ({error})")))?;
+    let format = format.map_err(|error| stale(&format!("is not a calibration ({error})")))?;
     if format.format != FORMAT {
         let format = format.format;
         return Err(stale(&format!(
-            "has format {format}, this program reads {FORMAT}"
+            "has format {format}, but this program reads format {FORMAT}"
         )));
     }
     let calibration = serde_json::from_str::<Calibration>(&text);
     let calibration =
-        calibration.map_err(|error| stale(&format!("is no calibration ({error})")))?;
+        calibration.map_err(|error| stale(&format!("is not a calibration ({error})")))?;
     if calibration.version != version {
         let measured = &calibration.version;
         return Err(stale(&format!(
@@ -132,13 +131,13 @@ fn store_in(path: &Path, calibration: &Calibration) -> Result<(), String> {
         fs::create_dir_all(folder).map_err(failed)?;
     }
     let text = serde_json::to_string_pretty(calibration).map_err(|error| error.to_string())?;
-    // A name of its own for each process: two that calibrate at once don't write into one file.
+    // Each process uses its own temporary name, so two that calibrate at once don't write into one file.
     let temporary = path.with_extension(format!("json.{}", std::process::id()));
     let written = fs::File::create(&temporary)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             file.write_all(b"\n")?;
-            // Or a host that crashes now may keep the name and lose the content.
+            // Otherwise a host that crashes now may keep the name and lose the content.
             file.sync_all()
         })
         .and_then(|()| fs::rename(&temporary, path));
@@ -192,7 +191,7 @@ mod tests {
         let path = folder.path().join("new/folder").join(FILE);
         let kept = figures();
         let missing = refused(&path, &kept.host, "1.2.3");
-        assert!(missing.contains("not calibrated yet"), "{missing}");
+        assert!(missing.contains("not been calibrated yet"), "{missing}");
         store_in(&path, &kept).unwrap();
         assert_eq!(load_from(&path, &kept.host, "1.2.3"), Ok(kept.clone()));
         let version = refused(&path, &kept.host, "1.2.4");
@@ -228,12 +227,12 @@ mod tests {
             1,
         );
         for (text, expected) in [
-            (&whole[..whole.len() / 2], "no calibration"),
-            ("", "no calibration"),
-            ("{\"format\":1}", "no calibration"),
+            (&whole[..whole.len() / 2], "not a calibration"),
+            ("", "not a calibration"),
+            ("{\"format\":1}", "not a calibration"),
             (&format, "format 7"),
-            (&zero, "can't be"),
-            (&busy, "968.00 ms longer"),
+            (&zero, "impossible"),
+            (&busy, "968.00 ms at p99"),
         ] {
             fs::write(&path, text).unwrap();
             let reason = refused(&path, &kept.host, "1.2.3");

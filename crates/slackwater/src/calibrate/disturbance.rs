@@ -1,5 +1,6 @@
-//! Whether a measurement was disturbed: other programs on the same cores make sleeps and wake-ups last longer,
-//! by as much as they like, and a plan that is made with such figures is wrong when they have gone.
+//! Whether a measurement was disturbed: other programs on the same cores make sleeps and wake-ups last
+//! longer,
+//! and a plan that is made with such figures is wrong once those programs have gone.
 
 use std::fs;
 use std::time::Instant;
@@ -8,37 +9,38 @@ use super::WaitCosts;
 use crate::machine::Used;
 use crate::measure::Cores;
 
-/// The share of the measured cores' time that others may use meanwhile. A desktop at rest uses a few hundredths.
+/// The share of the measured cores' time that other programs may use during the measurement. An idle desktop
+/// uses a few percent.
 const OTHERS_MAX: f64 = 0.25;
 
 /// The share that the hypervisor may give to other machines.
 const STOLEN_MAX: f64 = 0.1;
 
-/// In one of a hundred a sleep may last longer by so many times the median, and always by [`TAIL_NS_MIN`]. A virtual
-/// machine at rest has a factor of about 2.
+/// The p99 of the oversleep may be this many times the median, and at least [`TAIL_NS_MIN`]. An idle virtual
+/// machine has a factor of about 2.
 const TAIL_FACTOR_MAX: u64 = 20;
 
-/// Of a sleep of 1 ms; a host with a timer of 100 ticks a second is allowed this.
+/// The oversleep of a 1 ms sleep that is always allowed: hosts with a timer of 100 ticks a second have this.
 const TAIL_NS_MIN: u64 = 10_000_000;
 
-/// No host takes so long for a sleep or a wake-up because of itself.
+/// No undisturbed host takes longer than this for a sleep or a wake-up.
 const OVERSLEEP_P50_NS_MAX: u64 = 20_000_000;
 const OVERSLEEP_P99_NS_MAX: u64 = 50_000_000;
 const CPU_NS_MAX: u64 = 5_000_000;
 
-/// What else the measured cores did.
+/// What else the measured cores did during the measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
-    /// The share of their time that other programs used; `None` where the system doesn't say.
+    /// The share of their time that other programs used; `None` if the system doesn't say.
     pub others: Option<f64>,
-    /// The share that the hypervisor gave to other machines.
+    /// The share of their time that the hypervisor gave to other machines.
     pub stolen: Option<f64>,
 }
 
-/// Seconds that some cores were busy, and that were stolen from them.
+/// Seconds for which some cores were busy, and seconds that the hypervisor took from them.
 type Ticks = (f64, f64);
 
-/// Looks at two cores for a while.
+/// Watches two cores during a measurement.
 pub struct Watched {
     cores: Vec<usize>,
     before: Option<Ticks>,
@@ -47,7 +49,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// From now on.
+    /// Starts to watch two cores.
     pub fn begin(cores: Cores) -> Watched {
         let mut cores = vec![cores.leader, cores.follower];
         cores.dedup();
@@ -59,7 +61,7 @@ impl Watched {
         }
     }
 
-    /// Until now. What this process and its children used is nobody else's.
+    /// The load since the start, without the CPU time of this process and its children.
     pub fn end(self) -> Load {
         let (Some(before), Some(now)) = (self.before, read(&self.cores)) else {
             return Load::default();
@@ -77,11 +79,12 @@ impl Watched {
 fn read(cores: &[usize]) -> Option<Ticks> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let ticks = ticks(&text, cores)?;
-    // A system that doesn't count shows zeros.
+    // A system that doesn't count these shows zeros.
     (ticks.0 > 0.0).then_some(ticks)
 }
 
-/// Reads `/proc/stat`, which counts in hundredths of a second: user, nice, system, idle, iowait, irq, softirq, steal.
+/// Reads `/proc/stat`, which counts in hundredths of a second: user, nice, system, idle, iowait, irq,
+/// softirq, steal.
 fn ticks(text: &str, cores: &[usize]) -> Option<Ticks> {
     let mut sum = (0.0, 0.0);
     for core in cores {
@@ -101,7 +104,7 @@ fn ms(ns: u64) -> String {
     format!("{:.2} ms", ns as f64 / 1e6)
 }
 
-/// Why figures can't be those of a host, however it was measured.
+/// Why figures can't be right, or `None`.
 pub fn implausible(costs: &WaitCosts) -> Option<String> {
     let WaitCosts {
         wake_ns,
@@ -110,43 +113,43 @@ pub fn implausible(costs: &WaitCosts) -> Option<String> {
         oversleep_p99_ns,
     } = *costs;
     if wake_ns == 0 || sleep_ns == 0 || oversleep_p99_ns < oversleep_p50_ns {
-        return Some("costs that can't be".to_string());
+        return Some("impossible costs".to_string());
     }
     if oversleep_p50_ns > OVERSLEEP_P50_NS_MAX || oversleep_p99_ns > OVERSLEEP_P99_NS_MAX {
         return Some(tail(costs));
     }
     let cpu_ns = wake_ns.max(sleep_ns);
-    (cpu_ns > CPU_NS_MAX).then(|| format!("a wait that takes {} of CPU time", ms(cpu_ns)))
+    (cpu_ns > CPU_NS_MAX).then(|| format!("waits that took {} of CPU time", ms(cpu_ns)))
 }
 
 fn tail(costs: &WaitCosts) -> String {
     format!(
-        "a sleep of 1 ms that lasts {} longer in one of a hundred, and {} in the median",
+        "sleeps of 1 ms that overslept by {} at p99, and by {} at p50",
         ms(costs.oversleep_p99_ns),
         ms(costs.oversleep_p50_ns)
     )
 }
 
-/// Why figures are not to be relied on; `None` for those of a host that did nothing else.
+/// Why figures are not reliable, or `None`.
 pub fn disturbance(costs: &WaitCosts, load: &Load) -> Option<String> {
     if let Some(reason) = implausible(costs) {
-        return Some(format!("it gave {reason}"));
+        return Some(format!("it measured {reason}"));
     }
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     if let Some(others) = load.others.filter(|others| *others > OTHERS_MAX) {
         return Some(format!(
-            "other programs used {} of the two cores that are measured",
+            "other programs used {} of the two measured cores",
             percent(others)
         ));
     }
     if let Some(stolen) = load.stolen.filter(|stolen| *stolen > STOLEN_MAX) {
         return Some(format!(
-            "the hypervisor gave {} of the two cores that are measured to other machines",
+            "the hypervisor gave {} of the two measured cores to other machines",
             percent(stolen)
         ));
     }
     let allowed_ns = (costs.oversleep_p50_ns * TAIL_FACTOR_MAX).max(TAIL_NS_MIN);
-    (costs.oversleep_p99_ns > allowed_ns).then(|| format!("it gave {}", tail(costs)))
+    (costs.oversleep_p99_ns > allowed_ns).then(|| format!("it measured {}", tail(costs)))
 }
 
 #[cfg(test)]
@@ -171,7 +174,7 @@ mod tests {
     fn regression_a_sleep_that_lasts_a_second_longer_is_the_load_and_not_the_host() {
         let reason = implausible(&with_p99(968)).unwrap();
         assert!(
-            reason.contains("968.00 ms longer in one of a hundred, and 0.04 ms"),
+            reason.contains("968.00 ms at p99, and by 0.04 ms"),
             "{reason}"
         );
         assert!(disturbance(&with_p99(968), &Load::default()).is_some());
@@ -201,7 +204,8 @@ mod tests {
 
     #[test]
     fn the_systems_count_is_read_by_core() {
-        let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 0 50 900 5 0 10 20 0 0\ncpu1 1 0 1 900 0 0 0 0 0 0\nintr 5\n";
+        let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 0 50 900 5 0 10 20 0 0\ncpu1 1 0 1 900 0 0 0 0 0 \
+                    0\nintr 5\n";
         assert_eq!(ticks(text, &[0]), Some((1.6, 0.2)));
         assert_eq!(ticks(text, &[0, 1]), Some((1.62, 0.2)));
         assert_eq!(ticks(text, &[7]), None);

@@ -1,4 +1,4 @@
-//! Which host this is, and which two of its cores are measured.
+//! This host, and the two of its cores that are measured.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,24 +8,23 @@ use serde::{Deserialize, Serialize};
 use crate::machine;
 use crate::measure::Cores;
 
-/// What tells hosts apart whose figures differ.
+/// What distinguishes hosts with different figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// `/etc/machine-id`, where there is one. Images of virtual machines may share it, so it does
-    /// not stand alone.
+    /// `/etc/machine-id`, if it exists. Images of virtual machines may share it, so it is not enough.
     pub machine_id: Option<String>,
-    /// The processor's name, as it gives it.
+    /// The processor's name.
     pub processor: String,
-    /// Cores of the host, whether this process may use them or not.
+    /// The number of the host's cores, including those that this process may not use.
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
-    /// Whether the processor says that a hypervisor runs below.
+    /// Whether the processor reports a hypervisor.
     pub virtual_machine: bool,
 }
 
 impl Host {
-    /// The one that this runs on.
+    /// The host that this process runs on.
     pub fn this() -> Host {
         let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
         let id = id.trim();
@@ -46,7 +45,7 @@ impl Host {
         }
     }
 
-    /// In one line.
+    /// The host in one line.
     pub fn describe(&self) -> String {
         let kind = match self.virtual_machine {
             true => "virtual machine",
@@ -59,8 +58,8 @@ impl Host {
     }
 }
 
-/// Two cores that this process may use, of different physical cores where there are such; the same
-/// one twice where there is only one.
+/// Two cores that this process may use, on different physical cores if possible; the same core twice if there
+/// is only one.
 pub fn cores() -> Cores {
     let topology = machine::topology();
     let allowed = topology.cores.iter().filter(|core| core.allowed);
@@ -82,7 +81,7 @@ pub fn cores() -> Cores {
     }
 }
 
-/// The load averages over 1, 5 and 15 minutes; zeros where the system doesn't say.
+/// The load averages over 1, 5 and 15 minutes; zeros if the system doesn't say.
 pub fn load_average() -> [f64; 3] {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut loads = [0.0; 3];

@@ -10,27 +10,27 @@ use crate::measure::{Cores, Kind, Order, Pattern, SIZES, Waiting};
 /// The kinds that a plan may choose from.
 const KINDS: [Kind; 3] = [Kind::InProcess, Kind::ShmLent, Kind::TcpLink];
 
-/// Sizes in a hurry.
+/// The sizes that `--quick` measures.
 const SIZES_QUICK: [usize; 4] = [64, 4 << 10, 64 << 10, 1 << 20];
 
-/// A link between two cores whose ends poll.
+/// The cost of a link between two cores, both ends polling.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkCost {
-    /// The kind.
+    /// The link's kind.
     pub kind: Kind,
-    /// Bytes of a message.
+    /// The bytes of a message.
     pub size_bytes: usize,
-    /// One way, in the median.
+    /// The one-way latency, in the median.
     pub latency_p50_ns: f64,
-    /// And in one of a hundred.
+    /// The 99th percentile of the one-way latency.
     pub latency_p99_ns: f64,
     /// Messages per second, one way.
     pub messages_per_s: f64,
-    /// Their bytes, in billions.
+    /// Billions of bytes per second, one way.
     pub gb_per_s: f64,
 }
 
-/// Measures all.
+/// Measures all kinds and sizes.
 pub fn links(cores: Cores, quick: bool) -> Result<Vec<LinkCost>, String> {
     let sizes: &[usize] = if quick { &SIZES_QUICK } else { &SIZES };
     let mut costs = Vec::new();

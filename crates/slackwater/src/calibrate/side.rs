@@ -1,4 +1,4 @@
-//! One side of a link that is measured, as a process of its own.
+//! One side of a measured link, in a separate process.
 
 use std::os::fd::RawFd;
 use std::process::Command;
@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::measure::{Cores, Kind, program};
 
-/// One side of a kind that is measured: the leader, which takes orders, or its follower.
+/// The options of one side of a measured link: of the leader, which takes orders, or of its follower.
 #[derive(Args)]
 pub struct LinkSide {
     /// The kind of link
@@ -22,7 +22,7 @@ pub struct LinkSide {
 }
 
 impl LinkSide {
-    /// Leads or follows until the other side is gone.
+    /// Runs as leader or follower until the other side is gone.
     pub fn run(&self) -> Result<(), String> {
         let kind = Kind::named(&self.kind);
         let kind = kind.ok_or_else(|| format!("no kind of link is called {}", self.kind))?;
@@ -38,7 +38,7 @@ impl LinkSide {
     }
 }
 
-/// The command that leads a kind: this program again, whose `measure-link` is [`LinkSide::run`].
+/// The command that starts a leader: this program with `measure-link`, which is [`LinkSide::run`].
 pub fn link_leader(kind: Kind, cores: Cores) -> Result<Command, String> {
     let program =
         std::env::current_exe().map_err(|error| format!("the path of this program: {error}"))?;

@@ -1,9 +1,9 @@
-//! The figures as people read them.
+//! The calibration figures as a text table.
 
 use super::Calibration;
 use crate::report::count;
 
-/// `kept` says where the figures are kept.
+/// The table of all figures; `kept` says where they are saved.
 pub fn table(calibration: &Calibration, kept: &str) -> String {
     let mut text = format!(
         "slackwater {} on {}\n{}; {kept}\none reading of the clock: {:.0} ns\n",
@@ -12,7 +12,10 @@ pub fn table(calibration: &Calibration, kept: &str) -> String {
         calibration.date,
         calibration.clock_ns,
     );
-    text.push_str("\nwake-up by a ring   count  CPU us: ringing  woken    both  until it looks us: p50     p99\n");
+    text.push_str(
+        "\nwake-up             count   CPU us: waking  woken    both    until awake us: p50     \
+                   p99\n",
+    );
     for wake in &calibration.wakes {
         let place = match wake.across_cores {
             true => "across cores",
@@ -28,7 +31,7 @@ pub fn table(calibration: &Calibration, kept: &str) -> String {
             wake.until_look_p99_ns / 1e3,
         ));
     }
-    text.push_str("\nsleep asked         count      CPU us   longer than asked us: p50     p99\n");
+    text.push_str("\nrequested sleep     count      CPU us          overslept us: p50     p99\n");
     for sleep in &calibration.sleeps {
         text.push_str(&format!(
             "{:<17} {:>7} {:>11.1} {:>27.1} {:>7.1}\n",
@@ -52,8 +55,8 @@ pub fn table(calibration: &Calibration, kept: &str) -> String {
         ));
     }
     let costs = calibration.costs;
-    let used = match kept.starts_with("not kept") {
-        true => "would use these, if they were kept",
+    let used = match kept.starts_with("not saved") {
+        true => "would use these if they were saved",
         false => "use these",
     };
     text.push_str(&format!(

@@ -1,4 +1,4 @@
-//! Wake-ups and sleeps, through the waiter that workers use.
+//! Measures wake-ups and sleeps with the waiter that workers use.
 //!
 //! Both cost more the longer a core was idle before, so a wake-up is measured after a millisecond
 //! of silence, and sleeps by their length.
@@ -11,7 +11,8 @@ use slackwater_link::{Listen, Sources, Waiter, set_timer_slack_ns};
 
 use crate::measure::{Cores, PATIENCE, median, pin, thread_cpu};
 
-/// Sleeps that are measured: asked time in microseconds, how often, and how often in a hurry.
+/// The measured sleeps: requested time in microseconds, number of measurements, and their number with
+/// `--quick`.
 const SLEEPS: [(u64, usize, usize); 4] = [
     (50, 1_000, 300),
     (200, 1_000, 300),
@@ -19,45 +20,45 @@ const SLEEPS: [(u64, usize, usize); 4] = [
     (10_000, 200, 40),
 ];
 
-/// Wake-ups that are measured, and in a hurry.
+/// The number of measured wake-ups, and their number with `--quick`.
 const WAKES: (usize, usize) = (500, 150);
 
-/// Silence before a wake-up.
+/// How long nothing happens before a wake-up.
 const SILENCE: Duration = Duration::from_millis(1);
 
-/// A timed sleep.
+/// The cost of a timed sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sleep {
-    /// Asked for, in microseconds.
+    /// The requested time in microseconds.
     pub asked_us: u64,
-    /// Measurements.
+    /// The number of measurements.
     pub count: usize,
-    /// CPU time of one.
+    /// The CPU time of one sleep.
     pub cpu_ns: f64,
-    /// How much longer it lasts, in the median.
+    /// How much longer than requested the sleep lasts, in the median.
     pub oversleep_p50_ns: f64,
-    /// And in one of a hundred.
+    /// The 99th percentile of the same.
     pub oversleep_p99_ns: f64,
 }
 
-/// A wake-up through a doorbell, after a millisecond of silence.
+/// The cost of a wake-up through a doorbell, a millisecond after the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wake {
     /// Whether the two threads run on different cores.
     pub across_cores: bool,
-    /// Measurements.
+    /// The number of measurements.
     pub count: usize,
-    /// CPU time of the thread that rings.
+    /// The CPU time of the thread that wakes the other one.
     pub ringing_cpu_ns: f64,
-    /// CPU time of the thread that is woken: to fall asleep and to wake up.
+    /// The CPU time of the woken thread, to fall asleep and to wake up.
     pub woken_cpu_ns: f64,
-    /// From the ring to the first look, in the median.
+    /// The time until the woken thread looks for work, in the median.
     pub until_look_p50_ns: f64,
-    /// And in one of a hundred.
+    /// The 99th percentile of the same.
     pub until_look_p99_ns: f64,
 }
 
-/// The value below which `quantile` of them lie.
+/// The value below which the share `quantile` of the values lies.
 fn quantile(values: &mut [f64], quantile: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() as f64 * quantile).ceil() as usize;
@@ -86,7 +87,7 @@ fn sleep(waiter: &Waiter, asked_us: u64, count: usize) -> Result<Sleep, String> 
     let (mut cpu_ns, mut over_ns) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let (cpu, begin) = (thread_cpu(), Instant::now());
-        // As a worker sleeps that found nothing.
+        // Like a worker that found nothing to do.
         waiter.announce(Listen::Urgent);
         let woken = waiter.wait(Some(asked), Sources::Doorbell);
         woken.map_err(|error| error.to_string())?;
@@ -103,7 +104,7 @@ fn sleep(waiter: &Waiter, asked_us: u64, count: usize) -> Result<Sleep, String> 
     })
 }
 
-/// Measures wake-ups across cores, where there are two, and on one core.
+/// Measures wake-ups across cores if there are two, and on one core.
 pub fn wakes(cores: Cores, quick: bool) -> Result<Vec<Wake>, String> {
     let count = if quick { WAKES.1 } else { WAKES.0 };
     let same = Cores {
@@ -118,11 +119,11 @@ pub fn wakes(cores: Cores, quick: bool) -> Result<Vec<Wake>, String> {
     Ok(wakes)
 }
 
-/// What the two threads share.
+/// What the waking and the woken thread share.
 struct Bell {
-    /// Wake-ups so far.
+    /// The number of wake-ups so far.
     rung: AtomicU64,
-    /// When the last one was rung, in nanoseconds since the start.
+    /// The time of the last wake-up, in nanoseconds since the start.
     rung_at_ns: AtomicU64,
     over: AtomicBool,
 }
@@ -175,7 +176,7 @@ fn wake(cores: Cores, count: usize) -> Result<Wake, String> {
     })
 }
 
-/// The thread that is woken: its CPU time per wake-up, and how long each took.
+/// Runs the woken thread; returns its CPU time per wake-up, and how long each wake-up took.
 fn be_woken(
     core: usize,
     waiter: &Waiter,

@@ -1,4 +1,4 @@
-//! What may change while a query runs, apart from its workers.
+//! Settings of sources and aggregations that may change while a query runs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use slackwater_engine::source::Tuning;
 
 use super::ProgramCatalog;
 
-/// How the sources of a query cut their rows into chunks, and which aggregations have a first phase before
-/// their rows are sent. May be changed at any time, from any thread.
+/// How the sources of a query divide their rows into chunks, and which aggregations pre-aggregate before rows
+/// are sent. Any thread may change them at any time.
 #[derive(Clone)]
 pub struct Controls {
     tunings: HashMap<usize, Arc<Tuning>>,
@@ -17,19 +17,19 @@ pub struct Controls {
 }
 
 impl Controls {
-    /// The source at `node` cuts its rows into chunks like this from now on.
+    /// Sets how the source at `node` divides its rows into chunks.
     pub fn tune(&self, node: usize, linger_ns: u64, chunk_rows: usize) {
         if let Some(tuning) = self.tunings.get(&node) {
             tuning.set(linger_ns, chunk_rows);
         }
     }
 
-    /// How each source cuts its rows, and how full its buffer was, by node.
+    /// How each source divides its rows, and how full its buffer was, by node.
     pub fn tunings(&self) -> impl Iterator<Item = (usize, &Arc<Tuning>)> {
         self.tunings.iter().map(|(&node, tuning)| (node, tuning))
     }
 
-    /// Rows are aggregated before they are sent to the aggregation at `node`, where its plan allows it.
+    /// Pre-aggregates the rows for the aggregation at `node`, if its plan allows it.
     pub fn combine(&self, node: usize) {
         if let Some(combining) = self.combining.get(node) {
             combining.store(true, Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl Controls {
 }
 
 impl ProgramCatalog<'_> {
-    /// What may change while the query runs.
+    /// The settings that may change while the query runs.
     pub fn controls(&self) -> Controls {
         Controls {
             tunings: self.tunings.clone(),

@@ -1,11 +1,11 @@
-//! Files whose name says another format than the table does.
+//! Warnings about files whose names suggest another format than csv.
 
 use std::collections::BTreeMap;
 
 use slackwater_sql::program::Program;
 use slackwater_sql::table::Table;
 
-/// What a file's name may end in, where its format isn't csv; and the format that is meant.
+/// Endings of file names that suggest another format than csv, and that format if it is supported.
 const ENDINGS: [(&str, Option<&str>); 6] = [
     ("json", Some("json")),
     ("jsonl", Some("json")),
@@ -15,8 +15,8 @@ const ENDINGS: [(&str, Option<&str>); 6] = [
     ("avro", None),
 ];
 
-/// One warning for each table of a program whose path says a format and whose options say none: it is read or
-/// written as csv, where the name promises something else.
+/// A warning for each table whose path suggests another format but that has no `'format'`, and so is read or
+/// written as csv.
 pub fn endings(program: &Program) -> Vec<String> {
     let mut found = BTreeMap::new();
     for node in &program.nodes {
@@ -46,11 +46,11 @@ fn ending(table: &Table, done: &str) -> Option<String> {
             .is_some_and(|rest| rest.ends_with('.'))
     })?;
     let hint = match format {
-        Some(format) => format!("'format' = '{format}' is what the name says"),
-        None => format!("{ending} is no format that is known here"),
+        Some(format) => format!("set 'format' = '{format}' if that is what the file contains"),
+        None => format!("{ending} is not a supported format"),
     };
     Some(format!(
-        "table '{}': its 'path' ends in .{ending}, and it is {done} as csv, since it has no 'format': {hint}",
+        "table '{}': its 'path' ends in .{ending}, but without 'format' it is {done} as csv: {hint}",
         table.name
     ))
 }

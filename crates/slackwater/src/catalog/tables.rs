@@ -1,6 +1,5 @@
-//! Connectors for the SQL layer: what a text's tables are read and written with.
-//!
-//! The tests of `crates/sql` compile this file too, so it names nothing of this crate.
+//! The connectors by which a program's tables are read and written, for the SQL layer.
+//! The tests of `crates/sql` compile this file too, so it uses nothing from this crate.
 
 use std::sync::Arc;
 
@@ -17,10 +16,10 @@ use slackwater_sql::table::{CHANGELOG, LATE_ROWS, Table};
 /// The connectors of this build.
 pub struct BuiltIn;
 
-/// A table as connectors have it.
+/// The table as connectors see it.
 pub(super) fn definition(table: &Table) -> TableDefinition {
     let mut options = table.options.clone();
-    // It is the query's business where late rows go.
+    // The query handles late rows, not the connector.
     options.remove(LATE_ROWS);
     TableDefinition {
         name: table.name.clone(),
@@ -31,7 +30,7 @@ pub(super) fn definition(table: &Table) -> TableDefinition {
     }
 }
 
-/// A table as its sink has it: with the column that says what rows do, where it asks for one.
+/// The table as its sink sees it: with the column for the kind of change, if the table asks for one.
 fn written(table: &Table) -> TableDefinition {
     let mut definition = definition(table);
     let Some(name) = definition.options.remove(CHANGELOG) else {
@@ -46,12 +45,12 @@ fn written(table: &Table) -> TableDefinition {
         .iter()
         .map(|(at, key)| (at + 1, key.clone()))
         .collect();
-    // Each change is a row of its own.
+    // Each change is written as a separate row.
     definition.primary_key = Vec::new();
     definition
 }
 
-/// What is wrong with an option, at its place in the text.
+/// The error for a wrong option, at its place in the SQL.
 pub(super) fn option_error(table: &Table, error: OptionError) -> SqlError {
     let place = error
         .option
@@ -114,7 +113,7 @@ impl Connectors for BuiltIn {
             if !known && slackwater_sql::settings::setting(option).is_some() {
                 let value = &table.options[option];
                 return Err(SqlError::new(format!(
-                    "'{option}' belongs to the query, not to a table"
+                    "'{option}' is a setting of the query, not an option of a table"
                 ))
                 .at(table
                     .option_places
@@ -127,12 +126,11 @@ impl Connectors for BuiltIn {
         if table.options.contains_key("connector") {
             return Ok(());
         }
-        Err(SqlError::new(format!(
-            "table '{}' does not say what it is connected to",
-            table.name
-        ))
-        .at(table.span)
-        .hint("CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')"))
+        Err(
+            SqlError::new(format!("table '{}' has no 'connector'", table.name))
+                .at(table.span)
+                .hint("CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')"),
+        )
     }
 
     fn table_options(&self) -> Vec<String> {

@@ -1,5 +1,5 @@
-//! Two sinks must not write the same: each would overwrite what the other has written. Nor may a sink write over what
-//! is read.
+//! Rejects programs in which two sinks would overwrite each other's output, or a sink would overwrite an
+//! input.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use slackwater_sql::error::SqlError;
 use slackwater_sql::program::Program;
 use slackwater_sql::table::Table;
 
-/// Refuses two sinks with the same file, folder, or name in a database, and a sink whose file is read.
+/// Rejects two sinks with the same file, folder, or name in a database, and a sink whose file is also read.
 pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
     let mut written: HashMap<PathBuf, &str> = HashMap::new();
     let mut sinks: HashMap<String, &str> = HashMap::new();
@@ -32,7 +32,7 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
                 "table '{}' writes to {path}, which table '{source}' reads",
                 table.name
             );
-            let hint = "a query that writes over its input would lose it: name another path";
+            let hint = "the query would overwrite its input: use another path";
             return Err(SqlError::new(reason).at(place).hint(hint));
         }
         let Some(other) = written.insert(real_path(Path::new(path)), &table.name) else {
@@ -48,7 +48,7 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
         };
         return Err(SqlError::new(reason)
             .at(place)
-            .hint("join the queries with UNION ALL, or give each a path of its own"));
+            .hint("combine the queries with UNION ALL, or give each its own path"));
     }
     Ok(())
 }
@@ -57,12 +57,12 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
 fn read(program: &Program) -> HashMap<PathBuf, &str> {
     let sources = program.sources().map(|(_, source)| &source.table);
     let paths = sources.filter_map(|table| Some((table.options.get("path")?, &table.name[..])));
-    // A pattern is the name of no file.
+    // A pattern does not name a file.
     let files = paths.map(|(path, name)| (real_path(Path::new(path)), name));
     files.collect()
 }
 
-/// By what name a database knows what a query writes to the table; `None` for other sinks.
+/// The name under which a database stores the query's progress on the table; `None` for other sinks.
 fn database_sink(table: &Table) -> Option<String> {
     let connector = table.options.get("connector")?.to_ascii_lowercase();
     let name = table.options.get("sink.name").unwrap_or(&table.name);
@@ -73,20 +73,20 @@ fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
     let (reason, hint) = match other == table.name {
         true => (
             format!("two queries write to table '{other}'"),
-            "join the queries with UNION ALL",
+            "combine the queries with UNION ALL",
         ),
         false => (
             format!(
                 "tables '{other}' and '{}' have the same 'sink.name', '{name}'",
                 table.name
             ),
-            "give each a name of its own",
+            "give each its own name",
         ),
     };
     SqlError::new(reason).at(table.span).hint(hint)
 }
 
-/// The path by which a file that may not exist yet is known, however it was written.
+/// The canonical path of a file, which may not exist yet.
 fn real_path(path: &Path) -> PathBuf {
     let known = path.canonicalize().or_else(|_| {
         let folder = match path.parent() {

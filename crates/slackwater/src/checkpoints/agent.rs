@@ -34,18 +34,18 @@ pub enum AgentEvent {
         barrier: u64,
         /// The member.
         member: usize,
-        /// What it says.
+        /// What the member reports.
         report: Report,
-        /// How long its instance stood still for it, in nanoseconds.
+        /// How long its instance was paused for the snapshot, in nanoseconds.
         taken_ns: u64,
     },
     /// A member has ended.
     Ended {
         /// The member.
         member: usize,
-        /// The last barrier that it answered.
+        /// The last barrier that the member answered.
         last_barrier: u64,
-        /// What it says.
+        /// What the member reports.
         report: Report,
     },
     /// A part is stored.
@@ -54,30 +54,30 @@ pub enum AgentEvent {
         barrier: u64,
         /// The member.
         member: usize,
-        /// It.
+        /// The stored part.
         part: Part,
     },
     /// A part could not be stored.
     Failed {
         /// The barrier.
         barrier: u64,
-        /// Why; names the place.
+        /// The reason, with the place.
         reason: String,
     },
     /// All sinks of the process have committed what they had prepared up to a barrier.
     Committed {
         /// The barrier.
         barrier: u64,
-        /// The members that have prepared something since they began.
+        /// The members that have prepared something since they started.
         members: Vec<usize>,
-        /// For each commit the time from its oldest input to now, in nanoseconds.
+        /// The time from the oldest input of each commit to now, in nanoseconds.
         delays_ns: Vec<u64>,
     },
-    /// Rows that a process was working on when it died.
+    /// Rows that a process was processing when it died.
     Suspects(Vec<Suspected>),
-    /// What a sink has prepared can't be made durable at its end, or committed.
+    /// At its end, what a sink has prepared could not be made durable or committed.
     NotCommitted {
-        /// Why; names the place.
+        /// The reason, with the place.
         reason: String,
     },
 }
@@ -86,12 +86,12 @@ pub enum AgentEvent {
 /// secure, one is under way at a time, and three may have been given up while a slow store still works.
 const JOBS_PER_MEMBER_MAX: usize = 4;
 
-/// What the agent's thread has done.
+/// What the agent's thread reports to the agent.
 #[derive(Debug)]
 pub enum JobDone {
-    /// What the coordinator is told.
+    /// An event for the coordinator.
     Report(AgentEvent),
-    /// What was prepared up to a barrier is committed.
+    /// Everything that was prepared up to a barrier is committed.
     Committed {
         /// The barrier.
         barrier: u64,
@@ -124,7 +124,7 @@ struct StoreJob {
     pieces: Vec<Vec<RecordBatch>>,
 }
 
-/// The agent of this process: takes in what its instances had at a cut, and says what became of it.
+/// The agent of this process: stores the snapshots of its instances and reports to the coordinator.
 pub struct CheckpointAgent {
     members: Arc<Members>,
     /// The stateful node at the head of each instance, and how many instances its subquery has.
@@ -132,9 +132,9 @@ pub struct CheckpointAgent {
     /// The source of each instance.
     sources: Vec<Option<usize>>,
     index: Vec<usize>,
-    /// What each member's sink has prepared and not committed, with the barrier.
+    /// What each member's sink has prepared but not committed, with the barrier.
     pending: HashMap<usize, Vec<(u64, Prepared)>>,
-    /// How far sources were at barriers of which it is not known whether they are stored, and the nodes.
+    /// The positions of sources at barriers that may not be stored yet, with the nodes.
     read: Vec<(u64, usize, Vec<Resume>)>,
     connectors: HashMap<usize, Arc<dyn SourceConnector>>,
     jobs: Option<mpsc::SyncSender<Job>>,
@@ -142,11 +142,10 @@ pub struct CheckpointAgent {
 }
 
 impl CheckpointAgent {
-    /// Starts the agent of an incarnation; `done` hears what its thread has done.
+    /// Starts the agent of an incarnation; its thread calls `done` for each finished job.
     ///
     /// # Errors
-    ///
-    /// When the store can't be opened, or there can be no thread.
+    /// If the store can't be opened or the thread can't be started.
     pub fn start(
         incarnation: &Incarnation,
         program: &Program,
@@ -167,7 +166,7 @@ impl CheckpointAgent {
             sinks: sinks.collect(),
             node_of: members.members.iter().map(|(node, _)| *node).collect(),
         };
-        // And a commit for each.
+        // One job for each member, and a commit.
         let jobs_max = JOBS_PER_MEMBER_MAX * (members.members.len() + 1);
         let (jobs, queue) = mpsc::sync_channel(jobs_max);
         let thread = std::thread::Builder::new()
@@ -178,9 +177,9 @@ impl CheckpointAgent {
                 }
             })
             .map_err(|error| format!("can't start a thread: {error}"))?;
-        // Who can be read again keeps everything anyway.
+        // A replayable source need not know what is stored.
         let connectors = program.sources();
-        let connectors = connectors.filter(|(_, of)| !of.connector.describe().replayable);
+        let connectors = connectors.filter(|(_, source)| !source.connector.describe().replayable);
         let connectors = connectors.map(|(node, source)| (node, source.connector.clone()));
         let instances = deployment.instances.iter();
         let heads = instances.clone().map(|instance| {
@@ -205,7 +204,7 @@ impl CheckpointAgent {
         })
     }
 
-    /// What the coordinator is told at once of an event, and of the snapshot that came with it.
+    /// Handles an event and the snapshot that came with it; returns what to tell the coordinator at once.
     pub fn hear(&mut self, event: &WorkerEvent, attached: Attached) -> Vec<AgentEvent> {
         match (event, attached) {
             (WorkerEvent::Changed, _) => vec![AgentEvent::Changed],
@@ -238,7 +237,7 @@ impl CheckpointAgent {
 
     fn ended(&mut self, instance: usize, last: Snapshot) -> Vec<AgentEvent> {
         let last_barrier = last.barrier;
-        // What was prepared at the end belongs to whatever barrier comes next.
+        // What was prepared at the end belongs to the next barrier.
         let (reports, _) = self.reports(instance, last, last_barrier + 1);
         let events = reports
             .into_iter()
@@ -250,8 +249,9 @@ impl CheckpointAgent {
         self.secured(events.collect())
     }
 
-    /// The events that can be reported at once. Those of sinks have to wait until what these have prepared
-    /// is durable: now, or for an earlier checkpoint, at which that may have failed.
+    /// The events that can be reported at once. Events of sinks have to wait until what the sinks have
+    /// prepared is
+    /// durable, for this checkpoint or for an earlier one at which that failed.
     fn secured(&self, events: Vec<AgentEvent>) -> Vec<AgentEvent> {
         let mut at_once = Vec::new();
         for event in events {
@@ -274,7 +274,7 @@ impl CheckpointAgent {
         at_once
     }
 
-    /// What each member of an instance says, and what could not be stored.
+    /// The report of each member of an instance, and what could not be stored.
     fn reports(
         &mut self,
         instance: usize,
@@ -341,7 +341,7 @@ impl CheckpointAgent {
         (reports, failed)
     }
 
-    /// Has state stored; returns in how many parts, or nothing where too much waits for the store.
+    /// Queues state to be stored; returns the number of parts, or `None` if too many jobs wait for the store.
     fn store(
         &self,
         barrier: u64,
@@ -360,7 +360,7 @@ impl CheckpointAgent {
             }
         }
         if pieces.is_empty() {
-            // A part without rows says the watermark all the same.
+            // A part without rows still carries the watermark.
             pieces.push(vec![RecordBatch::new_empty(Arc::new(Schema::empty()))]);
         }
         let count = pieces.len();
@@ -377,8 +377,9 @@ impl CheckpointAgent {
         given.is_ok().then_some(count)
     }
 
-    /// Commits everything that was prepared up to a barrier, in its order, and tells sources how far they
-    /// are stored. Returns what the coordinator is told at once.
+    /// Commits everything that was prepared up to a barrier, in order, and tells sources up to where their
+    /// rows are
+    /// stored. Returns what to tell the coordinator at once.
     pub fn commit(&mut self, barrier: u64) -> Option<AgentEvent> {
         for (at, node, resume) in std::mem::take(&mut self.read) {
             if at > barrier {
@@ -400,7 +401,7 @@ impl CheckpointAgent {
             .then(|| AgentEvent::NotCommitted { reason: too_slow() })
     }
 
-    /// Takes in what its thread has done; returns what the coordinator is told.
+    /// Handles a finished job of the thread; returns what to tell the coordinator.
     pub fn done(&mut self, done: JobDone) -> AgentEvent {
         match done {
             JobDone::Report(event) => event,
@@ -417,7 +418,7 @@ impl CheckpointAgent {
                         pending.retain(|(_, known)| known != prepared);
                     }
                 }
-                // Also those that had nothing left: an earlier commit may have been all of it.
+                // Including members with nothing left to commit: an earlier commit may have had all of it.
                 let members = self.pending.keys().copied().collect();
                 AgentEvent::Committed {
                     barrier,
@@ -428,7 +429,7 @@ impl CheckpointAgent {
         }
     }
 
-    /// Hands a job to the thread, or back where too many wait: nobody waits for a disk here.
+    /// Hands a job to the thread, or back if too many are waiting: this never waits for a disk.
     fn give(&self, job: Job) -> std::result::Result<(), Job> {
         match self.jobs.as_ref().map(|jobs| jobs.try_send(job)) {
             Some(Err(mpsc::TrySendError::Full(job))) => Err(job),
@@ -439,20 +440,20 @@ impl CheckpointAgent {
 }
 
 fn too_slow() -> String {
-    "the store of checkpoints is too slow: too much waits for it already".to_string()
+    "the checkpoint store is too slow: too many writes are already waiting for it".to_string()
 }
 
-/// What the coordinator is told instead of an event that had to wait for what its sink has prepared.
+/// The event that replaces one whose sink could not make its rows durable.
 fn not_secured(event: AgentEvent, reason: String) -> AgentEvent {
     match event {
-        // The next checkpoint has it pending, too.
+        // It stays pending for the next checkpoint.
         AgentEvent::Taken { barrier, .. } => AgentEvent::Failed { barrier, reason },
         _ => AgentEvent::NotCommitted { reason },
     }
 }
 
 impl Drop for CheckpointAgent {
-    /// Waits for what is being stored: nothing of this incarnation is written after it.
+    /// Waits for the thread: this incarnation writes nothing afterwards.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
@@ -461,7 +462,7 @@ impl Drop for CheckpointAgent {
     }
 }
 
-/// What the agent's thread works with.
+/// The agent's thread.
 struct AgentThread {
     writer: PartWriter,
     runner: Runner,
@@ -485,8 +486,9 @@ impl AgentThread {
                 barrier,
                 mut commits,
             } => {
-                // What may be lost comes first: when it is, the checkpoint before is used, and nothing
-                // of this one may be seen anywhere.
+                // What may be lost is committed first: if it is lost, the previous checkpoint is used, and
+                // nothing
+                // of this one may be visible anywhere.
                 commits.sort_by_key(|(member, _)| {
                     let sink = self.sinks[self.node_of[*member]].as_ref();
                     !sink.is_some_and(|sink| sink.capabilities().may_lose_prepared)
@@ -500,7 +502,7 @@ impl AgentThread {
         }
     }
 
-    /// Does something with what sinks have prepared, in order.
+    /// Calls `with` for everything that sinks have prepared, in order.
     fn for_each(
         &self,
         prepared: &[(usize, Prepared)],

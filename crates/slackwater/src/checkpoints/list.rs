@@ -1,4 +1,4 @@
-//! `slackwater checkpoints`: what is kept at a place.
+//! `slackwater checkpoints`: lists the checkpoints of a store.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,13 +9,12 @@ use slackwater_checkpoint::{Runner, Store};
 
 use crate::report::count;
 
-/// A table of the checkpoints at `place`, the oldest first.
+/// A table of the checkpoints at `place`, oldest first.
 ///
 /// # Errors
-///
-/// When there is nothing, or it can't be read.
+/// If there are no checkpoints or they can't be read.
 pub fn list(place: &str) -> Result<String, String> {
-    // Opening it would make it.
+    // Opening a store would create the directory.
     if !place.contains("://") && !Path::new(place).is_dir() {
         return Err(format!("{place}: there is no such directory"));
     }
@@ -26,7 +25,7 @@ pub fn list(place: &str) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     if kept.is_empty() {
         return Err(format!(
-            "{place}: there is no checkpoint (a query that is run with --state saves them there)"
+            "{place}: there are no checkpoints (a query that runs with --state saves them)"
         ));
     }
     let mut text = String::from("checkpoint  taken (UTC)          run      state  what was read\n");
@@ -56,16 +55,16 @@ fn line(manifest: &Manifest, text: &mut String) {
             .count();
         let name = node.identity.key.trim_start_matches("source ");
         match &node.partitions[..] {
-            [only] => format!("{name} goes on at {}", count(only.position)),
+            [only] => format!("{name} resumes at {}", count(only.position)),
             all => format!(
-                "{name}: {} partitions, {ended} of them to their end",
+                "{name}: {} partitions, {ended} of them read to the end",
                 all.len()
             ),
         }
     });
     let mut read = read.collect::<Vec<String>>().join("; ");
     if manifest.finished {
-        read.push_str("; the query has come to its end");
+        read.push_str("; the query has finished");
     }
     let _ = writeln!(
         text,

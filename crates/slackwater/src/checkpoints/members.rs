@@ -1,4 +1,4 @@
-//! Who is in a checkpoint, and what their state is called and means.
+//! What is checkpointed, and the keys and meanings of its state.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,20 +13,20 @@ use super::shown;
 
 /// The nodes and instances of a query that have positions, state or commits.
 pub struct Members {
-    /// What they are.
+    /// The identities of the nodes.
     pub nodes: Vec<Identity>,
     /// Their nodes in the query graph.
     pub graph_nodes: Vec<usize>,
-    /// Of each whether its partitions are connections, none of which is found again.
+    /// For each node, whether its partitions are connections, which can't be resumed.
     pub transient: Vec<bool>,
-    /// The instances: index into `nodes`, and number among the node's instances.
+    /// The instances, each as an index into `nodes` and its number among the node's instances.
     pub members: Vec<(usize, u32)>,
     /// The number of each member's instance in the deployment.
     pub instances: Vec<usize>,
     index: HashMap<(usize, u32), usize>,
 }
 
-/// For each node of the query graph whether it takes part: all but tables, which are read again.
+/// For each node of the query graph, whether it is checkpointed: all are, except tables that are read again.
 pub fn takes_part(program: &Program) -> Vec<bool> {
     let nodes = program.nodes.len();
     let mut takes_part = vec![false; nodes];
@@ -43,7 +43,7 @@ pub fn takes_part(program: &Program) -> Vec<bool> {
 }
 
 impl Members {
-    /// The members of a query as it is deployed.
+    /// The members of a deployed query.
     pub fn new(program: &Program, deployment: &Deployment) -> Members {
         let keys = keys(program);
         let takes_part = takes_part(program);
@@ -82,7 +82,11 @@ impl Members {
     }
 
     fn add(&mut self, graph_node: usize, instance: usize, number: usize) {
-        let Some(node) = self.graph_nodes.iter().position(|&of| of == graph_node) else {
+        let Some(node) = self
+            .graph_nodes
+            .iter()
+            .position(|&other| other == graph_node)
+        else {
             return;
         };
         let member = (node, instance as u32);
@@ -99,7 +103,10 @@ impl Members {
 
     /// The key of a node of the query graph.
     pub fn key(&self, graph_node: usize) -> Option<&str> {
-        let node = self.graph_nodes.iter().position(|&of| of == graph_node)?;
+        let node = self
+            .graph_nodes
+            .iter()
+            .position(|&other| other == graph_node)?;
         Some(&self.nodes[node].key)
     }
 
@@ -111,18 +118,18 @@ impl Members {
             .collect()
     }
 
-    /// What the query wants of a checkpoint.
+    /// What the query needs from a checkpoint.
     pub fn wanted(&self, program: &Program) -> Vec<Wanted> {
         let nodes = self.nodes.iter().zip(&self.graph_nodes);
         let wanted = nodes.map(|(identity, &node)| {
             let upstream = program.graph.upstream(node);
             let sources = upstream
                 .into_iter()
-                .filter(|&of| of != node && program.nodes[of].is_source());
+                .filter(|&other| other != node && program.nodes[other].is_source());
             Wanted {
                 identity: identity.clone(),
                 sources: sources
-                    .filter_map(|of| self.key(of).map(str::to_string))
+                    .filter_map(|other| self.key(other).map(str::to_string))
                     .collect(),
                 may_begin_empty: false,
             }
@@ -131,8 +138,9 @@ impl Members {
     }
 }
 
-/// Names by which nodes are found again: tables that are read and written have their own, and what lies
-/// between them is counted from the sink on that it leads to.
+/// The keys by which nodes are found again. Sources and sinks are named by their tables; the nodes between
+/// them
+/// are counted backwards from their sink.
 fn keys(program: &Program) -> HashMap<usize, String> {
     let mut keys = HashMap::new();
     let mut used = BTreeSet::new();
@@ -190,7 +198,7 @@ fn identity(spec: &NodeSpec, key: Option<&String>) -> Option<Identity> {
     })
 }
 
-/// Why state that a checkpoint holds is not that of the query, in words for users; `None` where it is.
+/// Why a checkpoint's state does not fit the query, in words for users; `None` if it fits.
 pub fn differs(stored: &Meaning, now: &Meaning) -> Option<String> {
     let Meaning::State(now) = now else {
         unreachable!("the query's own identities are made in the format that is written")

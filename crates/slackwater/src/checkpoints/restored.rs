@@ -1,4 +1,4 @@
-//! What instances begin with when a query goes on from a checkpoint.
+//! What instances resume from: the state in a checkpoint.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
@@ -11,14 +11,14 @@ use slackwater_engine::source::Resume;
 use slackwater_engine::time::MAX_WATERMARK;
 use slackwater_engine::{Error, Result};
 
-/// A checkpoint that is being restored in this process.
+/// A checkpoint that this process restores.
 pub struct Restored {
     store: Store,
     runner: Runner,
     manifest: Manifest,
     /// Keys by node of the query graph.
     keys: HashMap<usize, String>,
-    /// Parts that were read already: each is taken by one instance at least.
+    /// Parts that have been read; at least one instance needs each.
     read: Mutex<HashMap<String, Vec<RecordBatch>>>,
 }
 
@@ -26,8 +26,7 @@ impl Restored {
     /// A checkpoint of the store at `place`, for a query whose nodes have these `keys`.
     ///
     /// # Errors
-    ///
-    /// When the store can't be opened.
+    /// If the store can't be opened.
     pub fn new(
         place: &str,
         manifest: Manifest,
@@ -42,12 +41,11 @@ impl Restored {
         })
     }
 
-    /// Reads what [`Restored::chains`] will need, and keeps it: what is corrupt shows before anything is
+    /// Reads and keeps what [`Restored::chains`] will need, so that damage is found before anything is
     /// committed.
     ///
     /// # Errors
-    ///
-    /// The first part that can't be read, or is not what was written.
+    /// The first part that can't be read or is damaged.
     pub fn read_chains(
         &self,
         graph_node: usize,
@@ -58,7 +56,7 @@ impl Restored {
         };
         for part in parts(node, share).into_values().flatten() {
             let read = || self.read.lock().expect("no thread panics under it");
-            // Another instance of this process may need it, too.
+            // Another instance of this process may have read it.
             if !read().contains_key(&part.object) {
                 let batches = self.runner.run(self.store.read_part(part))?;
                 read().insert(part.object.clone(), batches);
@@ -67,7 +65,7 @@ impl Restored {
         Ok(())
     }
 
-    /// Lets go of what was read: every instance has its state.
+    /// Drops what was read, because every instance has its state.
     pub fn let_go(&self) {
         self.read.lock().expect("no thread panics under it").clear();
     }
@@ -76,14 +74,14 @@ impl Restored {
         self.manifest.node(self.keys.get(&graph_node)?)
     }
 
-    /// How far the partitions of a source were read.
+    /// The positions of a source's partitions.
     pub fn partitions(&self, graph_node: usize) -> Vec<PartitionState> {
         let node = self.node(graph_node);
         node.map(|node| node.partitions.iter().map(partition_state).collect())
             .unwrap_or_default()
     }
 
-    /// The state of a node: for `Some((instance, instances))` what that instance needs, else all of it.
+    /// The state of a node: with `Some((instance, instances))` what that instance needs, else all of it.
     ///
     /// # Errors
     ///
@@ -93,7 +91,7 @@ impl Restored {
             return Ok(Vec::new());
         };
         if node.watermark == Some(MAX_WATERMARK) {
-            // It had ended. Its inputs come to their end at once; it has nothing to emit again.
+            // The node had ended: its inputs end at once, and it has nothing to emit again.
             return Ok(vec![Chain {
                 watermark: node.watermark,
                 ..Chain::default()
@@ -139,9 +137,7 @@ impl Restored {
         let batches = self.runner.run(self.store.read_part(part));
         batches.map_err(|error| {
             let hint = match error.kind {
-                Kind::Corrupt | Kind::Missing => {
-                    "it was whole a moment ago: is the disk all right?"
-                }
+                Kind::Corrupt | Kind::Missing => "it was intact a moment ago: check the disk",
                 _ => &error.hint,
             };
             Error::new(error.place.clone(), error.reason.clone()).hint(hint)
@@ -153,7 +149,7 @@ fn numbers(share: Option<(usize, usize)>) -> Option<(u32, u32)> {
     share.map(|(instance, instances)| (instance as u32, instances as u32))
 }
 
-/// The parts of a node, by instance, in their order: for `Some((instance, instances))` those that it needs.
+/// The parts of a node by instance, in order: with `Some((instance, instances))` those that it needs.
 fn parts(node: &Node, share: Option<(usize, usize)>) -> BTreeMap<u32, Vec<&Part>> {
     let mut parts_of: BTreeMap<u32, Vec<&Part>> = BTreeMap::new();
     for part in &node.parts {
@@ -168,8 +164,9 @@ fn parts(node: &Node, share: Option<(usize, usize)>) -> BTreeMap<u32, Vec<&Part>
     parts_of
 }
 
-/// Whether a part may hold keys of instance `instance` of `instances`. Buckets are dealt out in turn:
-/// one of both leaves `part.instance` divided by the one number, and `instance` by the other.
+/// Whether a part may hold keys of instance `instance` of `instances`. Buckets are assigned in turn, so a
+/// bucket
+/// of both has the remainder `part.instance` by the part's number of instances, and `instance` by the other.
 fn meets(part: &Part, instance: u32, instances: u32) -> bool {
     let Some(owners) = part.owners.filter(|&owners| owners > 0) else {
         return true;

@@ -1,7 +1,7 @@
-//! What a checkpoint of format 1 says of operators, as a reader of SQL would write it: such checkpoints name
-//! windows and functions as the engine did.
+//! Rewrites the descriptions of operators in checkpoints of format 1, which name windows and functions as the
+//! engine did, in SQL's words.
 
-/// The text with SQL's words.
+/// The description in SQL's words.
 pub fn shown(text: &str) -> String {
     let mut shown = replaced(text, "Windows", windows);
     shown = replaced(&shown, "SortOptions", |fields| {
@@ -26,7 +26,7 @@ pub fn shown(text: &str) -> String {
         .replace("Count(", "COUNT(")
 }
 
-/// The text with each `Name { fields }` replaced by what `with` makes of its fields.
+/// The text with each `Name { fields }` replaced by `with(fields)`.
 fn replaced(text: &str, name: &str, with: impl Fn(&str) -> String) -> String {
     let open = format!("{name} {{ ");
     let mut shown = String::new();
@@ -81,7 +81,8 @@ mod tests {
         let windows = Windows::new(10_000, 5_000, TimeUnit::Millisecond).unwrap();
         let text = format!(
             "its state has other windows: '{windows:?}' before, 'none' now; keys: 'k STRING'; \
-             aggregates: 'Count(), Sum {{ to: BIGINT }}(v BIGINT), Extreme {{ largest: true, of: DOUBLE }}(p DOUBLE)'"
+             aggregates: 'Count(), Sum {{ to: BIGINT }}(v BIGINT), Extreme {{ largest: true, of: DOUBLE \
+             }}(p DOUBLE)'"
         );
         assert_eq!(
             shown(&text),

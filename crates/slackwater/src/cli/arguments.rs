@@ -1,4 +1,4 @@
-//! What `run` and `explain` are told: which text, and how it is run.
+//! The arguments that `run` and `explain` share: which SQL to run, and how.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ pub(super) struct QueryArguments {
     /// File of SQL statements; - for standard input
     #[arg(required_unless_present = "execute")]
     file: Option<PathBuf>,
-    /// Statements, behind those of the file; can be given several times
+    /// SQL statements to run after those of the file; can be given several times
     #[arg(long, short, value_name = "SQL")]
     execute: Vec<String>,
-    /// A setting, as SET in the file (this one wins); can be given several times
+    /// A setting, as with SET; overrides SET in the file and can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     settings: Vec<(String, String)>,
-    /// Instances of each parallelisable subquery of all statements, or auto [default: 1]
+    /// Instances of each subquery that can run in parallel, or auto [default: 1]
     #[arg(long, value_name = "N", value_parser = number_or("auto"))]
     parallelism: Option<String>,
-    /// Threads that run them [default: as --parallelism, at most the cores allowed]
+    /// Worker threads [default: as --parallelism, at most the cores allowed]
     #[arg(long, value_name = "W")]
     workers: Option<usize>,
-    /// Processes that the threads are dealt out to, or nodes for one on each NUMA node [default: 1,
-    /// this one]
+    /// Processes to distribute the threads over, or nodes for one on each NUMA node [default: 1, which is
+    /// this process]
     #[arg(long, value_name = "P", value_parser = number_or("nodes"))]
     processes: Option<String>,
-    /// What connects processes: auto, shm or tcp [default: auto]
+    /// How processes are connected: auto, shm or tcp [default: auto]
     #[arg(long, value_name = "KIND")]
     link: Option<String>,
-    /// A machine known by name (bullion-s16, to plan for) or described in a file (JSON as
-    /// slackwater topology --json prints it) [default: this one]
+    /// A machine with a built-in name (bullion-s16, for planning only) or described in a file (JSON, as
+    /// slackwater topology --json prints it) [default: this machine]
     #[arg(long, value_name = "NAME|FILE")]
     topology: Option<String>,
 }
@@ -53,7 +53,7 @@ impl QueryArguments {
         settings
     }
 
-    /// The machine to run on, where it was described.
+    /// The machine to run on, if `--topology` describes one.
     pub(super) fn machine_here(&self) -> Result<Option<Machine>, String> {
         let topology = self.topology.as_deref();
         topology.map(Machine::described_as).transpose()
@@ -67,7 +67,7 @@ impl QueryArguments {
         }
     }
 
-    /// What is to be run.
+    /// The SQL to run.
     pub(super) fn script(&self) -> Result<Script, String> {
         let mut script = Script::default();
         if let Some(file) = &self.file {
@@ -76,7 +76,7 @@ impl QueryArguments {
         for (index, text) in self.execute.iter().enumerate() {
             match self.execute.len() {
                 1 => script.add("-e", text),
-                // Which one it is that a message is about.
+                // Numbered, so that messages say which one they are about.
                 _ => script.add(&format!("-e {}", index + 1), text),
             }
         }
@@ -84,7 +84,7 @@ impl QueryArguments {
     }
 }
 
-/// The text of a file, or of standard input.
+/// The content of a file or of standard input.
 fn text_of(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     let read = if file.as_os_str() == STANDARD_INPUT {
@@ -96,23 +96,23 @@ fn text_of(file: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Reads a whole number or a word in its place; which numbers are possible is the setting's business.
+/// Parses a whole number or a word; the setting checks the number's range.
 fn number_or(word: &'static str) -> impl Fn(&str) -> Result<String, String> + Clone {
     move |text| match text == word || text.parse::<usize>().is_ok() {
         true => Ok(text.to_string()),
-        false => Err(format!("write a number or {word}")),
+        false => Err(format!("expected a number or {word}")),
     }
 }
 
 pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) => Ok((key.trim().to_string(), value.trim().to_string())),
-        None => Err("write key=value".to_string()),
+        None => Err("expected key=value".to_string()),
     }
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     slackwater_engine::time::parse_duration_ns(text)
         .map(Duration::from_nanos)
-        .ok_or_else(|| "write a duration such as 20s, 500ms or 1min".to_string())
+        .ok_or_else(|| "expected a duration such as 20s, 500ms or 1min".to_string())
 }

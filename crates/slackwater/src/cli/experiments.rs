@@ -1,8 +1,7 @@
-//! `slackwater bench`: a program of its own, started as git starts its commands.
-//!
-//! The experiments are no part of the product: `slackwater-bench` is another program over the same library.
-//! It is looked for beside this one and then in `PATH`, takes this process's place, and so its exit code,
-//! its signals and its output are those of the command.
+//! `slackwater bench`: a separate program, started as git starts its commands.
+//! The experiments are not part of the product: `slackwater-bench` is another program over the same library.
+//! It is looked for in the folder of this program and then in `PATH`. It replaces this process, so its exit
+//! code, its signals and its output are those of the command.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -10,10 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program with the experiments.
+/// The name of the program with the experiments.
 const NAME: &str = "slackwater-bench";
 
-/// The variable by which the program with the experiments knows which engine to measure.
+/// The environment variable that tells the program with the experiments which engine to measure.
 pub const PROGRAM_VARIABLE: &str = "SLACKWATER_PROGRAM";
 
 /// Becomes `slackwater-bench`; returns only if that fails, with what to tell the user.
@@ -35,7 +34,7 @@ pub(super) fn become_bench(arguments: &[OsString]) -> String {
     }
     let folder = this.parent().unwrap_or(&this).display();
     format!(
-        "the experiments are a program of their own, {NAME}, which is neither in {folder} nor in PATH\n  \
-         = cargo build --release -p {NAME} builds it"
+        "{NAME}, the program with the experiments, is neither in {folder} nor in PATH\n  \
+         = build it with: cargo build --release -p {NAME}"
     )
 }

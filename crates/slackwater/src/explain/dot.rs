@@ -29,8 +29,8 @@ fn draw(picture: &Picture, text: &mut String) {
     for (group, label) in picture.groups.iter().enumerate() {
         let _ = writeln!(text, "    subgraph cluster_{name}_{group} {{");
         let _ = writeln!(text, "      label={};", quoted(label));
-        for (number, of) in picture.boxes.iter().enumerate() {
-            if of.group == Some(group) {
+        for (number, tile) in picture.boxes.iter().enumerate() {
+            if tile.group == Some(group) {
                 text.push_str(&node(picture, number, "      "));
             }
         }

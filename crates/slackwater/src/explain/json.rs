@@ -9,7 +9,7 @@ use crate::explain::exchange;
 use crate::plan::{Plan, instance_name};
 use crate::tuner::plan_paths;
 
-/// What there is to explain.
+/// A plan as JSON.
 #[derive(Serialize)]
 struct Explained {
     query: Vec<Node>,
@@ -36,7 +36,7 @@ struct Node {
 #[derive(Serialize)]
 struct Input {
     from: usize,
-    /// How rows are spread over instances, as the text says it; empty where they stay together.
+    /// How rows are distributed over instances, as in the text output; empty if they stay together.
     exchange: String,
     /// The kinds of rows: `+I`, `+I -U +U`, …
     changes: String,
@@ -57,7 +57,8 @@ struct Instance {
     name: String,
     subquery: usize,
     index: usize,
-    of: usize,
+    #[serde(rename = "of")]
+    instances: usize,
     worker: usize,
 }
 
@@ -89,7 +90,7 @@ struct Placement {
     elastic: bool,
 }
 
-/// How a latency target is to be kept.
+/// How the plan meets a latency target.
 #[derive(Serialize)]
 struct Target {
     sink: usize,
@@ -134,7 +135,7 @@ pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
         name: instance_name(graph, plan, number),
         subquery: instance.subquery,
         index: instance.index,
-        of: instance.instances,
+        instances: instance.instances,
         worker: plan.placement.worker_of[number],
     });
     let links = plan.execution.links.iter().map(|link| Link {

@@ -1,4 +1,4 @@
-//! `explain`: how latency targets are to be kept, and with `--analyze` what came of it.
+//! `explain`: how the plan meets latency targets, and with `--analyze` what was measured.
 
 use slackwater_control::latency::model::{Prediction, Shape, Waiting};
 use slackwater_engine::runtime::WaitMode;
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::report::{Report, count};
 use crate::tuner::{PathPlan, plan_paths, warnings};
 
-/// A time with three digits.
+/// A time with about three significant digits.
 fn time(ns: f64) -> String {
     match ns {
         ..1e6 => format!("{:.0} us", ns / 1e3),
@@ -26,7 +26,7 @@ fn shape(shape: &Shape) -> String {
     };
     let waits = |waiting| match waiting {
         Waiting::Poll => "polls".to_string(),
-        Waiting::Interrupt => "waits to be rung".to_string(),
+        Waiting::Interrupt => "waits to be woken".to_string(),
         Waiting::Sleep(ns) => format!("sleeps {}", time(ns)),
     };
     let between = match shape.groups.len() {
@@ -48,7 +48,7 @@ fn prediction(prediction: &Prediction) -> String {
     )
 }
 
-/// What messages call a sink.
+/// A sink's name in messages.
 pub fn sink_name(program: &Program, node: usize) -> String {
     let Some(sink) = program.nodes[node].as_sink() else {
         return String::new();
@@ -88,28 +88,28 @@ fn path(program: &Program, plan: &PathPlan) -> String {
     }
     let why = match (planned.meets_target, &planned.runner_up) {
         (true, Some(other)) => format!(
-            "the cheapest of {} ways that were looked at; the next costs {:.1} times as much",
+            "the cheapest of {} ways considered; the next best costs {:.1} times as much",
             planned.considered,
             other.prediction.cores / planned.chosen.prediction.cores.max(1e-9)
         ),
         (true, None) => format!(
-            "the only kind of the {} ways that meets it",
+            "no other kind of the {} ways considered meets the target",
             planned.considered
         ),
         (false, _) => format!(
-            "none of {} ways meets the target: this is the fastest",
+            "none of the {} ways considered meets the target: this is the fastest",
             planned.considered
         ),
     };
     line("why", why);
     line(
         "at best",
-        format!("{} with any way to wait", time(planned.floor_ns)),
+        format!("{}, however the workers wait", time(planned.floor_ns)),
     );
     text
 }
 
-/// How each target is to be kept; empty without targets.
+/// How the plan meets each target; empty without targets.
 pub fn targets(program: &Program, plan: &Plan) -> String {
     let paths = plan_paths(program, plan, crate::calibrate::costs());
     let mut text = paths
@@ -122,23 +122,23 @@ pub fn targets(program: &Program, plan: &Plan) -> String {
     let tightest = paths.iter().min_by_key(|planned| planned.path.target_ns);
     if let Some(tightest) = tightest.filter(|_| paths.len() > 1) {
         text.push_str(&format!(
-            "  (where sinks share a source or a worker the tightest counts: {})\n",
+            "  (where sinks share a source or a worker, the tightest target counts: {})\n",
             shape(&tightest.planned.chosen.shape)
         ));
     }
     if plan.processes > 1 && !paths.is_empty() {
         text.push_str(
-            "  (instances stay with their workers in several processes; how long sources sleep and how \
+            "  (with several processes, instances stay on their workers; how long sources sleep and how \
              large chunks are is corrected while the query runs)\n",
         );
     }
     if !text.is_empty() && !matches!(program.settings.wait_mode(), WaitMode::Auto { .. }) {
-        text.push_str("  (not used: 'wait' was set, and is left as it is)\n");
+        text.push_str("  (not used, because 'wait' is set)\n");
     }
     text
 }
 
-/// What the plan predicts of a sink with a target.
+/// The plan's prediction for a sink with a target.
 pub struct Predicted {
     /// The sink's number among the sinks.
     sink: usize,
@@ -147,7 +147,7 @@ pub struct Predicted {
     rows_per_s: f64,
 }
 
-/// What the plan predicts, as [`targets`] shows it.
+/// The plan's predictions, as [`targets`] shows them.
 pub fn predicted(program: &Program, plan: &Plan) -> Vec<Predicted> {
     let is_sink = |node: &usize| program.nodes[*node].is_sink();
     let paths = plan_paths(program, plan, crate::calibrate::costs()).into_iter();
@@ -160,7 +160,7 @@ pub fn predicted(program: &Program, plan: &Plan) -> Vec<Predicted> {
     predicted.collect()
 }
 
-/// What was measured, beside what was predicted.
+/// The measured figures next to the predicted ones.
 pub fn analysed(report: &Report, predicted: &[Predicted]) -> String {
     let mut text = String::from("\nMeasured\n");
     let mut line = |name: &str, value: String| text.push_str(&format!("  {name:<28} {value}\n"));
@@ -178,7 +178,7 @@ pub fn analysed(report: &Report, predicted: &[Predicted]) -> String {
     }
     let tuning = report.plan.tuning.as_ref();
     if let Some(measured) = tuning.and_then(|tuning| tuning.measured_cpu_percent) {
-        // Of sinks that share a worker the one that wants most is predicted.
+        // Of sinks that share a worker, the most demanding one is predicted.
         let cores = predicted.iter().map(|predicted| predicted.prediction.cores);
         line(
             "CPU time of the workers",
@@ -192,7 +192,7 @@ pub fn analysed(report: &Report, predicted: &[Predicted]) -> String {
         line(
             "rows/s",
             format!(
-                "{} taken for the prediction, {} measured over the whole run",
+                "{} assumed for the prediction, {} measured over the whole run",
                 count(rows_per_s as u64),
                 count(report.rows_per_s as u64)
             ),
@@ -200,7 +200,7 @@ pub fn analysed(report: &Report, predicted: &[Predicted]) -> String {
     }
     if let Some(tuning) = tuning {
         line(
-            "at last",
+            "at the end",
             format!(
                 "sleeps of up to {:.2} ms, chunks of at most {} rows, {} corrections ({} changed \
                  something), {} moves",
@@ -232,7 +232,7 @@ pub fn analysed(report: &Report, predicted: &[Predicted]) -> String {
         line(
             &format!("worker {number}"),
             format!(
-                "{:.3} s of CPU, {} sleeps ({:.0} ms asked for, {:.0} ms got), {} waits to be rung",
+                "{:.3} s of CPU, {} sleeps ({:.0} ms asked for, {:.0} ms got), {} waits to be woken",
                 thread.cpu_s.unwrap_or(0.0),
                 count(thread.sleeps),
                 thread.asked_ms,

@@ -1,4 +1,4 @@
-//! The three graphs as boxes and arrows, for whatever draws them.
+//! The three graphs as boxes and arrows, for `dot.rs` and `svg.rs`.
 
 use slackwater_control::query::Edge;
 use slackwater_sql::program::Program;
@@ -6,35 +6,35 @@ use slackwater_sql::program::Program;
 use crate::explain::{exchange, worker_name};
 use crate::plan::{Plan, instance_name};
 
-/// A graph to be drawn.
+/// A graph to draw.
 pub struct Picture {
-    /// A name without spaces.
+    /// The graph's name, without spaces.
     pub name: &'static str,
-    /// Above it.
+    /// The title above the graph.
     pub title: String,
-    /// Its boxes.
+    /// The graph's boxes.
     pub boxes: Vec<Tile>,
-    /// What boxes lie in, where they do.
+    /// The labels of groups of boxes.
     pub groups: Vec<String>,
-    /// Its arrows.
+    /// The graph's arrows.
     pub arrows: Vec<Arrow>,
 }
 
-/// A box.
+/// A box of a graph.
 pub struct Tile {
-    /// What it says, line by line.
+    /// The lines of text in the box.
     pub lines: Vec<String>,
-    /// What it lies in.
+    /// The group that the box belongs to.
     pub group: Option<usize>,
 }
 
 /// An arrow between two boxes.
 pub struct Arrow {
-    /// Where it begins.
+    /// The box where the arrow starts.
     pub from: usize,
-    /// Where it ends, always at a later box.
+    /// The box where the arrow ends, always a later one.
     pub to: usize,
-    /// What it says; often nothing.
+    /// The arrow's label, often empty.
     pub label: String,
 }
 
@@ -47,7 +47,7 @@ pub fn pictures(program: &Program, plan: &Plan) -> [Picture; 3] {
     ]
 }
 
-/// Every edge of the query graph, with the node that it goes to.
+/// Every edge of the query graph, with the node that it leads to.
 fn edges(program: &Program) -> impl Iterator<Item = (usize, &Edge)> {
     let nodes = program.graph.nodes.iter().enumerate();
     nodes.flat_map(|(to, node)| node.inputs.iter().map(move |edge| (to, edge)))

@@ -1,5 +1,6 @@
-//! The three graphs as SVG, one below the other: boxes in columns by how far they are from a source,
-//! curves between them. Readable on light and on dark ground, without script, font or Graphviz.
+//! The three graphs as SVG, one below the other: boxes in columns by their distance from a source, with
+//! curves
+//! between them. Readable on light and dark backgrounds, without scripts, fonts or Graphviz.
 
 use std::fmt::Write;
 
@@ -7,26 +8,26 @@ use super::picture::{Picture, Tile};
 
 const MARGIN: f64 = 16.0;
 
-/// Of a graph, above its boxes.
+/// The height of a graph's title.
 const TITLE: f64 = 34.0;
 
-/// Between columns there is room for a label, between boxes little.
+/// The gap between columns, wide enough for a label.
 const COLUMN_GAP: f64 = 110.0;
 const ROW_GAP: f64 = 12.0;
 
 const LINE: f64 = 16.0;
 const PADDING: f64 = 8.0;
 
-/// Of a character of 12 pixels, taken wide.
+/// The width of a character of 12 pixels, rounded up.
 const CHARACTER: f64 = 6.9;
 
-/// Longer lines are cut: conditions can have any length.
+/// Longer lines are cut, because conditions can have any length.
 const LINE_CHARACTERS_MAX: usize = 44;
 
-/// A label fits between two columns.
+/// The longest label that fits between two columns.
 const LABEL_CHARACTERS_MAX: usize = 14;
 
-/// A box with its place.
+/// A box with its position.
 struct Placed {
     x: f64,
     y: f64,
@@ -73,10 +74,10 @@ const STYLE: &str = "<style>.ground{fill:#ffffff}.text{fill:#1f2328}.faint{fill:
     .faint{fill:#8b949e}.box{fill:#161b22;stroke:#8b949e}.arrow{stroke:#56d4dd}\
     .head{fill:#56d4dd}}</style>\n";
 
-/// The lines of a box, and where it lies.
-fn lines(picture: &Picture, of: &Tile) -> Vec<String> {
-    let group = of.group.map(|group| picture.groups[group].clone());
-    let lines = of.lines.iter().cloned().chain(group);
+/// The lines of a box, including its group's label.
+fn lines(picture: &Picture, tile: &Tile) -> Vec<String> {
+    let group = tile.group.map(|group| picture.groups[group].clone());
+    let lines = tile.lines.iter().cloned().chain(group);
     let lines = lines.filter(|line| !line.is_empty());
     lines.map(|line| cut(&line, LINE_CHARACTERS_MAX)).collect()
 }
@@ -90,15 +91,15 @@ fn cut(text: &str, characters_max: usize) -> String {
 }
 
 fn lay_out(picture: &Picture) -> Vec<Placed> {
-    // Arrows lead from earlier boxes to later ones, in the order of where they end.
+    // Arrows lead from earlier boxes to later ones, in the order of their ends.
     let mut columns = vec![0usize; picture.boxes.len()];
     let mut arrows = picture.arrows.iter().collect::<Vec<_>>();
     arrows.sort_by_key(|arrow| arrow.to);
     for arrow in arrows {
         columns[arrow.to] = columns[arrow.to].max(columns[arrow.from] + 1);
     }
-    let sizes = picture.boxes.iter().map(|of| {
-        let lines = lines(picture, of);
+    let sizes = picture.boxes.iter().map(|tile| {
+        let lines = lines(picture, tile);
         let longest = lines.iter().map(|line| line.chars().count()).max();
         let width = longest.unwrap_or(0) as f64 * CHARACTER + 2.0 * PADDING;
         (width, lines.len() as f64 * LINE + 2.0 * PADDING)
@@ -108,7 +109,7 @@ fn lay_out(picture: &Picture) -> Vec<Placed> {
     let mut left = MARGIN;
     let mut places = Vec::new();
     for column in 0..count {
-        let here = sizes.iter().zip(&columns).filter(|(_, of)| **of == column);
+        let here = sizes.iter().zip(&columns).filter(|(_, at)| **at == column);
         let width = here.map(|((width, _), _)| *width).fold(0.0, f64::max);
         places.push((left, TITLE, width));
         left += width + COLUMN_GAP;
@@ -155,7 +156,7 @@ fn draw(picture: &Picture, placed: &[Placed], text: &mut String) {
             );
         }
     }
-    for (of, place) in picture.boxes.iter().zip(placed) {
+    for (tile, place) in picture.boxes.iter().zip(placed) {
         let Placed {
             x,
             y,
@@ -167,7 +168,7 @@ fn draw(picture: &Picture, placed: &[Placed], text: &mut String) {
             "<rect class=\"box\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
              height=\"{height:.1}\" rx=\"4\"/>"
         );
-        for (number, line) in lines(picture, of).iter().enumerate() {
+        for (number, line) in lines(picture, tile).iter().enumerate() {
             let class = if number == 0 { "text" } else { "faint" };
             let _ = writeln!(
                 text,
@@ -180,7 +181,7 @@ fn draw(picture: &Picture, placed: &[Placed], text: &mut String) {
     }
 }
 
-/// A text as XML has it.
+/// The text escaped for XML.
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_drawing_is_well_formed_and_columns_follow_the_arrows() {
-        let of = |line: &str, group| Tile {
+        let tile = |line: &str, group| Tile {
             lines: vec![line.to_string(), String::new()],
             group,
         };
@@ -206,9 +207,9 @@ mod tests {
             name: "test",
             title: "a < b & \"c\"".to_string(),
             boxes: vec![
-                of("source", None),
-                of(&"x > 1 AND ".repeat(20), Some(0)),
-                of("sink", None),
+                tile("source", None),
+                tile(&"x > 1 AND ".repeat(20), Some(0)),
+                tile("sink", None),
             ],
             groups: vec!["worker <0>".to_string()],
             arrows: vec![

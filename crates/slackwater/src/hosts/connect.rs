@@ -185,7 +185,7 @@ fn lane_bytes(lanes: usize) -> usize {
 fn out_of_step(peer: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("{peer} has another plan of this query than this process"),
+        format!("{peer} has a different plan for this query than this process"),
     )
 }
 
@@ -256,7 +256,7 @@ impl Listening {
             let name = part.name(receiving);
             let address = addresses.get(receiving).copied().flatten();
             let address = address.ok_or_else(|| {
-                io::Error::other(format!("{name} does not listen: it may have died"))
+                io::Error::other(format!("{name} is not listening: it may have died"))
             })?;
             let waiter = part.own_waiter(part.worker_of(link.from));
             let writer = Writer::connect(

@@ -18,8 +18,8 @@ pub struct Counts {
     pub cpu_s: f64,
 }
 
-/// The slots of [`InstanceCounters`], apart from those of its steps; of these only what sinks with a target know of
-/// their latency, which `--live` draws.
+/// The slots of [`InstanceCounters`], apart from those of its steps; of these only what sinks with a target
+/// know of their latency, which `--live` draws.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InstanceCounts {
     slots: [u64; 9],

@@ -53,7 +53,7 @@ impl Outbox {
             let mut lost = self.lost.lock().expect("no thread panics under it");
             lost.get_or_insert_with(|| {
                 format!(
-                    "process {} does not take what it is told: {COMMANDS_QUEUED_MAX} commands wait for it",
+                    "process {} does not read its commands: {COMMANDS_QUEUED_MAX} of them are waiting",
                     self.number
                 )
             });

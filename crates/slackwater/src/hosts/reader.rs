@@ -242,12 +242,12 @@ fn is_its_own_fault(status: &ExitStatus) -> bool {
 
 fn how_it_died(status: &io::Result<ExitStatus>) -> String {
     let Ok(status) = status else {
-        return "died, and nobody knows how".to_string();
+        return "died for an unknown reason".to_string();
     };
     match (status.signal(), status.code()) {
-        (Some(9), _) => "was killed (signal 9): by somebody, or for want of memory".to_string(),
-        (Some(signal), _) => format!("was ended by signal {signal}"),
-        (None, Some(code)) => format!("exited by itself (code {code}) before its part was done"),
+        (Some(9), _) => "was killed (signal 9), by a user or because memory ran out".to_string(),
+        (Some(signal), _) => format!("was terminated by signal {signal}"),
+        (None, Some(code)) => format!("exited (code {code}) before its part was done"),
         (None, None) => "died".to_string(),
     }
 }

@@ -21,7 +21,8 @@ use slackwater_engine::hash::BUCKETS;
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Bytes of what one step may say, whose instance's number comes with the first: five counts, and a gap of two bytes and a count for each bucket; 48 KiB.
+/// Bytes of what one step may say, whose instance's number comes with the first: five counts, and a gap of
+/// two bytes and a count for each bucket; 48 KiB.
 pub const CHANGES_BYTES_MAX: usize = 5 * VARINT_BYTES_MAX + BUCKETS * (2 + VARINT_BYTES_MAX);
 
 /// What was told last, and so what is new.

@@ -93,7 +93,7 @@ fn work(
     let deployment = deployment(&program, &plan);
     if fingerprint(&program, &deployment) != start.fingerprint {
         return Err(
-            "plans this query in another way than its parent: did its input files change?"
+            "planned this query differently than its parent: have the input files changed?"
                 .to_string(),
         );
     }
@@ -124,7 +124,7 @@ fn work(
         pids: &start.pids,
         nodes: &plan.memory_nodes,
     };
-    let failed = |error: std::io::Error| format!("can't connect with the other processes: {error}");
+    let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
     let sockets = by_number(sockets, start.process, start.pids.len());
     let (ends, _watch, _acceptor);
     if program.settings.link == LinkKind::Tcp {

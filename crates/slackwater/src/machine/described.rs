@@ -21,7 +21,7 @@ pub fn named(name_or_file: &str) -> Result<Topology, String> {
     }
     let failed = |error: &dyn std::fmt::Display| format!("{name_or_file}: {error}");
     let text = read(Path::new(name_or_file)).map_err(|error| {
-        let known = format!("a machine known by name is {BULLION_S16}");
+        let known = format!("the only machine with a built-in name is {BULLION_S16}");
         format!("{}\n  = {known}", failed(&error))
     })?;
     let described: Described = serde_json::from_str(&text).map_err(|error| failed(&error))?;

@@ -52,8 +52,9 @@ impl Machine {
         if foreign > 0 {
             return Err(format!(
                 "--topology {name_or_file}: {foreign} of its {} cores can't be used here: this \
-                 process may use {}\n  = slackwater explain --topology plans for another machine; \
-                 'allowed' of a core says what run may use",
+                 process may use {}\n  = slackwater explain --topology plans for another machine; in the \
+                 file, 'allowed' says which cores \
+                 a query may use",
                 described.len(),
                 ranges(&here)
             ));

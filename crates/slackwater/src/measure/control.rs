@@ -25,7 +25,8 @@ impl Control {
             SocketFlags::CLOEXEC,
             None,
         );
-        let (ours, theirs) = pair.map_err(|error| format!("no pair of sockets: {error}"))?;
+        let (ours, theirs) =
+            pair.map_err(|error| format!("can't create a pair of sockets: {error}"))?;
         Ok((Control { socket: ours }, theirs))
     }
 
@@ -53,8 +54,9 @@ impl Control {
         if length == 0 {
             return Ok(None);
         }
-        let message = serde_json::from_slice(&note[..length])
-            .map_err(|error| format!("the other side of the measurement said nonsense: {error}"))?;
+        let message = serde_json::from_slice(&note[..length]).map_err(|error| {
+            format!("the other side of the measurement sent an invalid message: {error}")
+        })?;
         Ok(Some((message, descriptors)))
     }
 

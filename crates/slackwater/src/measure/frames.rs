@@ -93,7 +93,7 @@ impl FrameSide {
         drop(their_leash);
         let (_, descriptors) = control.expect::<String>()?;
         let Ok([flag, bell, theirs, watched]) = <[_; 4]>::try_from(descriptors) else {
-            return Err("the other side handed over no ends".to_string());
+            return Err("the other side sent no descriptors".to_string());
         };
         let other = Waker::import(flag, bell).map_err(failed)?;
         let peer = Peer::new("the other side");

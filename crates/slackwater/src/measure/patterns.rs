@@ -150,7 +150,7 @@ pub fn follow<S: Side>(
     loop {
         let number = patience.receive(side)?;
         if number != expected && number != END {
-            return Err(format!("message {number} came where {expected} was due"));
+            return Err(format!("received message {number} instead of {expected}"));
         }
         expected += 1;
         if number == END || order.pattern == Pattern::PingPong {
@@ -181,9 +181,7 @@ fn lead_ping_pong<S: Side>(side: &mut S, order: &Order) -> Result<Sample, String
         side.push()?;
         let answer = patience.receive(side)?;
         if answer != number {
-            return Err(format!(
-                "message {answer} came back in the place of {number}"
-            ));
+            return Err(format!("message {answer} came back instead of {number}"));
         }
         number += 1;
         Ok(())

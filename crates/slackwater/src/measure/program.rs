@@ -61,7 +61,9 @@ fn lead_kind(kind: Kind, control: &Control, cores: Cores) -> Result<(), String> 
 /// The control socket that this process was started with.
 pub fn inherit(descriptor: RawFd) -> Result<Control, String> {
     if descriptor <= 2 {
-        return Err(format!("--follow {descriptor}: no descriptor of a socket"));
+        return Err(format!(
+            "--follow {descriptor}: not the descriptor of a socket"
+        ));
     }
     // SAFETY: the process that started this one passed it on for this use alone; a wrong number is
     // found by the first call.

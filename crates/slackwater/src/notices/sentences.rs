@@ -15,7 +15,8 @@ const NAMES_SHOWN: usize = 20;
 #[derive(Debug, Clone)]
 pub(super) struct About {
     table: String,
-    /// Columns that are looked for by name in each record, with their numbers; empty where columns have places.
+    /// Columns that are looked for by name in each record, with their numbers; empty where columns have
+    /// places.
     named: Vec<(usize, String)>,
     /// The table's columns in the order of the declaration, where a header names them, too.
     placed: Vec<String>,
@@ -112,8 +113,8 @@ impl About {
             false => format!("did you mean {}? ", quoted(&near)),
         };
         let text = format!(
-            "{columns} {} {verb} NULL in all of the {} rows read: no field of the records has that name, and case \
-             counts\n  = {hint}the fields are: {}",
+            "{columns} {} {verb} NULL in all of the {} rows read: the records have no such field (names are \
+             case-sensitive)\n  = {hint}the fields are: {}",
             quoted(&missing),
             count(noticed.rows),
             shortened(&noticed.fields),
@@ -131,8 +132,9 @@ impl About {
         });
         let (column, number, there) = elsewhere?;
         let text = format!(
-            "column '{column}' is declared as number {}, and the header has it as number {}: columns are read by \
-             their place, not by name\n  = declare them in this order: {}",
+            "column '{column}' is number {} in the declaration and number {} in the header: columns are \
+             read by \
+             position, not by name\n  = declare them in this order: {}",
             number + 1,
             there + 1,
             shortened(header)
@@ -168,8 +170,9 @@ impl About {
                     unit(*precision)
                 ),
             },
-            None => "\n  = such a time moves the watermark or is late; a row whose event time is NULL is bad, and \
-                     moves nothing"
+            None => "\n  = a wrong event time moves the watermark or makes the row late; a row whose event \
+                     time is NULL \
+                     is rejected and moves nothing"
                 .to_string(),
         };
         self.said(Kind::Time, text + &hint)
@@ -220,15 +223,17 @@ impl About {
                 event_time_text(*to_us)
             )),
             None => text.push_str(&format!(
-                ": rows came up to {longer} after rows with larger event times, and the watermark waits for {}",
+                ": rows came up to {longer} after rows with larger event times, but the watermark waits \
+                 only {}",
                 span(delay_us)
             )),
         }
         let far = one.filter(|one| !is_plausible(one.to_us) || behind_us > FAR_US);
         text.push_str(&match far {
             Some(_) => format!(
-                "\n  = if that time is wrong, make it NULL (then the row is bad, and moves nothing): {column} AS CASE \
-                 WHEN … THEN … END"
+                "\n  = if that time is wrong, make it NULL, so that the row is rejected and moves nothing: \
+                 {column} \
+                 AS CASE WHEN … THEN … END"
             ),
             None => format!(
                 "\n  = a longer delay keeps them: WATERMARK FOR {column} AS {column} - INTERVAL {}",
@@ -403,7 +408,7 @@ mod tests {
         let about = about(&[], &["a", "b", "c"]);
         let text = about.header(&names(&["A", "C", "b"])).unwrap().text;
         assert!(
-            text.contains("column 'b' is declared as number 2, and the header has it as number 3"),
+            text.contains("column 'b' is number 2 in the declaration and number 3 in the header"),
             "{text}"
         );
         assert_eq!(about.header(&names(&["A", "b", "c"])), None);
@@ -422,7 +427,10 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("TO_TIMESTAMP_LTZ(ms, 3) reads milliseconds: as TO_TIMESTAMP_LTZ(ms, 0) it is 2024-05-01 00:00:00"),
+            text.contains(
+                "TO_TIMESTAMP_LTZ(ms, 3) reads milliseconds: as TO_TIMESTAMP_LTZ(ms, 0) it is \
+                           2024-05-01 00:00:00"
+            ),
             "{text}"
         );
         // Milliseconds, read as seconds.
@@ -458,7 +466,8 @@ mod tests {
         let text = about.late(&jumped, 99, 100).text;
         assert!(
             text.starts_with(
-                "table 't': 99 of 100 rows were late (99 %): the watermark jumped by 61.7 years at in.csv:17, from \
+                "table 't': 99 of 100 rows were late (99 %): the watermark jumped by 61.7 years at \
+                 in.csv:17, from \
                  2024-04-30 23:59:59 to 2085-12-31 23:59:59"
             ),
             "{text}"
@@ -471,7 +480,13 @@ mod tests {
             ..jumped.clone()
         };
         let text = about.late(&disordered, 50, 100).text;
-        assert!(text.contains("rows came up to 4 hours after rows with larger event times, and the watermark waits for 1 s"), "{text}");
+        assert!(
+            text.contains(
+                "rows came up to 4 hours after rows with larger event times, but the \
+                               watermark waits only 1 s"
+            ),
+            "{text}"
+        );
         assert!(
             text.contains("WATERMARK FOR ts AS ts - INTERVAL '4' HOUR"),
             "{text}"

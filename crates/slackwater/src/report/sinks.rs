@@ -38,8 +38,8 @@ pub(super) fn lines(report: &Report) -> Vec<(&'static str, String)> {
         .tuning
         .as_ref()
         .map(|tuning| match tuning.delay_ms {
-            0.0 => "by interrupts at last".to_string(),
-            ms => format!("by sleeps of up to {ms:.2} ms at last"),
+            0.0 => "with interrupts at the end".to_string(),
+            ms => format!("with sleeps of up to {ms:.2} ms at the end"),
         });
     if let [sink] = &report.sinks[..] {
         let kept = kept(sink).map(|kept| match how {
@@ -70,7 +70,7 @@ pub(super) fn lines(report: &Report) -> Vec<(&'static str, String)> {
             true => "met by every sink".to_string(),
             false => format!("missed by {}", missed.join(", ")),
         };
-        let how = how.map_or(String::new(), |how| format!("; the tightest {how}"));
+        let how = how.map_or(String::new(), |how| format!("; the tightest one {how}"));
         lines.push(("targets", format!("{verdict}{how}")));
     }
     lines

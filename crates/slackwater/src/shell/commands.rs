@@ -20,11 +20,15 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     (
         "e",
         "",
-        "opens the statement that is typed, else the last one, in $VISUAL or $EDITOR, and runs what is saved",
+        "opens the statement being typed, or the last one, in $VISUAL or $EDITOR, and runs what is saved",
     ),
     ("i", "file", "runs the statements of a file"),
     ("set", "", "lists what SET has set"),
-    ("timing", "", "says how long queries take, or no longer"),
+    (
+        "timing",
+        "",
+        "turns the display of each query's duration on or off",
+    ),
     ("q", "", "leaves the shell"),
 ];
 
@@ -142,7 +146,8 @@ impl Shell {
         }
     }
 
-    /// Opens what has been typed of a statement, else the last one, in an editor. What is not saved is not run.
+    /// Opens what has been typed of a statement, else the last one, in an editor. What is not saved is not
+    /// run.
     fn edit(&mut self) -> Result<(), Stop> {
         let folder = super::state_folder().unwrap_or_else(std::env::temp_dir);
         let path = folder.join(format!("statement-{}.sql", std::process::id()));
@@ -192,7 +197,7 @@ fn edited(path: &Path, text: &str) -> Result<Option<String>, String> {
     let file = std::fs::File::options().write(true).open(path);
     file.and_then(|file| file.set_modified(earlier))
         .map_err(failed)?;
-    let modified = || std::fs::metadata(path).and_then(|of| of.modified());
+    let modified = || std::fs::metadata(path).and_then(|metadata| metadata.modified());
     let before = modified().map_err(failed)?;
     let mut words = editor.split_whitespace();
     let program = words.next().unwrap_or("vi");
@@ -232,7 +237,7 @@ pub fn instead(error: SqlError, statement: &str) -> SqlError {
         "SHOW" => "\\d lists tables and views, \\df functions, \\set settings",
         "DESCRIBE" | "DESC" => "\\d name describes a table or view",
         "DROP" => "\\drop name forgets a table or view",
-        "ALTER" => "\\drop name forgets a table or view; then CREATE TABLE declares it anew",
+        "ALTER" => "\\drop name forgets a table or view; then CREATE TABLE declares it again",
         _ => return error,
     };
     error.hint(hint)
@@ -246,7 +251,10 @@ fn help() -> String {
         ]
     });
     let mut text = listing::aligned(&["command", ""], &rows.collect::<Vec<_>>());
-    text.push_str("  Statements end with ';' and may have several lines. Tab completes, Ctrl-R searches the history,\n");
+    text.push_str(
+        "  Statements end with ';' and may have several lines. Tab completes, Ctrl-R searches the \
+                   history,\n",
+    );
     text.push_str(
         "  Ctrl-C ends a query or drops a statement, Ctrl-D leaves (so do exit and quit).\n",
     );

@@ -33,7 +33,7 @@ pub fn describe(session: &Session, name: &str) -> Option<String> {
     let columns = session.view_columns(name)?;
     let rows = columns
         .into_iter()
-        .map(|(name, of)| vec![name, sql_name(&of)]);
+        .map(|(name, data_type)| vec![name, sql_name(&data_type)]);
     Some(aligned(&["column", "type"], &rows.collect::<Vec<_>>()))
 }
 

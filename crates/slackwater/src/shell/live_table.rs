@@ -157,8 +157,8 @@ impl LiveTable {
         lines.extend(shown.iter().map(|row| line(row)));
         if total > shown.len() {
             let more = crate::report::count((total - shown.len()) as u64);
-            let of = crate::report::count(total as u64);
-            lines.push(cut(&format!("… {more} more of {of} rows"), width));
+            let total_rows = crate::report::count(total as u64);
+            lines.push(cut(&format!("… {more} more of {total_rows} rows"), width));
         }
         lines
     }

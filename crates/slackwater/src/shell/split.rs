@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_statement_set_is_one_piece() {
-        let text = "SELECT 1;\n-- é\nEXECUTE STATEMENT SET\nBEGIN\nINSERT INTO a SELECT 'ü;' FROM t;\nINSERT INTO b \
+        let text = "SELECT 1;\n-- é\nEXECUTE STATEMENT SET\nBEGIN\nINSERT INTO a SELECT 'ü;' FROM \
+                    t;\nINSERT INTO b \
                     SELECT 2 FROM t;\nEND;\nSELECT 3";
         let pieces = split(text);
         assert_eq!(pieces.len(), 3);

@@ -168,8 +168,8 @@ impl Words {
         (start, found)
     }
 
-    /// What may stand in quotes behind `before`: a setting behind SET, an option of a table that is created, and
-    /// the values of those that name something.
+    /// What may stand in quotes behind `before`: a setting behind SET, an option of a table that is created,
+    /// and the values of those that name something.
     fn quoted(&self, before: &str, prefix: &str) -> Vec<String> {
         let pieces = super::split::split(before);
         let statement = pieces.last().map_or("", |piece| piece.placed.trim());
@@ -230,7 +230,9 @@ mod tests {
     use super::*;
 
     fn words() -> Words {
-        let text = "CREATE TABLE bids (price DOUBLE, bidder STRING) WITH ('connector' = 'file', 'path' = 'b.csv');
+        let text =
+            "CREATE TABLE bids (price DOUBLE, bidder STRING) WITH ('connector' = 'file', 'path' = \
+                    'b.csv');
             CREATE VIEW cheap AS SELECT price AS low FROM bids WHERE price < 1";
         Words::of(&slackwater_sql::program::declared(text, &[], &BuiltIn).unwrap())
     }

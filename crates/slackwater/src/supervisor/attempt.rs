@@ -70,12 +70,12 @@ pub struct Attempted {
 }
 
 impl Attempted {
-    /// Where the next incarnation goes on, in words.
-    pub fn goes_on_from(&self) -> String {
+    /// Where the next incarnation resumes from, in words.
+    pub fn resumes_from(&self) -> String {
         let last = self.report.checkpoints.as_ref().and_then(|all| all.last);
         match last {
             Some(number) => format!("checkpoint {number}"),
-            None => "its beginning".to_string(),
+            None => "the beginning".to_string(),
         }
     }
 }
@@ -215,18 +215,18 @@ impl Query<'_> {
         let named = named.collect::<Vec<_>>().join(", ");
         let share = match self.plan.processes {
             1 => String::new(),
-            processes => format!(", which {processes} processes share"),
+            processes => format!(" (shared by {processes} processes)"),
         };
         // What was found is a moment's; what is named is the most that each has held since.
         let limit = megabytes(limit);
         let reason =
             format!("operators held more than {limit}{share}; the largest held up to: {named}");
         let saved = match is_saved {
-            true => "all that was read is saved: run it again with a larger one",
-            false => "set a larger one",
+            true => "all that was read is checkpointed: run the query again with a larger limit",
+            false => "set a larger limit",
         };
         Error::new("'memory_limit'", reason)
-            .hint(format!("{saved}, or let windows be shorter or keys fewer"))
+            .hint(format!("{saved}, or use shorter windows or fewer keys"))
             .final_one()
     }
 

@@ -73,12 +73,13 @@ impl Supervisor<'_, '_> {
         let reasons = damaged.iter().map(|reason| format!("\n  {reason}"));
         let before = match before {
             Some(number) => format!("checkpoint {number}"),
-            None => "the checkpoint before".to_string(),
+            None => "the previous checkpoint".to_string(),
         };
         let error = format!(
             "{}: the newest checkpoint in {} is damaged:{}\n  \
-             = put the file back as it was, and start the query again; or take --accept-duplicates, which goes \
-             on from {before}: rows that were committed since come again in {}",
+             = restore the file and run the query again, or use --accept-duplicates to resume from \
+             {before}: rows \
+             committed since then are written again to {}",
             self.query.script.name(),
             self.state.place,
             reasons.collect::<String>(),
@@ -99,8 +100,9 @@ impl Supervisor<'_, '_> {
         let reasons = reasons.map(|reason| format!("\n  {reason}"));
         self.refused = Some(Refused::Usage(format!(
             "{}: no checkpoint in {} can be read:{}\n  \
-             = put back what is missing or changed, or take --from-scratch, which begins anew, and reads and \
-             writes everything again",
+             = restore what is missing or changed, or use --from-scratch to start over, which reads and \
+             writes \
+             everything again",
             self.query.script.name(),
             self.state.place,
             reasons.collect::<String>()
@@ -112,8 +114,9 @@ impl Supervisor<'_, '_> {
             && let Some((table, connector)) = self.endless()
         {
             self.refused = Some(Refused::Usage(format!(
-                "{}: the query in {} had come to its end, at checkpoint {}, and table '{table}' ({connector}) \
-                 has none now\n  = --from-scratch starts over, and so does another --state; \
+                "{}: the query in {} has finished, at checkpoint {}, but table '{table}' ({connector}) now \
+                 has no \
+                 end\n  = --from-scratch starts over, and so does another --state; \
                  docs/connectors/{connector}.md says what ends a table",
                 self.query.script.name(),
                 self.state.place,
@@ -126,8 +129,8 @@ impl Supervisor<'_, '_> {
             let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
             let reasons = reasons.collect::<String>();
             self.refused = Some(Refused::Usage(format!(
-                "{}: the query can't go on from checkpoint {} in {}:{reasons}\n  \
-                 = --from-scratch begins anew, and reads and writes everything again",
+                "{}: the query can't resume from checkpoint {} in {}:{reasons}\n  \
+                 = --from-scratch starts over, which reads and writes everything again",
                 self.query.script.name(),
                 manifest.number,
                 self.state.place

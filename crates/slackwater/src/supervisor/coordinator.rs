@@ -1,4 +1,5 @@
-//! Takes the checkpoints of one incarnation, as the pure coordinator decides: barriers to the sources, manifests to the store, commits to
+//! Takes the checkpoints of one incarnation, as the pure coordinator decides: barriers to the sources,
+//! manifests to the store, commits to
 //! the sinks.
 
 use std::collections::BTreeSet;
@@ -110,7 +111,8 @@ pub struct Delays {
 }
 
 impl Coordinator {
-    /// The coordinator of an incarnation; `done` hears what its thread has done. If a checkpoint may fail only
+    /// The coordinator of an incarnation; `done` hears what its thread has done. If a checkpoint may fail
+    /// only
     /// once (`is_once`), the incarnation fails with it.
     ///
     /// # Errors
@@ -399,7 +401,7 @@ impl Coordinator {
                 if self.stop == Some(barrier) {
                     // The sources have ended: there will be no other one.
                     self.fail(Verdict::Fatal(format!(
-                        "it was stopped, and what it has done since checkpoint {} is not saved: {reason}",
+                        "stopped, but what the query did since checkpoint {} is not saved: {reason}",
                         self.last.unwrap_or(0)
                     )));
                 }
@@ -437,7 +439,7 @@ impl Coordinator {
         // The thread ends only with the coordinator.
         if let Some(Err(mpsc::TrySendError::Full(_))) = given {
             self.fail(Verdict::Failed(format!(
-                "the store of checkpoints is too slow: {JOBS_MAX} jobs wait for it"
+                "the checkpoint store is too slow: {JOBS_MAX} jobs are waiting for it"
             )));
         }
     }

@@ -118,12 +118,12 @@ impl Query<'_> {
         let transactional = transactional.collect::<Vec<_>>();
         if let [one, other, ..] = &transactional[..] {
             let reason = format!(
-                "tables '{}' and '{}' are both written in transactions, of which a crash could leave one \
-                 committed and the other not",
+                "tables '{}' and '{}' are both written in transactions: a crash could commit one and not \
+                 the other",
                 one.name, other.name
             );
             let error = SqlError::new(reason).at(other.span);
-            let hint = "write them by two queries with a --state each, or one of them with \
+            let hint = "write them in two queries with a --state each, or write one of them with \
                         'delivery' = 'at_least_once'";
             return Err(refused(error.hint(hint)));
         }
@@ -136,23 +136,24 @@ impl Query<'_> {
             && self.plan.processes > 1
         {
             let reason = format!(
-                "table '{}' is written in transactions, and '{}' exactly once, too: when two processes \
-                 commit, a crash could leave one committed and the other not",
+                "table '{}' is written in transactions, and '{}' is also written exactly once: with two \
+                 processes, \
+                 a crash could commit one and not the other",
                 one.name, other.name
             );
             let hint = format!(
-                "take one process, or write '{}' with 'delivery' = 'at_least_once'",
+                "use one process, or write '{}' with 'delivery' = 'at_least_once'",
                 one.name
             );
             return Err(refused(SqlError::new(reason).at(other.span).hint(hint)));
         }
         if let Some((source, place)) = units {
             let reason = format!(
-                "table '{}' is worked through unit by unit, and --state can't save a query between two",
+                "table '{}' has 'unit_of_work', which is not supported with --state",
                 source.table.name
             );
             let error = SqlError::new(reason).at(place);
-            return Err(refused(error.hint("leave one of the two out")));
+            return Err(refused(error.hint("remove one of the two")));
         }
         Ok(())
     }

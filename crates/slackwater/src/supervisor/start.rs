@@ -127,9 +127,9 @@ impl Supervisor<'_, '_> {
                 self.attempts += 1;
                 let number = self.manifest().map(|manifest| manifest.number);
                 let from = number.map(|number| format!("checkpoint {number}"));
-                let from = from.unwrap_or_else(|| "its beginning".to_string());
+                let from = from.unwrap_or_else(|| "the beginning".to_string());
                 let reason = error.to_string();
-                eprintln!("warning: {reason}: it goes on from {from}");
+                eprintln!("warning: {reason}: the query resumes from {from}");
                 Input::Failed { epoch, reason }
             }
         }
@@ -140,7 +140,7 @@ impl Supervisor<'_, '_> {
         match is_final || self.attempts == 0 {
             true => Input::Fatal { epoch, reason },
             false => {
-                eprintln!("warning: {reason}: it is tried again");
+                eprintln!("warning: {reason}: trying again");
                 Input::Failed { epoch, reason }
             }
         }
@@ -151,7 +151,7 @@ impl Supervisor<'_, '_> {
         if is_final {
             return Input::Fatal { epoch, reason };
         }
-        eprintln!("warning: {reason}: it is started again");
+        eprintln!("warning: {reason}: starting again");
         Input::Failed { epoch, reason }
     }
 
@@ -172,11 +172,11 @@ impl Supervisor<'_, '_> {
         // Of several things that were prepared one may be committed.
         let is_first = is_first && prepared == 1;
         let follows = match is_first {
-            true => "it was the first, and the query begins anew",
-            false => "the checkpoint before is used",
+            true => "it was the first checkpoint, so the query starts over",
+            false => "the previous checkpoint is used",
         };
         eprintln!(
-            "warning: {place}: what checkpoint {number} had prepared there was given up; {follows}"
+            "warning: {place}: what checkpoint {number} had prepared there no longer exists; {follows}"
         );
         Input::Lost { epoch, is_first }
     }

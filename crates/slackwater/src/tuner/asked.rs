@@ -1,5 +1,5 @@
-//! What worker processes were asked, and have answered: at most one question is open for each process, so that
-//! one that doesn't read is told nothing more, and one that doesn't answer holds nobody up.
+//! What worker processes were asked, and have answered: at most one question is open for each process, so
+//! that one that doesn't read is told nothing more, and one that doesn't answer holds nobody up.
 
 use crate::probe::Seen;
 
@@ -52,7 +52,7 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn of(process: usize) -> Seen {
+    fn seen_by(process: usize) -> Seen {
         Seen {
             process,
             ..Seen::default()
@@ -68,9 +68,9 @@ mod tests {
         let mut asked = Asked::new(3);
         for _ in 0..3 {
             assert_eq!(asked.tick(), (vec![0, 1, 2], Vec::new()));
-            assert_eq!(asked.answer(of(1)), None);
-            assert_eq!(asked.answer(of(2)), None);
-            let all = asked.answer(of(0)).unwrap();
+            assert_eq!(asked.answer(seen_by(1)), None);
+            assert_eq!(asked.answer(seen_by(2)), None);
+            let all = asked.answer(seen_by(0)).unwrap();
             assert_eq!(processes(&all), [1, 2, 0]);
         }
     }
@@ -80,14 +80,14 @@ mod tests {
         let mut asked = Asked::new(2);
         assert_eq!(asked.tick(), (vec![0, 1], Vec::new()));
         for _ in 0..5 {
-            assert_eq!(asked.answer(of(0)), None);
+            assert_eq!(asked.answer(seen_by(0)), None);
             let (now, seen) = asked.tick();
             assert_eq!((now, processes(&seen)), (vec![0], vec![0]));
         }
         assert_eq!(asked.tick(), (Vec::new(), Vec::new()));
         // It comes late, and counts.
-        assert_eq!(asked.answer(of(1)), None);
-        let all = asked.answer(of(0)).unwrap();
+        assert_eq!(asked.answer(seen_by(1)), None);
+        let all = asked.answer(seen_by(0)).unwrap();
         assert_eq!(processes(&all), [1, 0]);
         assert_eq!(asked.tick().0, [0, 1]);
     }
@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn what_nobody_asked_for_is_left_out() {
         let mut asked = Asked::new(1);
-        assert_eq!(asked.answer(of(0)), None);
-        assert_eq!(asked.answer(of(7)), None);
+        assert_eq!(asked.answer(seen_by(0)), None);
+        assert_eq!(asked.answer(seen_by(7)), None);
         asked.tick();
-        assert_eq!(asked.answer(of(7)), None);
-        assert_eq!(processes(&asked.answer(of(0)).unwrap()), [0]);
-        assert_eq!(asked.answer(of(0)), None, "only once");
+        assert_eq!(asked.answer(seen_by(7)), None);
+        assert_eq!(processes(&asked.answer(seen_by(0)).unwrap()), [0]);
+        assert_eq!(asked.answer(seen_by(0)), None, "only once");
     }
 }

@@ -51,7 +51,7 @@ pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
 
 /// What a path consists of in this plan.
 pub fn parts(program: &Program, plan: &Plan, path: &Path) -> PathParts {
-    let of = |wanted: &dyn Fn(usize) -> bool| {
+    let instances_of = |wanted: &dyn Fn(usize) -> bool| {
         let instances = plan.execution.instances.iter().enumerate();
         let wanted = instances.filter(|(_, instance)| wanted(instance.subquery));
         wanted
@@ -64,8 +64,8 @@ pub fn parts(program: &Program, plan: &Plan, path: &Path) -> PathParts {
     let mut paced = path.sources.iter();
     PathParts {
         sources: path.sources.iter().copied().collect(),
-        source_instances: of(&|subquery| sources.contains(&subquery)),
-        instances: of(&|subquery| path.subqueries.contains(&subquery)),
+        source_instances: instances_of(&|subquery| sources.contains(&subquery)),
+        instances: instances_of(&|subquery| path.subqueries.contains(&subquery)),
         sink: path.sink,
         is_paced: paced.any(|&node| is_paced(program, node)),
     }

@@ -70,9 +70,10 @@ pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
         let rate = plan.rows_per_s;
         let least = floor_ms / (1.0 - slackwater_control::latency::planner::MARGIN);
         format!(
-            "a latency target of {target_ms} ms can't be promised on this host: at {rate:.0} rows/s \
-             the fastest plan takes {floor_ms:.2} ms for 99 of 100 rows and keeps a worker {:.0} % busy\n  \
-             = a target of {least:.2} ms could be met; slackwater explain shows the plan",
+            "a latency target of {target_ms} ms can't be met on this host: at {rate:.0} rows/s the fastest \
+             plan \
+             takes {floor_ms:.2} ms for 99 of 100 rows and keeps a worker {:.0} % busy\n  \
+             = a target of {least:.2} ms can be met; slackwater explain shows the plan",
             busy * 100.0
         )
     });

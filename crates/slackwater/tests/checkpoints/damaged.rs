@@ -34,7 +34,7 @@ fn a_damaged_manifest_is_healed_from_its_copy() {
     assert!(output.status.success(), "{}", said(&output));
     let name = newest.file_name().unwrap().to_string_lossy().into_owned();
     assert!(said(&output).contains(&name), "{}", said(&output));
-    assert!(said(&output).contains("was written again from its other copy"));
+    assert!(said(&output).contains("it was repaired from its second copy"));
     assert_eq!(std::fs::read(&newest).unwrap_or(kept.clone()), kept);
     // One that is gone, too, and whoever asks for the newest doesn't get the one before.
     let newest = case.checkpoints().pop().unwrap();
@@ -69,7 +69,7 @@ fn a_damaged_checkpoint_is_refused_where_rows_would_be_doubled() {
             for word in [
                 &*name,
                 "is damaged",
-                "put the file back",
+                "restore the file",
                 "--accept-duplicates",
                 "come again in file ",
             ] {

@@ -1,5 +1,5 @@
-//! Every operator that keeps state, stopped and resumed as often as one likes, at a random parallelism and number
-//! of processes each time, with keys that move at times: the answer is that of one run without a stop.
+//! Every operator that keeps state, stopped and resumed as often as one likes, at a random parallelism and
+//! number of processes each time, with keys that move at times: the answer is that of one run without a stop.
 //!
 //! `SLACKWATER_ROUNDS` sets how many sequences each query goes through, `SLACKWATER_SEED` runs one again.
 
@@ -180,8 +180,9 @@ impl<'a> Case<'a> {
         }
         let ended = run.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
-        // A stop that comes at an unlucky moment is one without a checkpoint: the next run begins at the last.
-        let is_over = ended.status.success() || said.contains("stopped before it was saved");
+        // A stop that comes at an unlucky moment is one without a checkpoint: the next run begins at the
+        // last.
+        let is_over = ended.status.success() || said.contains("stopped before a last checkpoint");
         assert!(is_over, "{}: {arguments:?}: {said}", self.title());
         printed.push_str(&String::from_utf8_lossy(&ended.stdout));
     }

@@ -63,7 +63,8 @@ fn regression_a_final_result_is_not_written_again_when_another_statement_resumes
          CREATE TABLE whole (n BIGINT) WITH ('connector' = 'file', 'path' = '{folder}/whole');
          INSERT INTO sums SELECT k, SUM(v) FROM short GROUP BY k ORDER BY k;
          INSERT INTO first SELECT k, v FROM short ORDER BY v DESC LIMIT 2;
-         INSERT INTO whole SELECT COUNT(*) FROM (SELECT k FROM short GROUP BY k HAVING COUNT(*) > 1) ORDER BY 1;
+         INSERT INTO whole SELECT COUNT(*) FROM (SELECT k FROM short GROUP BY k HAVING COUNT(*) > 1) ORDER \
+         BY 1;
          INSERT INTO copies SELECT ms, k, v FROM events;"
     );
     for _ in 0..3 {

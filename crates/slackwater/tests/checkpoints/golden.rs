@@ -72,8 +72,9 @@ fn golden() -> PathBuf {
 }
 
 /// The folders in a folder, in order.
-fn folders(of: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(of).unwrap_or_else(|error| panic!("{}: {error}", of.display()));
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut folders = paths.filter(|path| path.is_dir()).collect::<Vec<_>>();
     folders.sort();
@@ -115,8 +116,8 @@ fn every_kind_of_state_has_a_golden_checkpoint_in_the_format_that_is_written() {
             .iter()
             .filter_map(|node| Some(node.state()?.kind));
         let has_state = |saved: &Saved| {
-            let of = format!("{} of ", saved.word());
-            keys.iter().any(|key| key.starts_with(&of))
+            let prefix = format!("{} of ", saved.word());
+            keys.iter().any(|key| key.starts_with(&prefix))
         };
         covered.extend(saved.filter(has_state));
     }
@@ -363,7 +364,8 @@ WITH ('connector' = 'file', 'path' = '{files}', 'csv.null' = ''{rate});\n"
         let is_in_the_middle = {
             let sources = nodes(&manifest).filter(|node| node["identity"]["kind"] == "source");
             let partitions = sources.flat_map(|node| list(&node["partitions"]).to_vec());
-            let mut positions = partitions.map(|of| of["position"].as_u64().unwrap_or(0));
+            let mut positions =
+                partitions.map(|partition| partition["position"].as_u64().unwrap_or(0));
             positions.any(|position| (ROWS / 6..ROWS * 5 / 6).contains(&position))
         };
         let stateful = || nodes(&manifest).filter(|node| node["identity"]["kind"] == "stateful");
@@ -438,8 +440,8 @@ fn nodes(manifest: &Value) -> impl Iterator<Item = &Value> {
     list(&manifest["nodes"]).iter()
 }
 
-fn list(of: &Value) -> &[Value] {
-    of.as_array().map_or(&[], Vec::as_slice)
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Copies the files and folders of a folder, but for other cases.

@@ -11,7 +11,10 @@ fn operators_that_hold_too_much_end_the_query_with_its_state_saved() {
         reason.contains("held more than 600.0 KB") && reason.contains("aggregate #"),
         "{reason}"
     );
-    assert!(reason.contains("all that was read is saved"), "{reason}");
+    assert!(
+        reason.contains("all that was read is checkpointed"),
+        "{reason}"
+    );
     assert!(report.checkpoints.unwrap().stored > 0);
     // It was saved with everything that was read: nothing comes twice, nothing is missing.
     let rest = case
@@ -31,7 +34,7 @@ fn operators_that_hold_too_much_end_the_query_with_its_state_saved() {
     let output = case.program(&["--set", "memory_limit=600 KB"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("set a larger one"), "{said}");
+    assert!(said.contains("set a larger limit"), "{said}");
 }
 
 /// A small file system of its own; gone when it is dropped.

@@ -42,7 +42,8 @@ fn is_whole(case: &Case) {
     assert!(input.split_once('\n').unwrap().1 == copies, "not a copy");
 }
 
-/// Arguments of strace that let opening the file of the sink take so long, as a slow disk may, in the incarnation
+/// Arguments of strace that let opening the file of the sink take so long, as a slow disk may, in the
+/// incarnation
 /// `epoch` and in versions that didn't number it.
 fn slow(case: &Case, epoch: u64, delay_us: u64) -> Vec<String> {
     let names = [
@@ -70,8 +71,8 @@ fn slow(case: &Case, epoch: u64, delay_us: u64) -> Vec<String> {
     words
 }
 
-/// The older run opens the file of its sink after the younger one has begun, and before that one opens it: what
-/// the older one wrote was kept, and came again.
+/// The older run opens the file of its sink after the younger one has begun, and before that one opens it:
+/// what the older one wrote was kept, and came again.
 #[test]
 fn regression_a_run_that_opens_its_file_late_writes_nothing_that_is_kept() {
     let case = Case::new(COPIES);

@@ -52,7 +52,8 @@ fn joins_and_unions_go_on_where_they_were() {
         "SELECT ms, k, SUM(v) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW),
          LAG(v, 5) OVER (PARTITION BY k ORDER BY ts) FROM a",
         "SELECT ms, k, COUNT(*) OVER (PARTITION BY k ORDER BY ts),
-         SUM(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT ROW) FROM a",
+         SUM(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT \
+         ROW) FROM a",
     ];
     let mut seeded = crate::support::Seeded(4711);
     for (nth, query) in queries.into_iter().enumerate() {

@@ -168,7 +168,7 @@ fn regression_what_could_not_be_saved_is_not_called_saved() {
     let output = run.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("stopped before it was saved"), "{said}");
+    assert!(said.contains("stopped before a last checkpoint"), "{said}");
     assert!(!said.contains("and saved"), "{said}");
 }
 

@@ -64,7 +64,9 @@ fn a_bad_event_time_moves_no_watermark() {
 #[test]
 fn rows_that_a_condition_drops_move_the_watermark() {
     let folder = Folder::with(&[("in.csv", "1000,a\n50000,b\n2000,a\n")]);
-    let query = "SELECT CAST(window_start AS BIGINT), COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+    let query =
+        "SELECT CAST(window_start AS BIGINT), COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), \
+                 INTERVAL '10' SECOND)
         WHERE k = 'a' GROUP BY window_start, window_end";
     folder
         .run(&reading(EVENTS, "", "s BIGINT, n BIGINT", query), &[])
@@ -83,7 +85,8 @@ fn a_silent_connection_holds_nobody_back_after_its_timeout() {
         let folder = Folder::new();
         let address = free_address();
         let text = format!(
-            "CREATE TABLE t ({EVENTS}) WITH ('connector' = 'tcp', 'address' = '{address}', 'mode' = 'listen'{timeout});
+            "CREATE TABLE t ({EVENTS}) WITH ('connector' = 'tcp', 'address' = '{address}', 'mode' = \
+             'listen'{timeout});
              SELECT k, COUNT(*) AS n FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)
              GROUP BY window_start, window_end, k;"
         );
@@ -128,7 +131,8 @@ fn a_silent_table_does_not_hold_back_the_files_beside_it() {
     let address = listener.local_addr().unwrap();
     let text = format!(
         "CREATE TABLE f ({EVENTS}) WITH ('connector' = 'file', 'path' = '?.csv');
-         CREATE TABLE s ({EVENTS}) WITH ('connector' = 'tcp', 'address' = '{address}', 'idle_timeout' = '100 ms');
+         CREATE TABLE s ({EVENTS}) WITH ('connector' = 'tcp', 'address' = '{address}', 'idle_timeout' = \
+         '100 ms');
          CREATE VIEW t AS SELECT ts, k FROM f UNION ALL SELECT ts, k FROM s;
          SELECT COUNT(*) AS n FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)
          GROUP BY window_start, window_end;"

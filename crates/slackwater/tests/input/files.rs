@@ -74,7 +74,8 @@ fn files_of_columns_that_are_none_are_named_and_leave_no_output() {
         let folder = Folder::with(&[("in.csv", &"1,a\n2,b\n".repeat(500))]);
         let copy = format!(
             "CREATE TABLE i (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.csv');
-             CREATE TABLE w (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.{format}', 'format' = '{format}');
+             CREATE TABLE w (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.{format}', 'format' \
+             = '{format}');
              INSERT INTO w SELECT n, s FROM i;"
         );
         folder.run(&copy, &[]).ok();
@@ -118,7 +119,9 @@ fn a_file_that_breaks_off_is_read_on_when_it_is_whole() {
     let packed = gzip(rows.concat().as_bytes());
     let folder = Folder::new();
     folder.write("in.csv.gz", &packed[..packed.len() / 2]);
-    let text = "CREATE TABLE t (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.csv.gz', 'replay_rate' = '60000/s');
+    let text =
+        "CREATE TABLE t (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'in.csv.gz', \
+                'replay_rate' = '60000/s');
          CREATE TABLE o (n INT, s STRING) WITH ('connector' = 'file', 'path' = 'out');
          INSERT INTO o SELECT n, s FROM t;";
     let saved = ["--state", "state", "--set", "checkpoint_interval=20 ms"];

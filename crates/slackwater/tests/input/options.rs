@@ -49,7 +49,7 @@ fn options_that_are_wrong_are_told_what_is_right() {
     connector("print").fails(2, &["print can only be written", "read from file"]);
     folder
         .run("CREATE TABLE t (n INT); SELECT n FROM t;", &[])
-        .fails(2, &["does not say what it is connected to"]);
+        .fails(2, &["has no 'connector'"]);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn options_in_the_wrong_place_are_told_where_they_go() {
     let text = reading("n INT", ", 'parallelism' = '2'", "n INT", "SELECT n FROM t");
     let parts = [
         "query.sql:1:",
-        "'parallelism' belongs to the query, not to a table",
+        "'parallelism' is a setting of the query, not an option of a table",
         "SET 'parallelism' = '2'",
     ];
     folder.run(&text, &[]).fails(2, &parts);

@@ -52,7 +52,8 @@ fn two_tables(query: &str) -> (String, String, String) {
     let (a, b) = (free_address(), free_address());
     let table = |name: &str, address: &str| {
         format!(
-            "CREATE TABLE {name} ({EVENTS}) WITH ('connector' = 'tcp', 'address' = '{address}', 'mode' = 'listen');\n"
+            "CREATE TABLE {name} ({EVENTS}) WITH ('connector' = 'tcp', 'address' = '{address}', 'mode' = \
+             'listen');\n"
         )
     };
     let text = table("a", &a) + &table("b", &b) + query;
@@ -270,8 +271,8 @@ fn a_query_that_has_ended_says_why_nothing_is_read() {
     assert!(running.finish(PATIENCE).ok().out.contains("a  1"));
     let finished = folder.run(&text, &STATE).ok();
     let parts = [
-        "nothing is left to do",
-        "what 't' (tcp) brings now is not read",
+        "there is nothing left to do",
+        "new input from 't' (tcp) is not read",
     ];
     for part in parts {
         assert!(finished.err.contains(part), "{}", finished.err);
@@ -328,7 +329,7 @@ fn regression_a_sink_whose_reader_leaves_waits_for_the_next() {
     running.finish(PATIENCE).ok();
     let mut all = all.lines().skip(1);
     for row in &got {
-        assert!(all.any(|of| of == row), "twice, or no row of it: {row}");
+        assert!(all.any(|line| line == row), "twice, or no row of it: {row}");
     }
     assert_eq!(all.next(), None, "the last row is there");
 }

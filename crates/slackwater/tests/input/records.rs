@@ -262,7 +262,8 @@ fn nul_bytes_are_data() {
     assert_eq!(folder.read("out.csv"), "a\0b,3\n\0,1\n");
     assert_eq!(folder.json("report.json")["rows_bad"], 2);
     // On a terminal they are shown, not sent.
-    let print = "CREATE TABLE t (k STRING) WITH ('connector' = 'file', 'path' = 'in.csv', 'format' = 'raw'); SELECT k FROM t;";
+    let print = "CREATE TABLE t (k STRING) WITH ('connector' = 'file', 'path' = 'in.csv', 'format' = \
+                 'raw'); SELECT k FROM t;";
     let finished = folder.run(print, &[]).ok();
     assert!(finished.out.contains("1,a\\u{0}b"), "{}", finished.out);
 }

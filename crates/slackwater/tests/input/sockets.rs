@@ -25,7 +25,8 @@ fn sockets_are_read_and_written_in_both_modes() {
             "CREATE TABLE t (n INT, k STRING)
              WITH ('connector' = 'tcp', 'address' = '{source_address}', 'mode' = '{source_mode}');
              CREATE TABLE o (k STRING, n INT)
-             WITH ('connector' = 'tcp', 'address' = '{sink_address}', 'mode' = '{sink_mode}', 'format' = 'json');
+             WITH ('connector' = 'tcp', 'address' = '{sink_address}', 'mode' = '{sink_mode}', 'format' = \
+             'json');
              INSERT INTO o SELECT k, n + 1 FROM t;"
         );
         let running = folder.start(&text, &[]);

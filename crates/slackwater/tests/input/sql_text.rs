@@ -18,16 +18,19 @@ CREATE TABLE e ( event_type INT , bid ROW < auction BIGINT , price BIGINT , date
   ts AS bid . dateTime , WATERMARK FOR ts AS ts )
 WITH ( 'connector' = 'datagen' , 'generator' = 'nexmark' , 'rows' = '10' ) ;
 CREATE TABLE o ( k STRING , n BIGINT , d DECIMAL ( 10 , 2 ) ) WITH ( 'connector' = 'blackhole' ) ;
-CREATE VIEW w AS SELECT ip , CAST ( ad_revenue AS DECIMAL ( 10 , 2 ) ) AS revenue , ts FROM v WHERE duration > 1 + 2 * 3 ;
+CREATE VIEW w AS SELECT ip , CAST ( ad_revenue AS DECIMAL ( 10 , 2 ) ) AS revenue , ts FROM v WHERE \
+duration > 1 + 2 * 3 ;
 INSERT INTO o SELECT ip , COUNT ( * ) FILTER ( WHERE revenue > 1.5 ) , MAX ( revenue )
   FROM TUMBLE ( TABLE w , DESCRIPTOR ( ts ) , INTERVAL '10' SECOND ) GROUP BY window_start , window_end , ip
   HAVING COUNT ( * ) > 1 ;
 INSERT INTO o ( k , n ) SELECT ip , COUNT ( DISTINCT page_id ) FROM v GROUP BY ip ;
-EXPLAIN SELECT CASE WHEN a . duration IS NULL THEN - a . page_id ELSE b . page_id END , SUBSTR ( a . ip , 1 , 3 ) || 'x'
+EXPLAIN SELECT CASE WHEN a . duration IS NULL THEN - a . page_id ELSE b . page_id END , SUBSTR ( a . ip , 1 \
+, 3 ) || 'x'
   FROM ( SELECT * FROM TUMBLE ( TABLE v , DESCRIPTOR ( ts ) , INTERVAL '1' MINUTE ) ) a
   LEFT JOIN ( SELECT * FROM TUMBLE ( TABLE v , DESCRIPTOR ( ts ) , INTERVAL '1' MINUTE ) ) b
   ON a . ip = b . ip AND a . window_start = b . window_start AND a . window_end = b . window_end ;
-SELECT window_start , AVG ( t . bid . price ) FROM HOP ( TABLE e , DESCRIPTOR ( ts ) , INTERVAL '1' SECOND , INTERVAL '3' SECOND ) AS t
+SELECT window_start , AVG ( t . bid . price ) FROM HOP ( TABLE e , DESCRIPTOR ( ts ) , INTERVAL '1' SECOND \
+, INTERVAL '3' SECOND ) AS t
   WHERE event_type IN ( 1 , 2 ) GROUP BY window_start , window_end
   UNION ALL SELECT ts , 1.0 FROM v ;";
 

@@ -145,8 +145,8 @@ fn explain_says_what_is_corrected_in_several_processes() {
         // Rows are counted by key in both processes; what is only filtered stays where it is.
         "chosen     2 workers in a row (",
         "chosen     all on one worker; the source's worker sleeps ",
-        "the others: waits to be rung",
-        "instances stay with their workers in several processes; how long sources sleep",
+        "the others: waits to be woken",
+        "with several processes, instances stay on their workers; how long sources sleep",
     ] {
         assert!(out.contains(part), "'{part}' is not in:\n{out}");
     }
@@ -154,7 +154,7 @@ fn explain_says_what_is_corrected_in_several_processes() {
         .slackwater(&[&["explain", "query.sql", "--analyze"], &arguments[..]].concat())
         .ok()
         .out;
-    let line = out.lines().find(|line| line.contains("  at last  "));
+    let line = out.lines().find(|line| line.contains("  at the end  "));
     let line = line.unwrap_or_else(|| panic!("nothing of tuning in:\n{out}"));
     assert!(line.contains(" corrections ("), "{line}");
     assert!(!line.contains(" 0 corrections"), "{line}");

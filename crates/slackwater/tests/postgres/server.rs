@@ -41,8 +41,11 @@ fn unprivileged() -> Option<(u32, u32)> {
     if !rustix::process::getuid().is_root() {
         return None;
     }
-    let id = |of: &str| {
-        let id = Command::new("id").args([of, "postgres"]).output().unwrap();
+    let id = |option: &str| {
+        let id = Command::new("id")
+            .args([option, "postgres"])
+            .output()
+            .unwrap();
         let id = String::from_utf8(id.stdout).unwrap();
         id.trim().parse::<u32>().expect("there is a user postgres")
     };

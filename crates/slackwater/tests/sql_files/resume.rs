@@ -1,8 +1,8 @@
-//! Cases that are stopped while they run, and resumed from their checkpoint at another parallelism: the answer is
-//! that of one run without a stop (I1, I6).
+//! Cases that are stopped while they run, and resumed from their checkpoint at another parallelism: the
+//! answer is that of one run without a stop (I1, I6).
 //!
-//! Inputs are read at a rate, so that the stop comes in the middle of most of them. A case whose sources or sinks
-//! can't take part in checkpoints is left out. One case in five is due, all of them with `EVERY_CASE=1`
+//! Inputs are read at a rate, so that the stop comes in the middle of most of them. A case whose sources or
+//! sinks can't take part in checkpoints is left out. One case in five is due, all of them with `EVERY_CASE=1`
 //! (`make test-all`).
 
 use std::path::Path;
@@ -18,7 +18,8 @@ const STEP: usize = 5;
 /// Rows per second of each input; they have some twenty rows.
 const RATE: &str = "'replay_rate' = '100/s', ";
 
-/// When runs are stopped, from their start, until one of them has read a row: a busy machine needs longer to begin.
+/// When runs are stopped, from their start, until one of them has read a row: a busy machine needs longer to
+/// begin.
 const STOPS: [&str; 4] = ["60ms", "120ms", "240ms", "480ms"];
 
 /// Whether the `nth` case of a file is tried.
@@ -26,8 +27,8 @@ pub fn is_due(nth: usize) -> bool {
     nth.is_multiple_of(STEP) || every_case()
 }
 
-/// Compares a stopped and resumed run with the outcome of one without a stop; `false` for a case that takes no
-/// checkpoints.
+/// Compares a stopped and resumed run with the outcome of one without a stop; `false` for a case that takes
+/// no checkpoints.
 pub fn check(file: &str, case: &Case, expected: &str) -> bool {
     // Not every table has a rate: a table that is looked up is read at once.
     let paced = format!("{RATE}'path' = 'data/");

@@ -112,12 +112,14 @@ pub fn lookups_are_the_table_join_of_the_moment(database: &dyn Database) {
             "n BIGINT, name STRING, credit DECIMAL(10, 2)",
         ),
         (
-            "SELECT o.n, c.id FROM orders o LEFT JOIN customers {now} AS c ON o.customer = c.id AND o.metal = c.metal \
+            "SELECT o.n, c.id FROM orders o LEFT JOIN customers {now} AS c ON o.customer = c.id AND o.metal \
+             = c.metal \
           AND c.credit > 3",
             "n BIGINT, id INT",
         ),
         (
-            "SELECT o.n, c.id FROM orders o JOIN customers {now} AS c ON o.customer + 1 = c.id AND o.n > c.credit \
+            "SELECT o.n, c.id FROM orders o JOIN customers {now} AS c ON o.customer + 1 = c.id AND o.n > \
+             c.credit \
           WHERE c.metal = 'gold' AND o.metal <> 'tin'",
             "n BIGINT, id INT",
         ),
@@ -137,7 +139,8 @@ pub fn lookups_are_the_table_join_of_the_moment(database: &dyn Database) {
             "window_start TIMESTAMP(3), metal STRING, n BIGINT, f BIGINT",
         ),
         (
-            "SELECT COUNT(*) AS n FROM TUMBLE((SELECT o.ts FROM orders o JOIN customers {now} AS c ON o.customer = c.id), \
+            "SELECT COUNT(*) AS n FROM TUMBLE((SELECT o.ts FROM orders o JOIN customers {now} AS c ON \
+             o.customer = c.id), \
           DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end",
             "n BIGINT",
         ),
@@ -166,7 +169,8 @@ pub fn what_is_written_is_there(database: &dyn Database) {
     for settings in SETTINGS {
         database.run(
             "DROP TABLE IF EXISTS written; CREATE TABLE written (n BIGINT, ts TIMESTAMP, metal TEXT);
-             DROP TABLE IF EXISTS totals; CREATE TABLE totals (metal TEXT PRIMARY KEY, orders BIGINT, latest BIGINT);
+             DROP TABLE IF EXISTS totals; CREATE TABLE totals (metal TEXT PRIMARY KEY, orders BIGINT, \
+             latest BIGINT);
              INSERT INTO totals VALUES ('iron', -1, -1), ('lead', 7, 7);",
         );
         let columns =
@@ -226,7 +230,8 @@ pub fn a_key_that_is_not_the_query_s(database: &dyn Database) {
     for settings in SETTINGS {
         database.run(
             "DROP TABLE IF EXISTS greatest; CREATE TABLE greatest (n BIGINT PRIMARY KEY, customer BIGINT);
-             DROP TABLE IF EXISTS moved; CREATE TABLE moved (customer BIGINT PRIMARY KEY, most BIGINT, orders BIGINT);",
+             DROP TABLE IF EXISTS moved; CREATE TABLE moved (customer BIGINT PRIMARY KEY, most BIGINT, \
+             orders BIGINT);",
         );
         let columns = [
             "n BIGINT, customer BIGINT, PRIMARY KEY (n) NOT ENFORCED",
@@ -237,8 +242,10 @@ pub fn a_key_that_is_not_the_query_s(database: &dyn Database) {
             + &table(database, "m", columns[1], ", 'table-name' = 'moved'")
             + "INSERT INTO g SELECT COUNT(*), customer FROM orders GROUP BY customer;
                INSERT INTO m SELECT c.customer, c.most, s.orders
-               FROM (SELECT customer, MAX(n % 7) AS most FROM orders WHERE customer IS NOT NULL GROUP BY customer) AS c
-               JOIN (SELECT n % 7 AS seventh, COUNT(*) AS orders FROM orders GROUP BY n % 7) AS s ON c.most = s.seventh;";
+               FROM (SELECT customer, MAX(n % 7) AS most FROM orders WHERE customer IS NOT NULL GROUP BY \
+               customer) AS c
+               JOIN (SELECT n % 7 AS seventh, COUNT(*) AS orders FROM orders GROUP BY n % 7) AS s ON c.most \
+               = s.seventh;";
         let settings = [("parallelism", settings.0), ("chunk_rows", settings.1)];
         run_text(&text, &settings).unwrap();
         let there = database
@@ -256,7 +263,7 @@ pub fn what_is_wrong_is_said(database: &dyn Database) {
     let orders = orders(database);
     let known = table(database, "known", "id INT, name STRING", "");
     let fails = |text: &str| run_text(text, &[]).unwrap_err();
-    let of = |declared: &str, join: &str| {
+    let error_of = |declared: &str, join: &str| {
         fails(&format!(
             "{orders}{declared}SELECT * FROM orders AS o {join};"
         ))
@@ -304,7 +311,7 @@ pub fn what_is_wrong_is_said(database: &dyn Database) {
             "column 'big' of 'known' is computed, so it can't be looked up",
         ),
     ] {
-        let error = of(&declared, &join);
+        let error = error_of(&declared, &join);
         assert!(error.contains(message), "{join}: {error}");
     }
     // What the database refuses ends the query, with its words.
@@ -315,7 +322,8 @@ pub fn what_is_wrong_is_said(database: &dyn Database) {
         "{error}"
     );
     let twice = format!(
-        "{orders}{known}INSERT INTO known SELECT n, metal FROM orders; INSERT INTO known SELECT n, metal FROM orders;"
+        "{orders}{known}INSERT INTO known SELECT n, metal FROM orders; INSERT INTO known SELECT n, metal \
+         FROM orders;"
     );
     assert!(
         fails(&twice).contains("two queries write to table 'known'"),
@@ -324,7 +332,8 @@ pub fn what_is_wrong_is_said(database: &dyn Database) {
     );
     let updates = format!(
         "{orders}{known}INSERT INTO known SELECT n, metal FROM orders; SELECT k.name, s.c FROM \
-        (SELECT customer, COUNT(*) AS c FROM orders GROUP BY customer) AS s JOIN known {now} AS k ON s.customer = k.id;"
+        (SELECT customer, COUNT(*) AS c FROM orders GROUP BY customer) AS s JOIN known {now} AS k ON \
+        s.customer = k.id;"
     );
     assert!(
         fails(&updates).contains("would be looked up again"),

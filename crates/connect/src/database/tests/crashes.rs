@@ -9,7 +9,7 @@ use slackwater_engine::chunk::RowKind;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::{Recovered, Sink, SinkConnector, SinkRequest};
 
-use super::{NUMBER_AND_TEXT, chunk, database, of, rows_of};
+use super::{NUMBER_AND_TEXT, chunk, database, rows_of, table_of};
 use crate::table::TableDefinition;
 
 /// An event in the life of a query.
@@ -164,7 +164,7 @@ proptest! {
         // Without syncing: only processes die here.
         let make = format!("PRAGMA journal_mode = WAL; CREATE TABLE t (id INTEGER {unique}, name TEXT)");
         let (folder, connection) = database(&make);
-        let mut table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
+        let mut table = table_of(folder.path(), &NUMBER_AND_TEXT, &[]);
         table.primary_key = if has_key { vec![0] } else { vec![] };
         let mut query = Query::begin(table);
         for act in acts {
@@ -182,7 +182,7 @@ proptest! {
 #[test]
 fn inconsistent_state_is_refused() {
     let (folder, connection) = database("CREATE TABLE t (id INT, name TEXT)");
-    let table = of(folder.path(), &NUMBER_AND_TEXT, &[]);
+    let table = table_of(folder.path(), &NUMBER_AND_TEXT, &[]);
     let mut query = Query::begin(table);
     query.act(Act::Write(3, 5));
     query.act(Act::Checkpoint(true, 1));
@@ -220,7 +220,7 @@ fn inconsistent_state_is_refused() {
     query.connector.recover(2, None).unwrap();
     assert_eq!(look(&connection, false).len(), 6);
     // Two incarnations commit the same rows: an earlier one is still alive.
-    let mut query = Query::begin(of(folder.path(), &NUMBER_AND_TEXT, &[]));
+    let mut query = Query::begin(table_of(folder.path(), &NUMBER_AND_TEXT, &[]));
     query.act(Act::Write(2, 5));
     query.act(Act::Checkpoint(true, 0));
     let commits = (0..4).map(|_| {
@@ -237,7 +237,7 @@ fn inconsistent_state_is_refused() {
 #[test]
 fn an_earlier_incarnation_removes_nothing_of_a_later_one() {
     let (folder, connection) = database("CREATE TABLE t (id INT, name TEXT)");
-    let mut query = Query::begin(of(folder.path(), &NUMBER_AND_TEXT, &[]));
+    let mut query = Query::begin(table_of(folder.path(), &NUMBER_AND_TEXT, &[]));
     query.act(Act::Write(2, 5));
     query.act(Act::Checkpoint(true, 0));
     query.act(Act::Crash(1));

@@ -228,7 +228,7 @@ impl Growing {
         let prepared = prepared.map(|all| all.collect::<Result<Vec<Prepared>>>());
         let prepared = prepared.transpose()?;
         let newest = prepared.as_ref().and_then(|all| {
-            let newest = all.iter().max_by_key(|of| (of.epoch, of.number));
+            let newest = all.iter().max_by_key(|file| (file.epoch, file.number));
             newest.cloned()
         });
         let own = self.hidden(epoch);
@@ -365,9 +365,9 @@ fn locked(file: &File, path: &Path) -> Result<bool> {
 
 /// Whether this file still has that name.
 fn is_at(file: &File, path: &Path) -> bool {
-    let of = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-    let open = file.metadata().map(of).ok();
-    let named = path.metadata().map(of).ok();
+    let inode_of = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let open = file.metadata().map(inode_of).ok();
+    let named = path.metadata().map(inode_of).ok();
     open.is_some() && open == named
 }
 

@@ -47,7 +47,7 @@ impl fmt::Display for PartName {
 impl PartName {
     fn parse(name: &str) -> Option<PartName> {
         let (numbers, extension) = name.strip_prefix("part-")?.split_once('.')?;
-        let extension = EXTENSIONS.iter().find(|of| **of == extension)?;
+        let extension = EXTENSIONS.iter().find(|known| **known == extension)?;
         let mut numbers = numbers.split('-');
         let part = PartName {
             instance: numbers.next()?.parse().ok()?,

@@ -57,10 +57,15 @@ fn numbers_in(path: &Path, options: &[(&str, &str)]) -> Vec<i64> {
     numbers.map(|text| text.unwrap().parse().unwrap()).collect()
 }
 
-fn sink_of(connector: &dyn SinkConnector, instance: usize, of: usize, epoch: u64) -> Box<dyn Sink> {
+fn sink_of(
+    connector: &dyn SinkConnector,
+    instance: usize,
+    instances: usize,
+    epoch: u64,
+) -> Box<dyn Sink> {
     let request = SinkRequest {
         instance,
-        instances: of,
+        instances,
         epoch: Some(epoch),
     };
     let mut sink = connector.sink(&request).unwrap();

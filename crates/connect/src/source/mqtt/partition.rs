@@ -131,7 +131,7 @@ impl Collected for Partition {
     fn records(&self) -> usize {
         let fetched = self.fetched.iter();
         fetched
-            .map(|of| of.messages.len() - of.at + of.refused.len())
+            .map(|batch| batch.messages.len() - batch.at + batch.refused.len())
             .sum()
     }
 

@@ -38,7 +38,8 @@ pub const WINDOWS: &[Query] = &[
     query(
         "w BIGINT, n BIGINT, d BIGINT, s DOUBLE",
         "SELECT CAST(window_end AS BIGINT), COUNT(*), COUNT(DISTINCT g), SUM(DISTINCT v)
-         FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '3' SECOND) GROUP BY window_start, window_end",
+         FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '3' SECOND) GROUP BY window_start, \
+         window_end",
     ),
     query(
         "w BIGINT, g STRING, m DOUBLE, x DOUBLE",
@@ -49,7 +50,8 @@ pub const WINDOWS: &[Query] = &[
     query(
         "w BIGINT, e BIGINT, k INT, n BIGINT, x INT",
         "SELECT CAST(window_start AS BIGINT), CAST(window_end AS BIGINT), k, COUNT(*), LAST_VALUE(id)
-         FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, window_end, k",
+         FROM SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, \
+         window_end, k",
     ),
     query(
         "w BIGINT, n BIGINT, s BIGINT",
@@ -69,7 +71,8 @@ pub const WINDOWS: &[Query] = &[
     query(
         "w BIGINT, k INT, n BIGINT, s BIGINT",
         "SELECT window_number, k, COUNT(*), SUM(id)
-         FROM COUNT_WINDOW(TABLE a PARTITION BY k, DESCRIPTOR(ts), 3) GROUP BY window_start, window_end, window_number, k",
+         FROM COUNT_WINDOW(TABLE a PARTITION BY k, DESCRIPTOR(ts), 3) GROUP BY window_start, window_end, \
+         window_number, k",
     ),
     query(
         "w BIGINT, id INT",
@@ -85,7 +88,8 @@ pub const WINDOWS: &[Query] = &[
         "SET 'emit' = 'every 5 ms';",
         "w BIGINT, x DOUBLE",
         "SELECT CAST(window_start AS BIGINT), var_pop(v)
-         FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '4' SECOND) GROUP BY window_start, window_end",
+         FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '2' SECOND, INTERVAL '4' SECOND) GROUP BY window_start, \
+         window_end",
     ),
     query(
         "id INT, s BIGINT, l INT",
@@ -95,7 +99,8 @@ pub const WINDOWS: &[Query] = &[
     query(
         "id INT, n BIGINT, s DOUBLE",
         "SELECT id, COUNT(*) OVER (PARTITION BY g ORDER BY ts),
-         SUM(v) OVER (PARTITION BY g ORDER BY ts RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT ROW) FROM a",
+         SUM(v) OVER (PARTITION BY g ORDER BY ts RANGE BETWEEN INTERVAL '2' SECOND PRECEDING AND CURRENT \
+         ROW) FROM a",
     ),
     query(
         "id INT, n BIGINT, x DOUBLE",
@@ -127,7 +132,8 @@ pub const JOINS: &[Query] = &[
     ),
     query(
         "x INT, y INT",
-        "SELECT a.id, b.id FROM (SELECT * FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '3' SECOND)) a
+        "SELECT a.id, b.id FROM (SELECT * FROM HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL \
+         '3' SECOND)) a
          JOIN (SELECT * FROM HOP(TABLE b, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '3' SECOND)) b
          ON a.window_start = b.window_start AND a.window_end = b.window_end",
     ),
@@ -141,7 +147,8 @@ pub const JOINS: &[Query] = &[
         "x INT, y INT",
         "SELECT a.id, b.id
          FROM (SELECT * FROM CUMULATE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '3' SECOND)) a
-         FULL JOIN (SELECT * FROM CUMULATE(TABLE b, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '3' SECOND)) b
+         FULL JOIN (SELECT * FROM CUMULATE(TABLE b, DESCRIPTOR(ts), INTERVAL '1' SECOND, INTERVAL '3' \
+         SECOND)) b
          ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.id < b.id",
     ),
     query(
@@ -258,7 +265,8 @@ pub const CHANGELOGS: &[Query] = &[
     query(
         "n BIGINT, m BIGINT, l BIGINT, o BIGINT",
         "SELECT COUNT(DISTINCT x), COUNT(DISTINCT y), COUNT(DISTINCT z), COUNT(DISTINCT w)
-         FROM (SELECT k, stddev(v) AS x, corr(v, id) AS y, approx_percentile_cont(0.3) WITHIN GROUP (ORDER BY v) AS z,
+         FROM (SELECT k, stddev(v) AS x, corr(v, id) AS y, approx_percentile_cont(0.3) WITHIN GROUP (ORDER \
+         BY v) AS z,
            SUM(DISTINCT v) AS w FROM a GROUP BY k)",
     ),
     query(

@@ -146,21 +146,21 @@ fn a_file_of_an_earlier_version_is_taken_over() {
 fn an_earlier_incarnation_removes_no_part_of_a_later_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
-    let of = || crate::sink(&of_file(&path, &[("overwrite", "true")])).unwrap();
-    let connector = of();
+    let open = || crate::sink(&of_file(&path, &[("overwrite", "true")])).unwrap();
+    let connector = open();
     connector.recover(2, None).unwrap();
     let mut sink = sink_of(&*connector, 0, 1, 2);
     sink.write(&chunk(&[1])).unwrap();
     let prepared = sink.prepare(false).unwrap().unwrap();
-    of().recover(1, None).unwrap();
+    open().recover(1, None).unwrap();
     connector.commit(&prepared).unwrap();
-    of().recover(1, None).unwrap();
+    open().recover(1, None).unwrap();
     assert_eq!(names(&path), ["part-00000-0000000002-0000000000.csv"]);
     // A part of an earlier incarnation can't be committed once a later one has started from nothing.
     let mut sink = sink_of(&*connector, 0, 1, 1);
     sink.write(&chunk(&[2])).unwrap();
     let late = sink.prepare(false).unwrap().unwrap();
-    of().recover(3, None).unwrap();
+    open().recover(3, None).unwrap();
     assert!(connector.commit(&late).is_err());
     assert_eq!(names(&path), [] as [&str; 0]);
 }
