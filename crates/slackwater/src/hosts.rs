@@ -1,4 +1,4 @@
-//! Who runs a query: threads of this process, or worker processes of this machine.
+//! Runs a query: on threads of this process, or in worker processes on this machine.
 //!
 //! ```text
 //! supervisor ─► LocalHost ─┬─ thread ───────────────────────────► Executor ─► workers
@@ -7,27 +7,27 @@
 //! ```
 //!
 //! A host is told [`HostCommand`]s and reports [`HostEvent`]s; whether a queue or a socket carries them is
-//! its own business.
-//!
-//! For several processes this program is started once for each, and is told its part: the text, the
-//! settings, its number. Each compiles and plans for itself, which gives all of them the same
-//! deployment (they compare fingerprints), builds its own part, and connects it with the others'.
+//! hidden from both ends.
+//! With several processes, this program is started once for each and is sent the SQL, the settings and its
+//! number. Each process compiles and plans the query, which gives all of them the same deployment (they
+//! compare
+//! fingerprints), builds its own part, and connects it to the others' parts.
 //! Rows never pass through the first process; the control sockets carry commands down, and events and
 //! counters up. State that moves with its buckets is passed on unread, in memory files.
 //!
 //! Invariants:
-//! - Telling a host something never blocks: each queue is bounded, and a process that doesn't take what it
-//!   is told is lost.
+//! - Telling a host something never blocks: each queue is bounded, and a process that doesn't read what it
+//!   is sent is killed.
 //! - No orphans: a worker process whose control socket ends drops its part and exits; the first process
-//!   waits for every process that it started, and kills the one that doesn't go.
+//!   waits for every process that it started, and kills those that don't exit.
 //! - A worker process that dies is an error of the query, which names the process and how it died.
-//! - While nothing happens nobody wakes up (I7): all threads here wait for a queue or a socket.
-//!
-//! In layers: what is said (`protocol`, `counts`, `steps`), how it gets there (`channel`, `handover`,
-//! `outbox`), who runs a part (`phases`, `executor`, `connect`), and the two ways to have parts run
-//! (`threads`;
-//! `processes` with `reader`, and `worker_process` on the other side). `starting`
-//! chooses, and is a `local` host once the query runs.
+//! - While nothing happens no thread wakes up (I7): all threads here wait for a queue or a socket.
+//! The layers: messages (`protocol`, `counts`, `steps`), transport (`channel`, `handover`, `outbox`), running
+//! a
+//! part (`phases`, `executor`, `connect`), and the two kinds of hosts (`threads`; `processes` with `reader`,
+//! and
+//! `worker_process` on the other side). `starting` chooses between them and becomes a `local` host once the
+//! query runs.
 
 mod counts;
 mod phases;

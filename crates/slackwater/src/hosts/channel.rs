@@ -1,5 +1,5 @@
-//! The control socket between the parent and a worker process: JSON messages, and beside each what is no
-//! JSON: bytes and descriptors.
+//! The control socket between the parent and a worker process: JSON messages, each with optional bytes and
+//! descriptors.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,24 +12,24 @@ use slackwater_link::shm::handover;
 /// Bytes of a packet: far below a socket's buffer (208 KiB), so that one always fits.
 const PACKET_BYTES: usize = 32 << 10;
 
-/// The longest message: 64 MiB, a text or a set of histograms many times larger than any we know.
+/// The longest message: 64 MiB, many times more than any SQL text or set of histograms needs.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A packet's first byte.
 const MORE_FOLLOWS: u8 = 0;
 const LAST: u8 = 1;
 
-/// Bytes of the length of a message's JSON, which stands before it.
+/// Bytes of the length that precedes a message's JSON.
 const LENGTH_BYTES: usize = 4;
 
-/// A message, and what has come beside it.
+/// A received message, with its bytes and descriptors.
 #[derive(Debug)]
 pub struct Received<T> {
     /// The message.
     pub message: T,
-    /// Bytes.
+    /// The bytes that came with the message.
     pub bytes: Vec<u8>,
-    /// Descriptors.
+    /// The descriptors that came with the message.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -39,7 +39,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Two ends that are connected.
+    /// Creates two connected ends.
     pub fn pair() -> io::Result<(Channel, OwnedFd)> {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
@@ -50,7 +50,7 @@ impl Channel {
         Ok((Channel { socket: ours }, theirs))
     }
 
-    /// The end that was inherited.
+    /// The inherited end of a control socket.
     pub fn of(socket: OwnedFd) -> Channel {
         Channel { socket }
     }
@@ -62,13 +62,12 @@ impl Channel {
         })
     }
 
-    /// Sends a message, with descriptors after its last packet. Blocks while the other side doesn't
-    /// read.
+    /// Sends a message with descriptors. Blocks while the other side doesn't read.
     pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.send_with(message, &[], descriptors)
     }
 
-    /// As [`Channel::send`], with `beside` it.
+    /// Like [`Channel::send`], with the bytes `beside` the message.
     pub fn send_with(
         &self,
         message: &impl Serialize,
@@ -98,14 +97,15 @@ impl Channel {
         Ok(received.map(|received| (received.message, received.descriptors)))
     }
 
-    /// As [`Channel::receive`], with the bytes that have come beside the message.
+    /// Like [`Channel::receive`], with the bytes that came with the message.
     pub fn receive_with<T: DeserializeOwned>(&self) -> io::Result<Option<Received<T>>> {
         let mut bytes = Vec::new();
         let mut packet = vec![0; PACKET_BYTES + 1];
         loop {
             let (length, descriptors) = match handover::receive(self.socket.as_fd(), &mut packet) {
                 Ok(received) => received,
-                // It went with something of ours unread. Said once, and before what it sent last.
+                // The other side went away with unread messages. This error comes once, before its last
+                // messages.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
                 Err(error) => return Err(error),
             };
@@ -131,7 +131,7 @@ impl Channel {
     }
 }
 
-/// A message's JSON, and what is beside it.
+/// A message's JSON, and the bytes after it.
 fn parts(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
@@ -180,15 +180,16 @@ mod tests {
     fn messages_of_any_length_arrive_with_their_descriptors() {
         let (ours, theirs) = Channel::pair().unwrap();
         let theirs = Channel::of(theirs);
-        let texts = [0, 1, PACKET_BYTES - 3, PACKET_BYTES, 5 * PACKET_BYTES].map(|n| "x".repeat(n));
-        let sent = texts.clone();
+        let strings =
+            [0, 1, PACKET_BYTES - 3, PACKET_BYTES, 5 * PACKET_BYTES].map(|n| "x".repeat(n));
+        let sent = strings.clone();
         let sending = std::thread::spawn(move || {
             for text in &sent {
                 let descriptor = ours.socket.try_clone().unwrap();
                 ours.send(text, &[descriptor.as_fd()]).unwrap();
             }
         });
-        for text in &texts {
+        for text in &strings {
             let (received, descriptors) = theirs.receive::<String>().unwrap().unwrap();
             assert_eq!((&received, descriptors.len()), (text, 1));
         }

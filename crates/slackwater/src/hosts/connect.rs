@@ -1,8 +1,8 @@
-//! Connecting a worker process's part with the others': who writes into which lane.
+//! Connects a worker process's part to the others: which process writes into which lane.
 //!
 //! A lane of an inbox belongs to one link. Both sides derive the order of the lanes from the
 //! deployment (links into a worker from other processes, by number), so no names are exchanged.
-//! Links that carry the same to several processes have no lanes: they are the readers of one feed.
+//! Links that carry the same messages to several processes have no lanes: they are the readers of one feed.
 
 mod feeds;
 
@@ -30,22 +30,22 @@ const LANE_BYTES_MAX: usize = 8 << 20;
 const LANE_BYTES_GIVEN_MIN: usize = 64 << 10;
 const _: () = assert!(LANE_BYTES_GIVEN_MIN >= LANE_BYTES_MIN);
 
-/// Bytes of a text that goes with descriptors.
+/// The longest name that is sent with descriptors, in bytes.
 const TEXT_BYTES: usize = 32;
 
-/// What this process knows of the deployment.
+/// What this process knows about the deployment.
 pub struct Part<'a> {
     /// The deployment.
     pub deployment: &'a Deployment,
-    /// This process.
+    /// The number of this process.
     pub process: usize,
-    /// Its worker threads.
+    /// The worker threads of this process.
     pub runtime: &'a Runtime,
-    /// The incarnation.
+    /// The incarnation's number.
     pub epoch: u64,
-    /// Process ids of all.
+    /// The process ids of all processes.
     pub pids: &'a [u32],
-    /// The NUMA node of each worker, where the machine has several.
+    /// The NUMA node of each worker, if the machine has several nodes.
     pub nodes: &'a [Option<usize>],
 }
 
@@ -65,8 +65,7 @@ impl Part<'_> {
         self.deployment.instances[instance].worker
     }
 
-    /// Links that `worker` reads from other processes, but for those that a feed brings: lane by
-    /// lane.
+    /// The links that `worker` reads from other processes, lane by lane, without those of feeds.
     fn lanes_of(&self, worker: usize, feeds: &[Vec<usize>]) -> Vec<usize> {
         let links = self.deployment.remote_links();
         let fed = |link: &usize| feeds.iter().any(|feed| feed.contains(link));
@@ -80,8 +79,8 @@ impl Part<'_> {
     }
 }
 
-/// Ends of links through shared memory, and the thread that notices a process's death.
-/// `sockets` lead to the other processes, by number.
+/// Creates the ends of links through shared memory, and the thread that notices a process's death. `sockets`
+/// lead to the other processes, by number.
 pub fn shared_memory(
     part: &Part<'_>,
     sockets: Vec<Option<OwnedFd>>,
@@ -96,14 +95,14 @@ pub fn shared_memory(
         if lanes > 0 {
             let inbox = Inbox::create(part.epoch, lanes, lane_bytes(lanes))?;
             if let Some(node) = part.nodes[worker] {
-                // Where that can't be, rows are read from further away; the parent has said so.
+                // If that fails, rows are read from another node; the parent has warned about it.
                 let _ = inbox.put_on_node(node);
             }
             inboxes.insert(worker, inbox);
         }
     }
     let own_feeds = Feeds::create(part, &feeds)?;
-    // All that this process hands over first, then what the others do: no one waits in a circle.
+    // First everything that this process hands over, then what it receives, so no circle of waits forms.
     for (process, socket) in sockets.iter().enumerate() {
         let Some(socket) = socket else { continue };
         for worker in part.workers_of(part.process) {
@@ -149,7 +148,7 @@ pub fn shared_memory(
             part.deployment.process(link.to),
         );
         let lanes = part.lanes_of(to, &feeds);
-        // Its ends are a feed's.
+        // The link's ends are those of a feed.
         let Some(lane) = lanes.iter().position(|&lane| lane == number) else {
             continue;
         };
@@ -177,7 +176,7 @@ pub fn shared_memory(
 
 fn lane_bytes(lanes: usize) -> usize {
     let share = INBOX_BYTES / lanes;
-    // Down to a power of two.
+    // Rounded down to a power of two.
     let share = 1 << share.ilog2();
     share.clamp(LANE_BYTES_GIVEN_MIN, LANE_BYTES_MAX)
 }
@@ -189,7 +188,7 @@ fn out_of_step(peer: &str) -> io::Error {
     )
 }
 
-/// A worker process whose links are TCP connections, and that listens for those it reads.
+/// A worker process with TCP links, which listens for those that it reads.
 pub struct Listening {
     identity: Identity,
     acceptor: Option<Acceptor>,
@@ -197,13 +196,14 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens on a free port of the loopback address if other processes send to this one. Its
-    /// readers are there before anybody is told the address.
+    /// Listens on a free port of the loopback address if other processes send to this one. Its readers exist
+    /// before
+    /// other processes know the address.
     pub fn new(part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
         Listening::at(Ipv4Addr::LOCALHOST, part, token)
     }
 
-    /// As [`Listening::new`], at another address of this host.
+    /// Like [`Listening::new`], at another address of this host.
     pub fn at(address: Ipv4Addr, part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
         let identity = Identity {
             epoch: part.epoch,
@@ -236,13 +236,14 @@ impl Listening {
         })
     }
 
-    /// Where.
+    /// The address on which this process listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.acceptor.as_ref().map(Acceptor::local_address)
     }
 
-    /// The ends of this process's links, now that it is known where the others listen. The acceptor
-    /// is kept as long as writers may have to connect again.
+    /// Creates the ends of this process's links once the addresses of the others are known. The acceptor is
+    /// kept as
+    /// long as writers may have to reconnect.
     pub fn connect(
         mut self,
         part: &Part<'_>,

@@ -1,4 +1,4 @@
-//! What worker processes count, as it crosses their control sockets.
+//! The counters of worker processes, as they cross the control sockets.
 
 use serde::{Deserialize, Serialize};
 use slackwater_engine::counters::{InstanceCounters, LinkCounters};
@@ -10,11 +10,11 @@ use crate::report::DeadLetterFile;
 /// What a worker process has counted.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// Of its instances, with their numbers.
+    /// The counts of its instances, with their numbers.
     pub instances: Vec<(usize, InstanceCounts)>,
     /// Bytes that its sources have read, by node.
     pub bytes_read: Vec<(usize, u64)>,
-    /// CPU time of all its threads.
+    /// The CPU time of all threads of the process.
     pub cpu_s: f64,
 }
 
@@ -24,7 +24,7 @@ pub struct Counts {
 pub struct InstanceCounts {
     slots: [u64; 9],
     late_by_source: Vec<u64>,
-    /// By step, the slots that hold something.
+    /// The slots that are not zero, by step.
     latencies: Vec<(usize, Vec<(usize, u64)>)>,
 }
 
@@ -89,13 +89,13 @@ fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 9] {
 pub struct LinkCounts {
     /// The link's number.
     pub link: usize,
-    /// The sending side, else the receiving one.
+    /// Whether this is the sending side.
     pub sends: bool,
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Bytes of their frames.
+    /// The bytes of the messages' frames.
     pub bytes: u64,
-    /// Seconds spent on it.
+    /// The seconds spent on the link.
     pub busy_s: f64,
 }
 
@@ -116,36 +116,36 @@ impl From<&LinkSide> for LinkCounts {
     }
 }
 
-/// What a worker process used, as it says itself.
+/// What a worker process used, by its own measurement.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ProcessUsage {
-    /// Process id.
+    /// The process id.
     pub pid: u32,
-    /// CPU time of all its threads.
+    /// The CPU time of all threads of the process.
     pub cpu_s: f64,
-    /// Largest resident size.
+    /// The largest resident size.
     pub peak_rss_bytes: u64,
-    /// Voluntary context switches.
+    /// The number of voluntary context switches.
     pub wakeups: u64,
-    /// How often it was asked what it had done, for a latency target.
+    /// How often the process was asked for its activity, for a latency target.
     pub looks: u64,
     /// How often a worker was told how to wait, or a source how to cut its rows into chunks.
     pub settings: u64,
 }
 
-/// What a worker process came to.
+/// The final counts of a worker process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct FinalCounts {
-    /// Its number.
+    /// The process's number.
     pub process: usize,
-    /// What it counted.
+    /// The counters.
     pub counts: Counts,
-    /// Its sides of links.
+    /// The process's sides of links.
     pub links: Vec<LinkCounts>,
-    /// Dead-letter files that it wrote to.
+    /// The dead-letter files that the process wrote to.
     pub dead_letters: Vec<DeadLetterFile>,
-    /// What its sources noticed of their rows.
+    /// What the process's sources noticed about their rows.
     pub noticed: Vec<Noticed>,
-    /// What it used.
+    /// The resources that the process used.
     pub usage: ProcessUsage,
 }

@@ -20,17 +20,17 @@ use crate::catalog::Controls;
 use crate::checkpoints::{CheckpointAgent, JobDone};
 use crate::probe::Probe;
 
-/// What the thread of an executor hears; `H` is what its host says.
+/// A message to the thread of an executor; `H` is the host's message.
 pub enum Heard<H> {
-    /// From a worker.
+    /// An event of a worker.
     Worker(WorkerEvent, Attached),
-    /// From the agent's thread.
+    /// A finished job of the agent's thread.
     Agent(JobDone),
-    /// From the host.
+    /// A message of the host.
     Host(H),
 }
 
-/// The queue of what it hears, with room for what workers report at once.
+/// Creates an executor's queue, with room for what workers report at once.
 pub fn inbox<H: Send>() -> (Inbox<H>, mpsc::Receiver<Heard<H>>) {
     let (sender, receiver) = mpsc::sync_channel(EVENTS_MAX);
     (Inbox(sender), receiver)
@@ -51,7 +51,7 @@ impl<H: Send> Listener for Inbox<H> {
             Err(mpsc::TrySendError::Full(Heard::Worker(event, attached))) => {
                 Err(Box::new((event, attached)))
             }
-            // Nobody listens only when the query is over.
+            // The queue has no receiver only when the query is over.
             _ => Ok(()),
         }
     }
@@ -68,25 +68,25 @@ pub fn heads(deployment: &Deployment) -> HashMap<(usize, usize), usize> {
     heads.collect()
 }
 
-/// A part of a deployment that runs.
+/// A running part of a deployment.
 pub struct Executor {
     runtime: Runtime,
     controls: Controls,
     agent: Option<CheckpointAgent>,
-    /// Instances of this process that may get state of others.
+    /// The instances of this process that may receive state from others.
     heads: HashMap<(usize, usize), usize>,
-    /// Instances that are taken away from their workers, and the workers that they go to.
+    /// The instances that are being moved, and the workers that they move to.
     relocating: HashMap<usize, usize>,
     is_removed: bool,
-    /// Looks at what is done here, where nobody else can.
+    /// The probe of this process, if other processes can't look at its counters.
     probe: Option<Probe>,
     steered: Steered,
 }
 
-/// What an executor was told by whoever keeps latency targets.
+/// The number of requests for a latency target that an executor has received.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Steered {
-    /// How often it was asked what was done.
+    /// How often it was asked for its activity.
     pub looks: u64,
     /// How often a worker was told how to wait, or a source how to cut its rows into chunks.
     pub settings: u64,
@@ -116,12 +116,12 @@ impl Executor {
         }
     }
 
-    /// What it was told by whoever keeps latency targets.
+    /// The number of requests for a latency target.
     pub fn steered(&self) -> Steered {
         self.steered
     }
 
-    /// Does what the host is told; `report` hears what there is to say at once.
+    /// Executes a command; `report` is called for immediate events.
     pub fn tell(
         &mut self,
         command: HostCommand,
@@ -163,7 +163,7 @@ impl Executor {
         }
     }
 
-    /// Takes in what a worker reports.
+    /// Handles an event of a worker.
     pub fn hear(
         &mut self,
         event: WorkerEvent,
@@ -178,7 +178,7 @@ impl Executor {
             }
         }
         match event {
-            // They were for the agent.
+            // The agent has handled these.
             WorkerEvent::Snapshot { .. } | WorkerEvent::Changed => {}
             WorkerEvent::Detached { instance } => self.relocate(instance, attached, report),
             WorkerEvent::Handover(handover) => {
@@ -191,7 +191,7 @@ impl Executor {
                 }
             }
             WorkerEvent::Active => {
-                // Its interval begins with what has ended the silence.
+                // The probe's interval starts with the activity that ended the silence.
                 self.probe.iter_mut().for_each(Probe::skip);
                 report(HostEvent::Worker(event), Attached::Nothing);
             }
@@ -215,7 +215,7 @@ impl Executor {
                 self.runtime.tell(command, attached);
                 report(HostEvent::Relocated { instance }, Attached::Nothing);
             }
-            // The query is being dropped, and no worker has this part of it.
+            // The query is being dropped, and no worker has this instance.
             _ => {
                 let mut sinks = Vec::new();
                 if let Attached::Instances(instances) = &mut attached {
@@ -229,7 +229,7 @@ impl Executor {
         }
     }
 
-    /// Takes in what the agent's thread has done.
+    /// Handles a finished job of the agent's thread.
     pub fn done(&mut self, done: JobDone, report: &mut impl FnMut(HostEvent, Attached)) {
         if let Some(agent) = &mut self.agent {
             let event = agent.done(done);

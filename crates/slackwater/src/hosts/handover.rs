@@ -1,6 +1,5 @@
-//! State that moves with its buckets, as it crosses the control sockets: in a memory file, in which lie
-//! frames of the message format, end to end. The parent passes its descriptor on unread, so rows never pass
-//! through it.
+//! State that moves with its buckets between processes: a memory file with frames of the message format, one
+//! after the other. The parent passes its descriptor on unread, so rows never pass through the parent.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -12,14 +11,13 @@ use slackwater_engine::chunk::{Chunk, Message};
 use slackwater_engine::wire::{Decoder, Encoder};
 use slackwater_engine::{Error, Result};
 
-/// Bytes of the length that stands before each frame.
+/// Bytes of the length that precedes each frame.
 const LENGTH_BYTES: usize = 8;
 
-/// Puts state into a memory file; none where there is no state.
+/// Writes state to a memory file; returns `None` without state.
 ///
 /// # Errors
-///
-/// When there is no memory, or the state can't be written as frames.
+/// If there is no memory, or the state can't be written as frames.
 pub fn seal(state: &[RecordBatch]) -> Result<Option<OwnedFd>> {
     if state.is_empty() {
         return Ok(None);
@@ -43,11 +41,10 @@ pub fn seal(state: &[RecordBatch]) -> Result<Option<OwnedFd>> {
     Ok(Some(file.into()))
 }
 
-/// Takes state out of a memory file.
+/// Reads state from a memory file.
 ///
 /// # Errors
-///
-/// When it holds something else.
+/// If the file holds anything else.
 pub fn open(file: Option<OwnedFd>) -> Result<Vec<RecordBatch>> {
     let mut state = Vec::new();
     let Some(file) = file else {

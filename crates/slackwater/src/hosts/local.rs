@@ -1,4 +1,4 @@
-//! The host that runs a query on this machine: by threads of this process, or by worker processes.
+//! The host that runs a query on this machine: on threads of this process, or in worker processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::protocol::HostCommand;
 use super::threads::Threads;
 use crate::catalog::ProgramCatalog;
 
-/// Runs a query on this machine. Dropping it ends whoever runs it.
+/// Runs a query on this machine. Dropping it ends the query's threads or processes.
 pub struct LocalHost {
     runs: Runs,
 }
@@ -23,21 +23,21 @@ enum Runs {
 }
 
 impl LocalHost {
-    /// Threads of this process that run a query.
+    /// A host whose threads run the query in this process.
     pub(super) fn of_threads(threads: Threads) -> LocalHost {
         LocalHost {
             runs: Runs::Threads(threads),
         }
     }
 
-    /// Worker processes that run a query.
+    /// A host whose worker processes run the query.
     pub(super) fn of_processes(processes: Processes) -> LocalHost {
         LocalHost {
             runs: Runs::Processes(processes),
         }
     }
 
-    /// Tells whom it concerns; never blocks.
+    /// Sends a command to the threads or processes that it concerns; never blocks.
     pub fn tell(&self, command: HostCommand) {
         match &self.runs {
             Runs::Threads(threads) => threads.tell(command),
@@ -62,7 +62,7 @@ impl LocalHost {
         }
     }
 
-    /// How many worker processes run the query; none where threads of this one do.
+    /// The number of worker processes; 0 if threads of this process run the query.
     pub fn worker_processes(&self) -> usize {
         match &self.runs {
             Runs::Threads(_) => 0,
@@ -70,12 +70,12 @@ impl LocalHost {
         }
     }
 
-    /// How many checkpoint agents there are.
+    /// The number of checkpoint agents.
     pub fn agents(&self) -> usize {
         self.worker_processes().max(1)
     }
 
-    /// CPU time of this process and of all that run the query, as of the last [`LocalHost::count`].
+    /// The CPU time of this process and of all worker processes, as of the last [`LocalHost::count`].
     pub fn cpu_s(&self) -> f64 {
         let own_s = crate::machine::process_cpu_s();
         match &self.runs {
@@ -84,8 +84,7 @@ impl LocalHost {
         }
     }
 
-    /// Brings counters up to date for whoever looks at them now and then: a little later where other
-    /// processes count.
+    /// Updates the counters; with worker processes a little later.
     pub fn count(&self, catalog: &ProgramCatalog<'_>) {
         if let Runs::Processes(processes) = &self.runs {
             processes.store_bytes_read(catalog);
@@ -93,7 +92,7 @@ impl LocalHost {
         }
     }
 
-    /// Brings what steps and buckets count up to date, a little later where other processes count.
+    /// Updates the counters of steps and buckets; with worker processes a little later.
     pub fn count_steps(&self) {
         if let Runs::Processes(processes) = &self.runs {
             processes.count_steps();
@@ -111,7 +110,7 @@ impl LocalHost {
         }
     }
 
-    /// Ends other processes; what they counted is in the counters afterwards.
+    /// Ends the worker processes; afterwards their counts are in the counters.
     pub fn finish(&mut self, catalog: &ProgramCatalog<'_>) -> Vec<FinalCounts> {
         match &mut self.runs {
             Runs::Threads(_) => Vec::new(),
@@ -124,7 +123,7 @@ impl LocalHost {
         }
     }
 
-    /// Ends everything at once, and asks for no counts: the query resumes from its last checkpoint.
+    /// Ends everything at once without final counts: the query resumes from its last checkpoint.
     pub fn kill(&mut self) {
         match &mut self.runs {
             Runs::Threads(threads) => {

@@ -1,5 +1,5 @@
-//! What a worker process is told: a bounded queue, and a thread that writes it to the control socket, so
-//! that nobody waits for a process that doesn't read.
+//! The commands for a worker process: a bounded queue, and a thread that writes it to the control socket, so
+//! that a process that doesn't read blocks no other thread.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,15 +10,17 @@ use rustix::process::{Signal, pidfd_send_signal};
 use super::channel::Channel;
 use super::protocol::ProcessCommand;
 
-/// Commands that may wait for a process, beside what its socket holds (some hundred short ones). Five a
-/// second ask for counters, and ten ticks of the latency controller may each set two workers and a source:
-/// a process that has not read for half a minute at the least is lost. The longest command moves 4,096
-/// buckets and takes 32 KiB, one at a time; the others take some hundred bytes.
+/// Commands that may wait for a process, in addition to those in its socket (a few hundred short ones). Five
+/// per
+/// second ask for counters, and ten ticks per second of the latency controller may each set two workers and a
+/// source, so a process that has not read for at least half a minute is killed. The longest command moves
+/// 4,096
+/// buckets and takes 32 KiB, one at a time; the others take a few hundred bytes.
 pub const COMMANDS_QUEUED_MAX: usize = 1024;
 
 type Queued = (ProcessCommand, Vec<OwnedFd>);
 
-/// The queue of one process.
+/// The queue of commands for one process.
 pub struct Outbox {
     number: usize,
     pid: OwnedFd,
@@ -27,14 +29,13 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// The queue of the process `number`, which `pid` is a descriptor of and `channel` leads to.
+    /// The queue for process `number`; `pid` is the process's descriptor and `channel` leads to it.
     ///
     /// # Errors
-    ///
-    /// When there can be no thread.
+    /// If the thread can't be started.
     pub fn new(number: usize, pid: OwnedFd, channel: Channel) -> io::Result<Outbox> {
         let (queue, queued) = mpsc::sync_channel(COMMANDS_QUEUED_MAX);
-        // It ends with the queue. A process that doesn't read keeps it waiting until it is killed.
+        // The thread ends with the queue. A process that doesn't read blocks it until the process is killed.
         std::thread::Builder::new()
             .name(format!("to process {number}"))
             .spawn(move || write(&channel, &queued))?;
@@ -46,8 +47,9 @@ impl Outbox {
         })
     }
 
-    /// Puts a command into the queue, with descriptors beside it. A process for which too many wait is
-    /// lost: it is killed, which its reader notices.
+    /// Queues a command with descriptors. If too many commands are waiting, the process is killed, which its
+    /// reader
+    /// notices.
     pub fn put(&self, command: ProcessCommand, beside: Vec<OwnedFd>) {
         if let Err(mpsc::TrySendError::Full(_)) = self.queue.try_send((command, beside)) {
             let mut lost = self.lost.lock().expect("no thread panics under it");
@@ -64,11 +66,11 @@ impl Outbox {
 
     /// Kills the process.
     pub fn kill(&self) {
-        // Nothing happens to one that has exited.
+        // This has no effect on a process that has exited.
         let _ = pidfd_send_signal(&self.pid, Signal::KILL);
     }
 
-    /// Why it was killed, where that was for want of reading.
+    /// Why the process was killed, if it was because it didn't read.
     pub fn lost(&self) -> Option<String> {
         self.lost.lock().expect("no thread panics under it").clone()
     }
@@ -78,7 +80,7 @@ fn write(channel: &Channel, queued: &mpsc::Receiver<Queued>) {
     for (command, beside) in queued {
         let descriptors = beside.iter().map(|descriptor| descriptor.as_fd());
         let descriptors = descriptors.collect::<Vec<BorrowedFd<'_>>>();
-        // A process that has gone is noticed by its reader.
+        // The reader notices if the process has gone.
         let _ = channel.send(&command, &descriptors);
     }
 }

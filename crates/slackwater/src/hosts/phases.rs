@@ -1,6 +1,7 @@
-//! What happens in a process before its part of a query runs: what is to be restored is read, so that what is
-//! corrupt shows before anything is committed; then sinks commit what the checkpoint has pending. Which
-//! process does it for what is said by where instances are.
+//! What a process does before its part of a query runs: it reads what is to be restored, so that damage is
+//! found
+//! before anything is committed; then its sinks commit what the checkpoint has pending. Each process restores
+//! its own instances, and commits for the sinks whose first instance it runs.
 
 use serde::{Deserialize, Serialize};
 use slackwater_checkpoint::Kind;
@@ -11,26 +12,26 @@ use slackwater_engine::sink::Recovered;
 
 use crate::catalog::ProgramCatalog;
 
-/// How a phase of a start has ended.
+/// The result of a phase of the start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// It is done.
+    /// The phase has succeeded.
     Done,
-    /// What is to be restored is damaged.
+    /// The state to restore is damaged.
     Corrupt {
-        /// The reason; names the place.
+        /// The reason, with the place.
         reason: String,
     },
-    /// What is to be restored can't be read now.
+    /// The state to restore can't be read now.
     Unreadable {
-        /// The reason; names the place.
+        /// The reason, with the place.
         reason: String,
     },
-    /// A sink would destroy something if it began.
+    /// A sink would destroy existing data if it started.
     Rejected {
         /// The sink's node in the query graph.
         node: usize,
-        /// What, and how to go about it.
+        /// What would be destroyed, and how to avoid that.
         error: Error,
     },
     /// What a sink had prepared is gone.
@@ -38,9 +39,9 @@ pub enum Phase {
         /// The sink's node in the query graph.
         node: usize,
     },
-    /// A sink can't commit or begin.
+    /// A sink can't commit or start.
     Failed(Error),
-    /// A process has ended meanwhile.
+    /// A process ended during the phase.
     Died(Error),
 }
 
@@ -49,9 +50,9 @@ pub enum Phase {
 pub struct Pending {
     /// The sink's node in the query graph.
     pub node: usize,
-    /// The commits of all its instances; none where the query begins, or the sink is new in it.
+    /// The commits of all its instances; `None` if the query starts or the sink is new.
     pub commits: Option<Vec<String>>,
-    /// Whether it is asked first if it may begin.
+    /// Whether the sink is asked first if it may start.
     pub is_new: bool,
 }
 
@@ -76,7 +77,7 @@ pub fn restore(catalog: &ProgramCatalog<'_>, deployment: &Deployment, process: u
         if deployment.process(number) != process || !instance.checkpointed || !is_head {
             continue;
         }
-        // What can't be made says so when the part begins.
+        // An operator that can't be created reports that when the part starts.
         let Ok(Operator::Stateful(mut operator)) = catalog.operator(head.node) else {
             continue;
         };
@@ -96,7 +97,7 @@ pub fn restore(catalog: &ProgramCatalog<'_>, deployment: &Deployment, process: u
     Phase::Done
 }
 
-/// Lets sinks commit what they have pending, in this order, as incarnation `epoch`.
+/// Makes sinks commit what is pending, in this order, as incarnation `epoch`.
 pub fn recommit(catalog: &ProgramCatalog<'_>, epoch: u64, sinks: &[Pending]) -> Phase {
     for pending in sinks {
         let node = pending.node;

@@ -1,4 +1,4 @@
-//! A query in worker processes: they are started, told what to do, and waited for.
+//! A query in worker processes: starts them, sends them commands, and waits for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -32,8 +32,9 @@ use super::work::{Report, Work};
 use crate::catalog::ProgramCatalog;
 use crate::plan::fingerprint;
 
-/// How long worker processes may take to say what they counted and to exit, once they have nothing
-/// to do any more. Below the two seconds in which a query whose process died has to be over.
+/// How long worker processes may take to report their counts and to exit once they have nothing left to do.
+/// This
+/// is less than the two seconds in which a query whose process died has to end.
 const FINISH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The worker processes of a query. Dropping them kills those that still run.
@@ -51,12 +52,12 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts the worker processes of a deployment, which take nothing in yet. What they report, `report`
-    /// hears, as from threads; a process that dies is the failure of its instances.
+    /// Starts the worker processes of a deployment, which don't read their inputs yet. `report` is called for
+    /// their
+    /// events, as for those of threads; if a process dies, its instances fail.
     ///
     /// # Errors
-    ///
-    /// When a process can't be started.
+    /// If a process can't be started.
     pub fn start(work: &Work<'_>, report: Report) -> io::Result<Processes> {
         let (deployment, count) = (work.deployment, work.plan.processes);
         let instances = deployment.instances.iter();
@@ -64,7 +65,7 @@ impl Processes {
         let counters = counters.collect::<Vec<_>>();
         let collected = (0..count).map(|_| Collected::default()).collect();
         let collected = Arc::new(Mutex::new(collected));
-        // Each process ends once, and before that it says one thing at most of each kind that is not heard.
+        // Each process ends once, and sends at most one message of each other kind that is not read.
         let (left_sender, left) = mpsc::sync_channel(count);
         let (phases_sender, phases) = mpsc::sync_channel(2 * count);
         let (addresses, listening) = mpsc::sync_channel(2 * count);
@@ -129,7 +130,7 @@ impl Processes {
                 costs: work.costs.into(),
                 process: number,
                 pids: pids.clone(),
-                // Processes of an earlier incarnation may still be there.
+                // Processes of an earlier incarnation may still exist.
                 epoch: work.incarnation.map_or(1, |incarnation| incarnation.epoch),
                 token,
                 fingerprint,
@@ -143,13 +144,13 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Has each process read what is to be restored of its instances.
+    /// Makes each process read the state of its instances.
     pub fn restore(&self) -> Phase {
         let all = 0..self.len();
         self.ask(all.map(|process| (process, ProcessCommand::Restore)))
     }
 
-    /// Has sinks commit what they have pending, each in the process that runs the first of its instances.
+    /// Makes sinks commit what is pending, each in the process that runs its first instance.
     pub fn recommit(&self, deployment: &Deployment, sinks: &[Pending]) -> Phase {
         let mut pending_of = BTreeMap::<usize, Vec<Pending>>::new();
         for pending in sinks {
@@ -160,7 +161,7 @@ impl Processes {
         self.ask(commands.map(|(process, pending)| (process, ProcessCommand::Recommit(pending))))
     }
 
-    /// Tells processes to do something, and waits until all have done it or one has not.
+    /// Sends processes commands and waits until all have succeeded or one has failed.
     fn ask(&self, commands: impl Iterator<Item = (usize, ProcessCommand)>) -> Phase {
         let mut asked = BTreeSet::new();
         for (process, command) in commands {
@@ -180,7 +181,7 @@ impl Processes {
         Phase::Done
     }
 
-    /// Has all processes connect with each other and run their parts.
+    /// Makes all processes connect to each other and run their parts.
     pub fn run(&mut self) {
         self.ask_all(|| ProcessCommand::Run);
         if let Some(listening) = self.listening.take() {
@@ -188,12 +189,13 @@ impl Processes {
         }
     }
 
-    /// Tells each process where the others listen, once all do. One that dies meanwhile is reported by
-    /// its reader.
+    /// Tells each process the addresses of the others, once all listen. The reader reports a process that
+    /// dies in the
+    /// meantime.
     fn introduce(&self, listening: &mpsc::Receiver<(usize, Option<SocketAddr>)>) {
         let mut addresses = vec![None; self.len()];
         for _ in 0..self.len() {
-            // Every reader says something: an address, or with its end that there is none.
+            // Every reader sends an address, or at its end that there is none.
             let Ok((number, address)) = listening.recv() else {
                 return;
             };
@@ -204,7 +206,7 @@ impl Processes {
         }
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn len(&self) -> usize {
         self.outboxes.len()
     }
@@ -220,17 +222,17 @@ impl Processes {
         collected.iter().map(|process| process.cpu_s).sum()
     }
 
-    /// Asks for what was counted so far; it arrives a little later.
+    /// Requests the counters, which arrive a little later.
     pub fn count(&self) {
         self.ask_all(|| ProcessCommand::Count);
     }
 
-    /// Asks for what steps and buckets have counted; it arrives a little later.
+    /// Requests the counters of steps and buckets, which arrive a little later.
     pub fn count_steps(&self) {
         self.ask_all(|| ProcessCommand::CountSteps);
     }
 
-    /// Tells the process that a command concerns, or all of them.
+    /// Sends a command to the process that it concerns, or to all.
     pub fn tell(&self, command: &HostCommand) {
         let process = match command {
             HostCommand::Workers(command) => match command {
@@ -259,7 +261,7 @@ impl Processes {
         }
     }
 
-    /// Hands the catalog what sources of other processes have read.
+    /// Tells the catalog how many bytes the sources of other processes have read.
     pub fn store_bytes_read(&self, catalog: &ProgramCatalog<'_>) {
         let collected = self.collected.lock().expect("no thread panics under it");
         let mut nodes = std::collections::BTreeMap::new();
@@ -271,8 +273,7 @@ impl Processes {
         }
     }
 
-    /// Ends all processes: those that still run say what they counted and exit, those that don't
-    /// are killed. Afterwards no process is left.
+    /// Ends all processes: they report their counts and exit, or are killed. Afterwards no process is left.
     pub fn finish(&mut self) -> Vec<FinalCounts> {
         self.ask_all(|| ProcessCommand::Finish);
         let until = Instant::now() + FINISH_PATIENCE;
@@ -315,10 +316,10 @@ impl Drop for Processes {
     }
 }
 
-/// Starts this program as a worker process with one end of a control socket.
+/// Starts this program as a worker process, with one end of a control socket.
 fn spawn(program: Option<&Path>, number: usize) -> io::Result<(Child, Channel)> {
     let (channel, theirs) = Channel::pair()?;
-    // Without the flag that closes it on exec; nobody else starts processes meanwhile.
+    // Without the close-on-exec flag; no other thread starts processes at this time.
     let inherited = rustix::io::dup(&theirs)?;
     let child = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
         .arg0("slackwater")
@@ -334,7 +335,7 @@ fn spawn(program: Option<&Path>, number: usize) -> io::Result<(Child, Channel)> 
     Ok((child, channel))
 }
 
-/// A socket between each two processes: for process `p` those to all others, in order.
+/// A socket between each two processes: for process `p`, those to all others, in order.
 pub fn mesh(processes: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
     let mut sockets: Vec<Vec<OwnedFd>> = (0..processes).map(|_| Vec::new()).collect();
     for one in 0..processes {
@@ -363,7 +364,7 @@ fn token() -> io::Result<[u8; 16]> {
     Ok(token)
 }
 
-/// Memory that a process leaves behind when it dies.
+/// Memory that outlives a process that dies.
 fn memory() -> io::Result<OwnedFd> {
     Ok(memfd_create("slackwater-notes", MemfdFlags::CLOEXEC)?)
 }

@@ -1,12 +1,12 @@
-//! What hosts are told and what they report, as plain data.
+//! The commands and events of hosts, as plain data.
 //!
 //! ```text
 //! supervisor ── HostCommand ──► LocalHost ── ProcessCommand::Host ──► Executor ── Command ──► workers
 //!            ◄── HostEvent ────            ◄── ProcessEvent::Host ──           ◄─ WorkerEvent ─
 //! ```
-//!
-//! Each message exists once. Whoever hands one on wraps it and doesn't look into it; what only the two ends
-//! of a control socket say to each other is in [`ProcessCommand`] and [`ProcessEvent`].
+//! Each message exists once: a layer that passes one on wraps it and doesn't look into it. [`ProcessCommand`]
+//! and
+//! [`ProcessEvent`] have what only the two ends of a control socket tell each other.
 
 use std::net::SocketAddr;
 
@@ -22,136 +22,137 @@ use crate::machine::Described;
 use crate::notices::Said;
 use crate::probe::Seen;
 
-/// What a host is told about the query that it runs.
+/// A command for the host of a running query.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum HostCommand {
-    /// To its workers.
+    /// A command for its workers.
     Workers(Command),
-    /// Run an instance on another worker of its process ([`HostEvent::Relocated`]). Nothing is done when
-    /// the instance has ended.
+    /// Run an instance on another worker of its process ([`HostEvent::Relocated`]). Has no effect if the
+    /// instance
+    /// has ended.
     Relocate {
         /// The instance's number.
         instance: usize,
         /// The worker, by its number in the deployment.
         worker: usize,
     },
-    /// Cut the rows of a source into chunks like this.
+    /// Change how a source divides its rows into chunks.
     Tune {
         /// The source's node in the query graph.
         node: usize,
-        /// How long rows may wait for others.
+        /// How long rows may wait for more rows.
         linger_ns: u64,
-        /// Rows of a chunk at most.
+        /// The most rows of a chunk.
         chunk_rows: usize,
     },
-    /// Aggregate rows before they are sent to an aggregation.
+    /// Pre-aggregate rows before they are sent to an aggregation.
     Combine {
         /// The aggregation's node in the query graph.
         node: usize,
     },
-    /// Report what a process has done since it was last asked ([`HostEvent::Observed`]).
+    /// Report a process's activity since the last request ([`HostEvent::Observed`]).
     Observe {
         /// The process.
         process: usize,
     },
-    /// Sinks commit what they have prepared up to a barrier of a checkpoint.
+    /// Commit what sinks have prepared up to a barrier of a checkpoint.
     Commit {
         /// The barrier.
         barrier: u64,
     },
 }
 
-/// What a host reports of the query that it runs.
+/// An event of the host of a running query.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum HostEvent {
-    /// From its workers.
+    /// An event of its workers.
     Worker(WorkerEvent),
-    /// An instance runs on another worker ([`HostCommand::Relocate`]).
+    /// An instance now runs on another worker ([`HostCommand::Relocate`]).
     Relocated {
         /// The instance's number.
         instance: usize,
     },
-    /// What one of its processes has done ([`HostCommand::Observe`]).
+    /// The activity of one of its processes ([`HostCommand::Observe`]).
     Observed(Seen),
-    /// From its checkpoint agents.
+    /// An event of its checkpoint agents.
     Checkpoint(AgentEvent),
 }
 
-/// What a worker process is told.
+/// A command for a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ProcessCommand {
-    /// Its part, which it prepares and does not run yet. A socket to each other process comes with it, in
-    /// order of their numbers, and the memory that it leaves behind when it dies.
+    /// Prepare a part, without running it yet. Comes with a socket to each other process, in the order of
+    /// their
+    /// numbers, and with memory that outlives the process.
     Start(Box<Start>),
-    /// Where the processes listen, by number, when links are TCP.
+    /// The addresses of all processes by number, if links are TCP.
     Connect(Vec<Option<SocketAddr>>),
-    /// Read what is to be restored of its instances ([`ProcessEvent::Phase`]).
+    /// Read the state of its instances from the checkpoint ([`ProcessEvent::Phase`]).
     Restore,
-    /// Let sinks commit what they have pending ([`ProcessEvent::Phase`]).
+    /// Make sinks commit what is pending ([`ProcessEvent::Phase`]).
     Recommit(Vec<Pending>),
-    /// Run its part.
+    /// Run the part.
     Run,
-    /// What its host was told. State for one of its instances comes with it in a memory file.
+    /// A command for the host. May come with state for one of its instances in a memory file.
     Host(HostCommand),
-    /// Report what was counted so far.
+    /// Report the counters.
     Count,
-    /// Report what steps and buckets have counted since the last time.
+    /// Report what steps and buckets have counted since the last report.
     CountSteps,
-    /// Report what it came to, and exit.
+    /// Report the final counts and exit.
     Finish,
 }
 
-/// What a worker process reports.
+/// An event of a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ProcessEvent {
-    /// It listens here for links.
+    /// The address at which it listens for links.
     Listens(Option<SocketAddr>),
-    /// It could not start.
+    /// Why it could not start.
     Refused(String),
-    /// How what it was told to do before it runs has ended.
+    /// The result of a phase of its start.
     Phase(Phase),
-    /// What its host reports. State for an instance of another process comes with it in a memory file.
+    /// An event of its host. May come with state for an instance of another process in a memory file.
     Host(HostEvent),
-    /// What was counted so far.
+    /// The counters.
     Counted(Counts),
-    /// What steps and buckets have counted since the last time comes with it
-    /// ([`super::counts::StepChanges`]).
+    /// Comes with what steps and buckets have counted since the last report ([`super::counts::StepChanges`]).
     CountedSteps,
-    /// What the user should know of what is read.
+    /// A notice for the user about the input.
     Said(Said),
-    /// What it came to; nothing follows.
+    /// The final counts; no event follows.
     Finished(Box<FinalCounts>),
 }
 
-/// A worker process's part.
+/// The part of a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// The text's name.
+    /// The name of the SQL file.
     pub file: String,
-    /// The text.
+    /// The SQL.
     pub text: String,
-    /// Settings of the command line.
+    /// The settings of the command line.
     pub settings: Vec<(String, String)>,
-    /// The machine that the parent has planned on.
+    /// The machine that the parent has planned for.
     pub topology: Described,
-    /// Cores' worth of CPU time that a container permits.
+    /// The CPU quota of the container, in cores.
     pub quota_cores: Option<f64>,
-    /// Memory is bound to NUMA nodes.
+    /// Whether memory is bound to NUMA nodes.
     pub binds_memory: bool,
-    /// What earlier runs have learned of the query's costs.
+    /// The costs that earlier runs have measured.
     pub learned: Learned,
     /// What waiting costs on this host.
     pub costs: WaitCosts,
-    /// Its number.
+    /// The process's number.
     pub process: usize,
-    /// Process ids of all, by number.
+    /// The process ids of all processes, by number.
     pub pids: Vec<u32>,
-    /// The incarnation of this deployment.
+    /// The incarnation's number.
     pub epoch: u64,
-    /// Its secret.
+    /// The secret with which TCP links identify themselves.
     pub token: [u8; 16],
-    /// What the parent's deployment looks like.
+    /// The fingerprint of the parent's deployment.
     pub fingerprint: u64,
-    /// Where checkpoints are kept, and which one it resumes from, if the query takes any.
+    /// Where checkpoints are stored, and which one to resume from, if the query takes any.
     pub incarnation: Option<Incarnation>,
 }

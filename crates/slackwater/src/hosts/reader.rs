@@ -1,4 +1,4 @@
-//! The thread that hears one worker process, and waits for its end.
+//! The thread that reads the events of one worker process and waits for its end.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -25,7 +25,7 @@ use super::work::Report;
 use crate::checkpoints::{AgentEvent, Suspected};
 use crate::notices::Notices;
 
-/// What a reader has collected of its process.
+/// What a reader has collected from its process.
 #[derive(Default)]
 pub struct Collected {
     /// Bytes that sources have read, with their nodes.
@@ -34,12 +34,12 @@ pub struct Collected {
     pub cpu_s: f64,
 }
 
-/// The end of a worker process: its number, and what it came to where it said so.
+/// The end of a worker process: its number, and its final counts if it reported them.
 pub type Left = (usize, Option<Box<FinalCounts>>);
 
 /// What all readers share.
 pub struct Shared {
-    /// Where commands go, by process.
+    /// The queues of commands, by process.
     pub outboxes: Arc<Vec<Outbox>>,
     /// Instances that have links, by their head's node and their number among the subquery's.
     pub heads: HashMap<(usize, usize), usize>,
@@ -47,36 +47,36 @@ pub struct Shared {
     pub process_of_instance: Vec<usize>,
     /// The source of each instance.
     pub sources: Vec<Option<usize>>,
-    /// Hears what the processes report.
+    /// Called for the processes' events.
     pub report: Report,
     /// Counters of all instances.
     pub counters: Vec<Arc<InstanceCounters>>,
-    /// What else they counted.
+    /// What else the processes have counted.
     pub collected: Arc<Mutex<Vec<Collected>>>,
-    /// Tells the user what they notice of what they read.
+    /// The notices for the user about the input.
     pub notices: Arc<Notices>,
-    /// Hears of their ends.
+    /// Receives the processes' ends.
     pub left: mpsc::SyncSender<Left>,
-    /// Hears how phases of their starts have ended.
+    /// Receives the results of the phases of their starts.
     pub phases: mpsc::SyncSender<(usize, Phase)>,
-    /// Hears where they listen.
+    /// Receives the addresses at which they listen.
     pub addresses: mpsc::SyncSender<(usize, Option<SocketAddr>)>,
 }
 
-/// Hears one worker process.
+/// Reads the events of one worker process.
 pub struct Reader {
     number: usize,
     child: Child,
     channel: Channel,
-    /// Where the process leaves behind what it works on.
+    /// The memory in which the process records the rows that it is processing.
     recorder: Option<Recorder>,
-    /// Its instances that have not ended.
+    /// The process's instances that have not ended.
     running: BTreeSet<usize>,
     shared: Arc<Shared>,
 }
 
 impl Reader {
-    /// Hears the process `number`.
+    /// The reader of process `number`.
     pub fn new(
         number: usize,
         child: Child,
@@ -96,7 +96,7 @@ impl Reader {
         }
     }
 
-    /// Until the process has ended, and then for its end.
+    /// Reads until the process has ended, and then waits for its exit.
     pub fn run(mut self) {
         let mut finished = None;
         let mut refused = None;
@@ -134,7 +134,7 @@ impl Reader {
     }
 
     fn say_phase(&self, phase: Phase) {
-        // There is room for one of each process and for its end; who says more is broken.
+        // There is room for one message of each process and for its end; a process that sends more is broken.
         let _ = self.shared.phases.try_send((self.number, phase));
     }
 
@@ -144,7 +144,7 @@ impl Reader {
             HostEvent::Worker(
                 WorkerEvent::Ended { instance, .. } | WorkerEvent::Failed { instance, .. },
             ) => {
-                // Each ends once, whatever a process says.
+                // Each instance ends once, whatever a process reports.
                 if self.running.remove(&instance) {
                     (self.shared.report)(event);
                 }
@@ -156,7 +156,7 @@ impl Reader {
     /// Passes state on to the process that runs its new instance.
     fn hand_over(&self, handover: Handover, state: Vec<OwnedFd>) {
         let receiver = (handover.node, handover.to);
-        // State for an instance that isn't there is of a process that is broken.
+        // Only a broken process sends state for an instance that doesn't exist.
         if let Some(&instance) = self.shared.heads.get(&receiver) {
             let process = self.shared.process_of_instance[instance];
             let command = HostCommand::Workers(Command::TakeOver { instance, handover });
@@ -164,10 +164,10 @@ impl Reader {
         }
     }
 
-    /// It has ended, or is about to.
+    /// The process has ended or is about to.
     fn end(mut self, finished: Option<Box<FinalCounts>>, refused: Option<String>) {
         let status = self.child.wait();
-        // So that nobody waits for an address of it.
+        // So that no thread waits for its address.
         let _ = self.shared.addresses.try_send((self.number, None));
         if finished.is_none() {
             let name = format!("process {} (pid {})", self.number, self.child.id());
@@ -180,7 +180,7 @@ impl Reader {
                 let suspects = AgentEvent::Suspects(self.suspects());
                 report(HostEvent::Checkpoint(suspects));
             }
-            // All of its instances may have ended; but what they have prepared is to be committed.
+            // All of its instances may have ended, but what they have prepared has to be committed.
             let reason = error.to_string();
             report(HostEvent::Checkpoint(AgentEvent::NotCommitted { reason }));
             for &instance in &self.running {
@@ -194,7 +194,7 @@ impl Reader {
         let _ = self.shared.left.try_send((self.number, finished));
     }
 
-    /// What it was working on.
+    /// The rows that the process was processing.
     fn suspects(&self) -> Vec<Suspected> {
         let noted = self.recorder.iter().flat_map(Recorder::read);
         let suspects = noted.filter_map(|(instance, suspect)| {
@@ -227,7 +227,7 @@ impl Reader {
     }
 }
 
-/// Whether it died of what it did, as far as one can know: nobody else sends these signals.
+/// Whether the process crashed by itself: these signals are rarely sent by others.
 fn is_its_own_fault(status: &ExitStatus) -> bool {
     let faults = [
         Signal::SEGV,

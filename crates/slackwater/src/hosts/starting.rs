@@ -1,5 +1,5 @@
-//! A host that prepares to run a query: what is to be restored is read, and what is pending is committed,
-//! where the instances will run. Nothing is taken in until it runs.
+//! A host that prepares to run a query: it reads what is to be restored and commits what is pending, in the
+//! processes in which the instances will run. No input is read until the query runs.
 
 use slackwater_engine::Error;
 
@@ -10,7 +10,7 @@ use super::threads::Threads;
 use super::work::{Report, Work};
 use crate::catalog::ProgramCatalog;
 
-/// Prepares to run a query on this machine. Dropping it ends whoever was started.
+/// Prepares to run a query on this machine. Dropping it ends the processes that were started.
 pub struct StartingHost {
     starts: Starts,
 }
@@ -21,11 +21,10 @@ enum Starts {
 }
 
 impl StartingHost {
-    /// Starts worker processes, where these are to run the query; `report` hears what there is to say of it.
+    /// Starts worker processes if they are to run the query; `report` is called for events.
     ///
     /// # Errors
-    ///
-    /// When processes can't be started.
+    /// If processes can't be started.
     pub fn new(work: &Work<'_>, report: Report) -> Result<StartingHost, Error> {
         let starts = match work.plan.processes {
             1 => Starts::Threads(report),
@@ -38,7 +37,7 @@ impl StartingHost {
         Ok(StartingHost { starts })
     }
 
-    /// Reads what is to be restored, so that what is corrupt shows before anything is committed.
+    /// Reads what is to be restored, so that damage is found before anything is committed.
     pub fn restore(&self, work: &Work<'_>, catalog: &ProgramCatalog<'_>) -> Phase {
         match &self.starts {
             Starts::Threads(_) => restore(catalog, work.deployment, 0),
@@ -46,7 +45,7 @@ impl StartingHost {
         }
     }
 
-    /// Lets sinks commit what they have pending, in this order as far as they are in the same process.
+    /// Makes sinks commit what is pending, in this order within each process.
     pub fn recommit(
         &self,
         work: &Work<'_>,
@@ -63,8 +62,7 @@ impl StartingHost {
     /// Runs the query.
     ///
     /// # Errors
-    ///
-    /// When threads can't be started, or the query can't begin.
+    /// If threads can't be started, or the query can't start.
     pub fn run(self, work: &Work<'_>, catalog: &ProgramCatalog<'_>) -> Result<LocalHost, Error> {
         match self.starts {
             Starts::Threads(report) => {

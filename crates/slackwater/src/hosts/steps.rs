@@ -1,14 +1,14 @@
 //! What steps and buckets have counted, as changes.
-//!
-//! Whoever balances the load looks five times a second, and a route by key counts 4,096 buckets. So only
-//! what has changed since the last look crosses the control socket, as varints:
+//! The rebalancer looks five times a second, and a route by key counts 4,096 buckets. So only what has
+//! changed
+//! since the last look crosses the control socket, as varints:
 //!
 //! ```text
 //! changes  = { instance + 1, { step + 1, time, chunks, rows, buckets, { gap, rows } }, 0 }, 0
 //! ```
 //!
 //! Step 0 is the instance's source, and its steps follow; `gap` is the number of buckets that were passed
-//! over since the last one. At the worst, every bucket of a route has changed, by more rows than a look
+//! over since the last one. In the worst case every bucket of a route has changed, by more rows than a look
 //! can bring: [`CHANGES_BYTES_MAX`] for each of an instance's routes.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ const VARINT_BYTES_MAX: usize = 10;
 /// two bytes and a count for each bucket; 48 KiB.
 pub const CHANGES_BYTES_MAX: usize = 5 * VARINT_BYTES_MAX + BUCKETS * (2 + VARINT_BYTES_MAX);
 
-/// What was told last, and so what is new.
+/// The last reported counts, from which the changes are computed.
 #[derive(Default)]
 pub struct StepChanges {
     told: HashMap<(usize, usize), Told>,
@@ -38,7 +38,7 @@ struct Told {
 }
 
 impl StepChanges {
-    /// What instances have counted since the last call.
+    /// Encodes what instances have counted since the last call.
     pub fn encode<'a>(
         &mut self,
         instances: impl Iterator<Item = (usize, &'a InstanceCounters)>,
@@ -93,11 +93,10 @@ impl Told {
     }
 }
 
-/// Adds changes to slots that nobody else writes; `all` are those of all instances.
+/// Adds changes to the counters `all` of all instances, which no other thread writes.
 ///
 /// # Errors
-///
-/// When these are no changes of such instances.
+/// If the bytes are not changes of such instances.
 pub fn add(mut changes: &[u8], all: &[Arc<InstanceCounters>]) -> Result<(), String> {
     let steps = all.iter().map(|counters| steps(counters).count());
     let is_bounded = changes.len() <= (steps.sum::<usize>() + 1) * CHANGES_BYTES_MAX;

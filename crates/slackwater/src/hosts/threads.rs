@@ -1,4 +1,4 @@
-//! A query in this process: worker threads, and one that tells them what to do.
+//! A query in this process: worker threads, and a thread that sends them commands.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -14,7 +14,7 @@ use super::work::{Report, Work};
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::CheckpointAgent;
 
-/// What the executor's thread is told.
+/// A message of the host to the executor's thread.
 enum FromHost {
     Tell(HostCommand),
     /// The query is over.
@@ -30,11 +30,10 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts the threads; `report` hears what they have to say.
+    /// Starts the threads; `report` is called for their events.
     ///
     /// # Errors
-    ///
-    /// When there can be no such threads, or the query can't begin.
+    /// If the threads can't be started, or the query can't start.
     pub fn start(
         work: &Work<'_>,
         catalog: &ProgramCatalog<'_>,
@@ -50,7 +49,7 @@ impl Threads {
         let agent = work.incarnation.map(|incarnation| {
             let inbox = inbox.clone();
             let done = move |done| {
-                // Nobody listens only when the query is over.
+                // The queue has no receiver only when the query is over.
                 let _ = inbox.0.send(Heard::Agent(done));
             };
             let members = Arc::clone(work.members);
@@ -76,8 +75,9 @@ impl Threads {
         })
     }
 
-    /// Tells the executor something. It takes nothing any more when a worker is stuck in a write that nobody
-    /// takes: whoever drops such a query finds that it doesn't end.
+    /// Sends the executor a command. If a worker is stuck in a write that blocks, the executor no longer
+    /// takes
+    /// commands, and dropping the query doesn't end it.
     pub fn tell(&self, command: HostCommand) {
         let _ = self.inbox.0.try_send(Heard::Host(FromHost::Tell(command)));
     }
@@ -115,7 +115,7 @@ fn serve(mut executor: Executor, heard: mpsc::Receiver<Heard<FromHost>>, report:
             Heard::Host(FromHost::End) => break,
         }
     }
-    // First, so that the agent's thread, which is joined, doesn't wait for room.
+    // Dropped first, so that the agent's thread, which is joined, doesn't wait for room.
     drop(heard);
     drop(executor);
 }

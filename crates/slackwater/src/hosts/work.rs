@@ -1,4 +1,4 @@
-//! What a host is given to run, and who hears of it.
+//! What a host runs, and the callback for its events.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use crate::machine::Machine;
 use crate::notices::Notices;
 use crate::plan::Plan;
 
-/// What a host is given to run.
+/// What a host runs.
 pub struct Work<'a> {
-    /// The text's name.
+    /// The name of the SQL file.
     pub file: &'a str,
-    /// The text.
+    /// The SQL.
     pub text: &'a str,
     /// Settings of the command line.
     pub settings: &'a [(String, String)],
-    /// What the text says.
+    /// The compiled program.
     pub program: &'a Program,
-    /// The machine that it is planned on.
+    /// The machine that the query is planned for.
     pub machine: &'a Machine,
-    /// What earlier runs have learned of its costs.
+    /// The costs that earlier runs have measured.
     pub learned: &'a Learned,
     /// The plan.
     pub plan: &'a Plan,
-    /// The plan as the engine has it.
+    /// The engine's form of the plan.
     pub deployment: &'a Deployment,
     /// What waiting costs on this host.
     pub costs: Costs,
-    /// The program that worker processes run; `None` for this one.
+    /// The executable that worker processes run; `None` for this one.
     pub worker_program: Option<&'a Path>,
-    /// Where checkpoints are kept, if the query takes any.
+    /// Where checkpoints are stored, if the query takes any.
     pub incarnation: Option<&'a Incarnation>,
-    /// The instances that take part in them.
+    /// The instances that are checkpointed.
     pub members: &'a Arc<Members>,
-    /// Tells the user what processes notice of what they read.
+    /// The notices for the user about the input.
     pub notices: &'a Arc<Notices>,
 }
 
-/// Hears what a host reports; may block.
+/// The callback for a host's events; may block.
 pub type Report = Arc<dyn Fn(HostEvent) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! A worker process: it runs its part of a deployment and does what its parent says.
+//! A worker process: it runs its part of a deployment and executes its parent's commands.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
@@ -35,10 +35,10 @@ use crate::probe::Probe;
 /// How long sinks may take to discard what they wrote when the parent has died.
 const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the executor's thread hears beside its workers and its agent.
+/// A message to the executor's thread from neither a worker nor the agent.
 enum FromHost {
     Command(Box<ProcessCommand>, Option<OwnedFd>),
-    /// What the user should know of what is read.
+    /// A notice for the user about the input.
     Said(Said),
     /// The parent has died.
     Orphaned,
@@ -71,7 +71,7 @@ pub fn main(descriptor: RawFd) -> ExitCode {
     }
 }
 
-/// Everything from the text to the last counts. An error is one of starting.
+/// Everything from the start to the final counts. An error means that the process could not start.
 fn work(
     start: &Start,
     channel: &Channel,
@@ -179,7 +179,7 @@ fn work(
     worker.serve(executor, inbox, heard)
 }
 
-/// Does what is to be done before the part runs; whether it is to run.
+/// Executes the phases before the part runs; returns whether it is to run.
 fn prepare(
     start: &Start,
     catalog: &ProgramCatalog<'_>,
@@ -192,7 +192,7 @@ fn prepare(
             ProcessCommand::Recommit(sinks) => phases::recommit(catalog, start.epoch, &sinks),
             ProcessCommand::Run => return true,
             ProcessCommand::Finish => return false,
-            // Nothing runs yet.
+            // These come later, when the part runs.
             ProcessCommand::Start(_)
             | ProcessCommand::Connect(_)
             | ProcessCommand::Host(_)
@@ -206,7 +206,7 @@ fn prepare(
     false
 }
 
-/// Which columns are empty nobody knows who sees a part of the rows.
+/// Sends a notice, except about empty columns: a process that sees a part of the rows can't know them.
 fn say_of_input(inbox: &Inbox<FromHost>, said: Said) {
     if said.kind == Kind::Columns {
         return;
@@ -237,7 +237,7 @@ fn start_runtime(start: &Start, plan: &Plan, inbox: Inbox<FromHost>) -> Result<R
     Runtime::start(&workers, inbox).map_err(|error| error.to_string())
 }
 
-/// The sockets to the other processes at the places of their numbers.
+/// The sockets to the other processes, indexed by their numbers.
 fn by_number(sockets: Vec<OwnedFd>, own: usize, processes: usize) -> Vec<Option<OwnedFd>> {
     let mut sockets = sockets.into_iter();
     (0..processes)
@@ -252,12 +252,12 @@ struct WorkerProcess<'a> {
     catalog: &'a ProgramCatalog<'a>,
     deployed: &'a Deployed,
     channel: &'a Channel,
-    /// What was told of steps and buckets.
+    /// The reported counts of steps and buckets.
     changes: StepChanges,
 }
 
 impl WorkerProcess<'_> {
-    /// Does what the parent says until it says that the query is over.
+    /// Executes the parent's commands until the query is over.
     fn serve(
         mut self,
         mut executor: Executor,
@@ -302,10 +302,10 @@ impl WorkerProcess<'_> {
                         self.say_changes();
                         let counts = self.final_counts(executor.steered());
                         self.say(&ProcessEvent::Finished(Box::new(counts)));
-                        // Not by returning: a worker that is stuck in a write would be waited for.
+                        // Returning would wait for a worker that is stuck in a write.
                         exit(0);
                     }
-                    // Each was taken when it was due.
+                    // Each of these was handled before.
                     ProcessCommand::Start(_)
                     | ProcessCommand::Restore
                     | ProcessCommand::Recommit(_)
@@ -323,7 +323,7 @@ impl WorkerProcess<'_> {
     }
 
     fn say(&self, event: &ProcessEvent) {
-        // A parent that has gone is noticed by who listens to it.
+        // The thread that listens notices if the parent has gone.
         let _ = self.channel.send(event, &[]);
     }
 
@@ -339,7 +339,7 @@ impl WorkerProcess<'_> {
             .send_with(&ProcessEvent::CountedSteps, &changes, &[]);
     }
 
-    /// Passes on what the parent says.
+    /// Passes the parent's commands on to the executor.
     fn listen(&self, inbox: Inbox<FromHost>) -> Result<(), String> {
         let channel = self
             .channel
@@ -395,8 +395,8 @@ impl WorkerProcess<'_> {
     }
 }
 
-/// What comes with a command: state is taken out of its memory file. An error is of the instance that it was
-/// for.
+/// The state that comes with a command, read from its memory file. An error belongs to the instance that the
+/// state was for.
 fn attached(command: &HostCommand, state: Option<OwnedFd>) -> Result<Attached, (usize, Error)> {
     match command {
         HostCommand::Workers(Command::TakeOver { instance, .. }) => handover::open(state)
@@ -406,11 +406,11 @@ fn attached(command: &HostCommand, state: Option<OwnedFd>) -> Result<Attached, (
     }
 }
 
-/// Tells the parent what the executor reports.
+/// Sends the executor's events to the parent.
 struct Reporter<'a> {
     channel: &'a Channel,
     deployment: &'a Deployment,
-    /// Instances of this process that have not ended.
+    /// The number of instances of this process that have not ended.
     running: Cell<usize>,
 }
 
@@ -430,13 +430,13 @@ impl Reporter<'_> {
             Err(error) => (self.not_handed_over(&event, error), None),
         };
         let state = state.as_ref().map(|file| file.as_fd());
-        // A parent that has gone is noticed by who listens to it.
+        // The thread that listens notices if the parent has gone.
         let _ = self
             .channel
             .send(&ProcessEvent::Host(event), state.as_slice());
     }
 
-    /// The failure of the instance whose state can't be handed over.
+    /// The event for an instance whose state can't be handed over.
     fn not_handed_over(&self, event: &HostEvent, error: Error) -> HostEvent {
         let giver = match event {
             HostEvent::Worker(WorkerEvent::Handover(handover)) => {
@@ -453,7 +453,7 @@ impl Reporter<'_> {
     }
 }
 
-/// Ends the process; standard output may hold rows that the terminal has not seen.
+/// Exits, after flushing the rows in standard output.
 fn exit(code: i32) -> ! {
     use std::io::Write;
     let _ = std::io::stdout().flush();

@@ -1,4 +1,4 @@
-//! Feeds between worker processes: the one that writes makes the memory and hands it to all that read.
+//! Feeds between worker processes: the writer creates the memory and hands it to all readers.
 //!
 //! The readers of a feed are its links, in order; a process reads by as many of them as end in it.
 
@@ -18,7 +18,7 @@ pub struct Feeds(Vec<(Vec<usize>, Feed)>);
 /// The feed of another process that this one reads, with its links.
 pub type Subscribed = (Vec<usize>, Subscription);
 
-/// What goes with a feed's descriptor.
+/// The name that is sent with a feed's descriptor.
 fn text(links: &[usize]) -> String {
     format!("feed {}", links[0])
 }
@@ -37,7 +37,7 @@ impl Part<'_> {
 }
 
 impl Feeds {
-    /// Makes those of `feeds` that this process writes.
+    /// Creates those of `feeds` that this process writes.
     pub fn create(part: &Part<'_>, feeds: &[Vec<usize>]) -> io::Result<Feeds> {
         let own = feeds
             .iter()
@@ -51,7 +51,7 @@ impl Feeds {
         Ok(Feeds(made.collect::<io::Result<_>>()?))
     }
 
-    /// Hands a process those that it reads.
+    /// Hands a process the feeds that it reads.
     pub fn hand_over(&self, part: &Part<'_>, process: usize, socket: &OwnedFd) -> io::Result<()> {
         for (links, feed) in &self.0 {
             if links.iter().any(|&link| part.reader_of(link) == process) {
@@ -81,7 +81,7 @@ impl Feeds {
     }
 }
 
-/// Takes over what `process` writes and this one reads, as [`Feeds::hand_over`] sends it there.
+/// Receives the feeds that `process` writes and this process reads, as [`Feeds::hand_over`] sends them.
 pub fn take_over(
     part: &Part<'_>,
     feeds: &[Vec<usize>],
