@@ -1,16 +1,17 @@
-//! The program: everything that is neither data path nor pure decision.
+//! The program: everything that is neither the data path nor a pure decision.
 //!
 //! ```text
 //! cli, shell → run → supervisor → hosts → engine's runtime
 //!               │        └ tuner, rebalancer, live, tally (beside a run) ─► report
-//!               └ compile (slackwater-sql) → planner, plan (slackwater-control), catalog (slackwater-connect)
+//!               └ compile (slackwater-sql) → planner, plan (slackwater-control), catalog
+//! (slackwater-connect)
 //! ```
-//!
-//! Modules stand in the order of their layers: each imports from those above it in this list. The table is in
+//! Modules are listed in the order of their layers: each imports only from those above it. The table is in
 //! `tools/tidy/src/layers.rs`.
 
-/// The standard library's panics where standard error takes nothing: a log on a full disk would end the
-/// query.
+/// Replaces the standard library's macro, which panics if standard error can't be written: a log on a full
+/// disk
+/// would end the query.
 macro_rules! eprintln {
     ($($words:tt)*) => {
         drop(std::io::Write::write_fmt(
@@ -20,7 +21,7 @@ macro_rules! eprintln {
     };
 }
 
-// What all others may use: the report, this machine, and what the program says.
+// For all other modules: the report, this machine, and the program's output.
 pub mod machine;
 pub mod measure;
 mod probe;
@@ -30,11 +31,11 @@ pub mod signals;
 pub mod slow;
 mod terminal;
 
-// What is known of this host and of queries that have run.
+// What is known about this host and about earlier runs.
 pub mod calibrate;
 pub mod costs;
 
-// Orchestration: from connectors and checkpoints to a plan, to hosts that run it, and to who follows it.
+// Orchestration: from connectors and checkpoints to a plan, to the hosts that run it, and to what watches it.
 pub mod catalog;
 mod checkpoints;
 mod notices;
@@ -55,7 +56,7 @@ mod tuner;
 
 mod supervisor;
 
-// A run, and who asks for it.
+// A run, and the command line and shell that start it.
 pub mod run;
 
 pub mod cli;
@@ -63,9 +64,11 @@ pub mod shell;
 
 pub use cli::PROGRAM_VARIABLE;
 
-/// The allocator of the program, to be named in that of a build of your own, too. Operators keep many small
-/// pieces of memory and chunks are made and dropped by one thread: glibc's `malloc` costs a fifth (a query
-/// that reads JSON) to a third (joins of streams) more CPU time.
+/// The program's allocator; a build of your own should use it, too. Operators keep many small pieces of
+/// memory,
+/// and one thread creates and drops chunks: with glibc's `malloc` a query takes a fifth (reading JSON) to a
+/// third
+/// (joins of streams) more CPU time.
 ///
 /// ```
 /// #[global_allocator]

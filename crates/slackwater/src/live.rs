@@ -3,8 +3,7 @@
 //! ```text
 //!   12 s    48,213 rows/s |######            | p99  17.9 of 20 ms   0.12 cores  1 worker
 //! ```
-//!
-//! It reads counters, like the tuner, and wakes once a second for as long as the query runs.
+//! It reads counters, like the tuner, and wakes up once a second while the query runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,17 +22,16 @@ use crate::terminal::say;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Columns of the bar.
+/// The width of the bar in columns.
 const WIDTH: usize = 24;
 
-/// How long before a line worker processes are asked for what they have counted: far longer than an answer
-/// takes.
+/// How long before each line worker processes are asked for their counts: far longer than an answer takes.
 const ASKED_BEFORE: Duration = Duration::from_millis(100);
 
 struct SinkSlots {
     counters: Arc<InstanceCounters>,
     step: usize,
-    /// Whose rows they are: an index into the targets.
+    /// The sink, as an index into the targets.
     target: usize,
     last: Box<[u64; SLOTS]>,
 }
@@ -51,18 +49,17 @@ pub struct Live {
     targets: Vec<Target>,
     began: Instant,
     last: Instant,
-    /// Whoever counts was asked for the next line; threads of this process need not be.
+    /// Whether worker processes were asked for their counts for the next line.
     is_asked: bool,
     has_processes: bool,
     rows: u64,
     cpu_s: f64,
-    /// The highest rate so far: the bar's full length.
+    /// The highest rate so far, which is the bar's full length.
     rate_max: f64,
 }
 
 impl Live {
-    /// A drawing of a query that begins now, whose sources say that they bring so many rows per second
-    /// at most, or 0.
+    /// Starts to draw a query. The sources declare a highest rate of so many rows per second, or 0.
     pub fn new(
         program: &Program,
         deployment: &Deployment,
@@ -112,7 +109,7 @@ impl Live {
         }
     }
 
-    /// When there is something to do: the next line, or what has to be asked before it.
+    /// The time of the next line, or of the request for counts before it.
     pub fn next(&self) -> Instant {
         match self.is_asked {
             true => self.last + EVERY,
@@ -120,7 +117,7 @@ impl Live {
         }
     }
 
-    /// Asks for what was counted, or draws a line; `workers` are those in use.
+    /// Requests the counts or draws a line; `workers` is the number of workers in use.
     pub fn go_on(
         &mut self,
         host: &LocalHost,
@@ -143,7 +140,7 @@ impl Live {
         let rows = host.counters().iter();
         let rows = rows.map(|slots| InstanceCounters::read(&slots.rows_in));
         let rows = rows.sum::<u64>();
-        // Processes that were started again count from zero.
+        // Restarted processes count from zero.
         let since = rows.saturating_sub(std::mem::replace(&mut self.rows, rows));
         let rate = since as f64 / seconds;
         let cpu_s = host.cpu_s();
@@ -171,7 +168,8 @@ impl Live {
     }
 }
 
-/// The latency of the sink that is nearest to its target, or furthest beyond it; of several with its name.
+/// The latency of the sink that is nearest to its target, or furthest above it; with the sink's name if there
+/// are several.
 fn latency(sinks: &[(&Target, Option<u64>)]) -> String {
     if sinks.is_empty() {
         return "no latency target    ".to_string();
@@ -223,7 +221,7 @@ fn line(figures: &Figures) -> String {
     )
 }
 
-/// The latency that 99 of 100 rows kept.
+/// The 99th percentile of the latency.
 fn p99(seen: &[u64; SLOTS]) -> Option<u64> {
     let total = seen.iter().sum::<u64>();
     let mut left = (total * 99).div_ceil(100);
@@ -275,7 +273,7 @@ mod tests {
         assert!(latency(&[(&quick, Some(20_000_001))]).ends_with("LATE"));
         assert!(latency(&[(&quick, None)]).contains("no rows went out"));
         assert!(latency(&[]).contains("no latency target"));
-        // Each is measured by its own target.
+        // Each sink is compared with its own target.
         let both = latency(&[(&quick, Some(19_000_000)), (&slow, Some(45_000_000))]);
         assert_eq!(both, "p99  19.00 of 20 ms in quick     ");
         let both = latency(&[(&quick, None), (&slow, Some(51_000_000))]);

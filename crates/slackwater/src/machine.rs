@@ -1,4 +1,4 @@
-//! What the operating system says of this machine and this process.
+//! What the operating system reports about this machine and this process.
 
 use std::fs;
 use std::path::Path;
@@ -20,24 +20,22 @@ pub fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// CPU time of child processes that have ended and were waited for, in seconds; the system counts
-/// it in hundredths.
+/// CPU time of child processes that have ended and were waited for, in seconds. The system counts hundredths.
 pub fn children_cpu_s() -> f64 {
     let Ok(text) = fs::read_to_string("/proc/self/stat") else {
         return 0.0;
     };
-    // The second field is the program's name in brackets, which may hold anything.
+    // The second field is the program's name in parentheses, which may contain anything.
     let Some((_, fields)) = text.rsplit_once(')') else {
         return 0.0;
     };
-    // cutime and cstime, the 16th and 17th of all: the 14th and 15th behind the name.
+    // cutime and cstime, the 16th and 17th fields: the 14th and 15th after the name.
     let ticks = fields.split_whitespace().skip(13).take(2);
     let ticks = ticks.filter_map(|ticks| ticks.parse::<u64>().ok());
     ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// What this process has used so far: taken when a query begins, what it uses is told from what was used
-/// before.
+/// What this process has used so far. Taken when a query starts, so that earlier use is not counted for it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Used {
     process_s: f64,
@@ -46,7 +44,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// Up to now.
+    /// What was used until now.
     pub fn now() -> Used {
         Used {
             process_s: process_cpu_s(),
@@ -55,18 +53,18 @@ impl Used {
         }
     }
 
-    /// CPU time of this process since then, in seconds.
+    /// The CPU time of this process since then, in seconds.
     pub fn cpu_s_since(&self) -> f64 {
         (process_cpu_s() - self.process_s).max(0.0)
     }
 
-    /// CPU time of children that were waited for since then, in seconds.
+    /// The CPU time of children that were waited for since then, in seconds.
     pub fn children_cpu_s_since(&self) -> f64 {
         (children_cpu_s() - self.children_s).max(0.0)
     }
 
-    /// Voluntary context switches since then, of all threads that are alive. Those of threads that have
-    /// ended are not counted any more.
+    /// Voluntary context switches since then of all running threads. Those of threads that have ended are not
+    /// counted.
     pub fn switches_since(&self) -> u64 {
         voluntary_switches().saturating_sub(self.switches)
     }
@@ -77,14 +75,14 @@ pub fn peak_rss_bytes() -> u64 {
     status_field(Path::new("/proc/self/status"), "VmHWM:").unwrap_or(0) * 1024
 }
 
-/// CPU time of a thread of this process, by its number; `None` where the system doesn't count it.
+/// The CPU time of a thread of this process, by its number; `None` if the system doesn't count it.
 pub fn thread_cpu_s(thread: u64) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
     let ns = text.split_whitespace().next()?.parse::<u64>().ok()?;
     Some(ns as f64 / 1e9)
 }
 
-/// Voluntary context switches of all threads that are alive: how often one of them went to sleep.
+/// The voluntary context switches of all running threads: how often one of them went to sleep.
 pub fn voluntary_switches() -> u64 {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else {
         return 0;

@@ -1,21 +1,21 @@
-//! Measuring links: two threads or processes on two cores, connected by one kind of link.
+//! Measures links: two threads or processes on two cores, connected by one kind of link.
 //!
 //! ```text
 //! whoever measures ── orders, samples (JSON lines) ── leader ══ the link that is measured ══ follower
 //!  bench link, calibrate                              core A └─── control socket ──────────┘ core B
 //! ```
-//!
-//! Every kind goes through the same loops (`patterns.rs`) over the same few calls ([`side::Side`]),
-//! and so do the peers in `crates/bench/peers`, which compile these files, too: this module names nothing
-//! else of this crate. A leader and its follower live as long as whoever measures wants, and sleep
-//! between two orders, so rounds can take all kinds in turn.
+//! Every kind runs the same loops (`patterns.rs`) over the same few calls ([`side::Side`]), and so do the
+//! peers
+//! in `crates/bench/peers`, which compile these files, too: so this module uses nothing else from this crate.
+//! A
+//! leader and its follower stay alive and sleep between two orders, so rounds can measure all kinds in turn.
 //!
 //! # What the figures contain
 //!
 //! - A **message** of 64 bytes to 4 MiB carries its number in its first word; who receives it checks
 //!   the number and reads a byte of every cache line.
 //! - **One way latency** is half of the round trip of a message that the follower sends back. Each
-//!   round trip is timed by itself, and about one reading of the clock ([`floor::clock_ns`]) lies
+//!   round trip is timed separately, and about one reading of the clock ([`floor::clock_ns`]) lies
 //!   within it: nothing is subtracted. `batched_ns` is the median over batches of round trips of
 //!   half of the mean, with nothing between them.
 //! - **Throughput**: the leader sends as fast as the link takes messages, for a while, and then
@@ -24,9 +24,9 @@
 //! - Links inside a process carry ownership and no bytes. Their messages of 64 bytes go by value,
 //!   larger ones are buffers that the leader fills and the follower gives back.
 //! - **CPU time** is that of each side's thread (`CLOCK_THREAD_CPUTIME_ID`), over the same messages.
-//!
-//! Shutdown: the end of the leader's standard input ends the leader, and the end of the control
-//! socket ends the follower. An end that fails, or waits for a minute, ends with an error.
+//! Shutdown: the end of the leader's standard input ends the leader, and the end of the control socket ends
+//! the
+//! follower. A side that fails, or waits for a minute, ends with an error.
 
 use std::fmt;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The link inside a process, between two threads.
+    /// A link between two threads of one process.
     InProcess,
     /// Shared memory; frames are read where they lie.
     ShmLent,
@@ -86,7 +86,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 4] = [
         Kind::InProcess,
         Kind::ShmLent,
@@ -94,7 +94,7 @@ impl Kind {
         Kind::TcpLink,
     ];
 
-    /// Its name on the command line, in tables and in JSON.
+    /// The kind's name on the command line, in tables and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Kind::InProcess => "in-process",
@@ -119,18 +119,18 @@ impl fmt::Display for Kind {
 /// The two cores that the sides are pinned to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores {
-    /// The leader's, which sends.
+    /// The core of the leader, which sends.
     pub leader: usize,
-    /// The follower's, which receives.
+    /// The core of the follower, which receives.
     pub follower: usize,
 }
 
-/// Pins the calling thread.
+/// Pins the calling thread to a core.
 pub fn pin(core: usize) -> Result<(), String> {
     slackwater_link::pin_to_core(core).map_err(|error| error.to_string())
 }
 
-/// CPU time of the calling thread.
+/// The CPU time of the calling thread.
 pub fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     // The kernel counts up from zero: neither is negative.
@@ -149,7 +149,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value; zeros of none.
+    /// The spread of some values; zeros without any.
     pub fn of(mut values: Vec<f64>) -> Spread {
         values.sort_by(f64::total_cmp);
         let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
@@ -164,7 +164,7 @@ impl Spread {
     }
 }
 
-/// The median of some values; 0 of none.
+/// The median of some values; 0 without any.
 pub fn median(values: Vec<f64>) -> f64 {
     Spread::of(values).median
 }

@@ -1,12 +1,13 @@
-//! What a user should know of the rows that a query reads: event times that nobody meant, columns that find
-//! no field, records that moved the watermark too far.
+//! Notices for the user about the rows that a query reads: implausible event times, columns without a field
+//! in
+//! the records, records that moved the watermark too far.
 //!
 //! ```text
-//! engine's intakes ─► SourceNotices, one for each source ─┬─► Said, at once ──────────► Notices ─► standard error
+//! engine's intakes ─► SourceNotices, one for each source ─┬─► Said, at once ──────────► Notices ─► standard
+//! error
 //!                                                        └─► Noticed, at the end ─► merged, sentences.rs ─┘
 //! ```
-//!
-//! A worker process sends both to the one that the user started. Everything is said once.
+//! A worker process sends both to the process that the user started. Each notice is shown once.
 
 mod sentences;
 
@@ -24,44 +25,44 @@ use crate::terminal::say;
 use sentences::About;
 pub use sentences::{empty_columns, late};
 
-/// After so many rows a column without a value is told of; fewer are told of at the end.
+/// The number of rows after which a column without a value is reported; with fewer rows it is at the end.
 const ROWS_UNTIL_TOLD: u64 = 10_000;
 
-/// What a sentence is about.
+/// What a notice is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// An event time.
+    /// An implausible event time.
     Time,
-    /// A header that names other columns.
+    /// A header with the columns in another order.
     Header,
-    /// Columns that found no field.
+    /// Columns without a field in the records.
     Columns,
     /// Late rows.
     Late,
 }
 
-/// A sentence.
+/// A notice for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// The table.
     pub table: String,
-    /// What it is about.
+    /// What the notice is about.
     pub kind: Kind,
-    /// The sentence, and what to do.
+    /// The message, with a hint.
     pub text: String,
 }
 
-/// Who is told.
+/// The callback for notices.
 pub type Tell = Arc<dyn Fn(Said) + Send + Sync>;
 
-/// Tells the user: each thing once for each table.
+/// Shows notices to the user: each kind once for each table.
 #[derive(Default)]
 pub struct Notices {
     said: Mutex<Vec<Said>>,
 }
 
 impl Notices {
-    /// Tells, unless it was told.
+    /// Shows a notice, unless one of its kind was shown for the table.
     pub fn say(&self, said: Said) {
         let mut before = self.lock();
         let is_same = |other: &Said| (&other.table, other.kind) == (&said.table, said.kind);
@@ -71,7 +72,7 @@ impl Notices {
         }
     }
 
-    /// All that was told, for the report.
+    /// All notices that were shown, for the report.
     pub fn all(&self) -> Vec<String> {
         self.lock().iter().map(|said| said.text.clone()).collect()
     }
@@ -84,38 +85,38 @@ impl Notices {
 /// A row that moved a watermark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Where it is.
+    /// The row's place.
     pub place: String,
     /// The largest event time before it; `None` for the first row of a partition.
     pub from_us: Option<i64>,
-    /// Its own.
+    /// The row's event time.
     pub to_us: i64,
 }
 
 impl Moved {
-    /// How far.
+    /// How far the row moved the largest event time.
     pub fn by_us(&self) -> i64 {
         self.from_us
             .map_or(0, |from_us| self.to_us.saturating_sub(from_us))
     }
 }
 
-/// What a source of this process has noticed of its rows.
+/// What a source of this process has noticed about its rows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Noticed {
-    /// The source.
+    /// The source's node.
     pub node: usize,
-    /// Rows read, without those that could not be.
+    /// The number of rows read, without bad ones.
     pub rows: u64,
     /// Columns that have had a value, numbered as [`intake::leaves`].
     pub filled: BTreeSet<usize>,
-    /// What records call their fields.
+    /// The names of fields in the records.
     pub fields: Vec<String>,
     /// The row that moved a partition's largest event time furthest.
     pub jump: Option<Moved>,
     /// The first row of a partition, the one with the largest event time.
     pub first: Option<Moved>,
-    /// How far behind its watermark a row came at most.
+    /// The furthest that a row was behind its watermark.
     pub behind_us: i64,
 }
 
@@ -140,7 +141,7 @@ impl Noticed {
         }
     }
 
-    /// Adds what the same source has noticed in another process.
+    /// Adds what the same source noticed in another process.
     pub fn add(&mut self, other: Noticed) {
         self.rows += other.rows;
         self.filled.extend(other.filled);
@@ -155,7 +156,7 @@ impl Noticed {
     }
 }
 
-/// Hears what the intakes of one source notice.
+/// Collects what the intakes of one source notice.
 pub struct SourceNotices {
     about: About,
     letters: Arc<FileDeadLetters>,
@@ -168,7 +169,7 @@ pub struct SourceNotices {
 }
 
 impl SourceNotices {
-    /// Of the source at `node`; its dead letters know what its partitions are called.
+    /// The notices of the source at `node`; its dead letters know the names of its partitions.
     pub fn new(
         node: usize,
         source: &SourceSpec,
@@ -190,7 +191,7 @@ impl SourceNotices {
         }
     }
 
-    /// Tells somebody at once what can't wait; only the first who is named.
+    /// Sets the callback for urgent notices; only the first call has an effect.
     pub fn tell(&self, tell: &Tell) {
         let _ = self.tell.set(Arc::clone(tell));
     }
@@ -214,7 +215,7 @@ impl SourceNotices {
     }
 
     fn read(&self, rows: u64) {
-        // Relaxed: a count publishes nothing but itself.
+        // Relaxed: a counter publishes nothing else.
         let before = self.rows.fetch_add(rows, Ordering::Relaxed);
         if is_first(&self.has_looked_at_header) {
             self.say(self.about.header(&self.tuning.fields()));
@@ -233,7 +234,7 @@ impl SourceNotices {
     }
 }
 
-/// Whether nobody was there before. Chunk by chunk it is only read.
+/// Whether this is the first call. Later calls only read the flag.
 fn is_first(has_been: &AtomicBool) -> bool {
     !has_been.load(Ordering::Relaxed) && !has_been.swap(true, Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! How many instances each statement gets.
+//! The number of instances of each statement.
 //!
 //! `SET 'parallelism'` counts for the statements that follow it; what several of them read is run by
 //! as many instances as the one that wants most. `'auto'` takes the work of a statement, in cores,
@@ -18,18 +18,18 @@ use slackwater_sql::settings::Parallelism;
 use crate::costs::{QueryCosts, source_rates};
 use crate::report::count;
 
-/// How many instances each subquery gets.
+/// The number of instances of each subquery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chosen {
-    /// By node: instances of the subquery that begins there.
+    /// The instances of the subquery that starts at each node.
     pub of_node: Vec<usize>,
-    /// Of the statement that gets most.
+    /// The number of instances of the statement that gets the most.
     pub most: usize,
-    /// How `'auto'` was decided, for each statement that has it.
+    /// How `'auto'` was decided, for each statement with it.
     pub notes: Vec<String>,
 }
 
-/// Chooses for all statements of a program, on so many cores.
+/// Chooses the numbers for all statements of a program on `cores` cores.
 pub fn choose(program: &Program, costs: &QueryCosts, cores: usize) -> Chosen {
     let mut chosen = Chosen {
         of_node: vec![1; program.nodes.len()],
@@ -53,7 +53,7 @@ pub fn choose(program: &Program, costs: &QueryCosts, cores: usize) -> Chosen {
     chosen
 }
 
-/// The number for one statement, and how it came about.
+/// The number for one statement with `'auto'`, and a note that explains it.
 fn automatic(
     program: &Program,
     output: &Output,
@@ -62,7 +62,7 @@ fn automatic(
 ) -> (usize, String) {
     let partitions = |node: usize| program.graph.nodes[node].instances_max.min(cores);
     let mut rates = source_rates(program, costs, partitions);
-    // A source that is read as fast as it goes fills its instances, with the margin as well.
+    // A source without a declared rate fills its instances completely, including the margin.
     for (node, rate) in rates.iter_mut().enumerate() {
         let fastest = partitions(node) as f64 * 1e9 / costs.of_node[node].per_row_ns.max(1.0);
         *rate = rate.min(fastest * UTILISATION_MAX);

@@ -21,43 +21,43 @@ use crate::checkpoints::takes_part;
 use crate::costs::{QueryCosts, source_rates};
 use crate::machine::Machine;
 
-/// A query graph with what the control path decided for it.
+/// A query graph with everything that was decided for it.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The subqueries.
     pub subqueries: Subqueries,
-    /// Their instances and links.
+    /// The instances of the subqueries, and their links.
     pub execution: ExecutionGraph,
-    /// Where they run.
+    /// The workers and cores of the instances.
     pub placement: Placement,
     /// The process of each worker.
     pub process_of: Vec<usize>,
-    /// How many processes there are.
+    /// The number of processes.
     pub processes: usize,
-    /// The NUMA node whose memory each worker takes; `None` where that is left to the kernel.
+    /// The NUMA node whose memory each worker uses; `None` if the kernel chooses.
     pub memory_nodes: Vec<Option<usize>>,
-    /// Instances of each parallelisable subquery of the statement that asked for most.
+    /// The instances of each parallel subquery of the statement that asked for the most.
     pub parallelism: usize,
     /// Which subqueries begin with a source.
     pub sources: Vec<bool>,
-    /// Instances begin on one worker, and are spread and gathered while they run.
+    /// Whether instances start on one worker and are distributed while they run.
     pub elastic: bool,
-    /// How rows get to all instances that want them all.
+    /// The decided broadcasts.
     pub broadcasts: Vec<Decided>,
     /// How workers wait.
     pub wait: WaitMode,
-    /// What the user should know: what was restricted, and what was decided for them.
+    /// Notes for the user about restrictions and decisions.
     pub notes: Vec<String>,
-    /// The query takes checkpoints.
+    /// Whether the query takes checkpoints.
     pub checkpoints: bool,
 }
 
-/// What was decided for a broadcast.
+/// The decision for a broadcast.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decided {
-    /// Which.
+    /// The broadcast.
     pub broadcast: Broadcast,
-    /// How.
+    /// The chosen algorithm.
     pub choice: Choice,
 }
 
@@ -72,7 +72,7 @@ impl Plan {
         self.sources[subquery]
     }
 
-    /// What was decided for a broadcast from one node to another.
+    /// The decision for a broadcast from one node to another.
     pub fn decided(&self, from_node: usize, to_node: usize) -> Option<&Decided> {
         let mut broadcasts = self.broadcasts.iter();
         broadcasts.find(|decided| {
@@ -81,25 +81,25 @@ impl Plan {
     }
 }
 
-/// What a plan is made for.
+/// The input of planning.
 pub struct PlanRequest<'a> {
     /// The query.
     pub program: &'a Program,
-    /// Instances of the subquery that begins with a node, by node.
+    /// The instances of the subquery that starts at each node.
     pub parallelism: &'a [usize],
-    /// The most of them.
+    /// The largest of these numbers.
     pub most: usize,
-    /// What rows cost.
+    /// The costs of rows.
     pub costs: &'a QueryCosts,
-    /// Threads.
+    /// The number of worker threads.
     pub workers: usize,
-    /// Processes that these are dealt out to, at most as many.
+    /// The number of processes for these threads, at most as many.
     pub processes: Processes,
-    /// All instances that may move begin on the first worker.
+    /// Whether all movable instances start on the first worker.
     pub elastic: bool,
-    /// How instances are placed, where that was said.
+    /// How instances are placed, if it was set.
     pub strategy: Option<Strategy>,
-    /// Where.
+    /// The machine.
     pub machine: &'a Machine,
 }
 
@@ -128,7 +128,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
         placement.distance_mean = None;
     }
     let process_of = match request.processes {
-        // Neighbours share a process, and all processes get as many workers, or one fewer.
+        // Neighbors share a process, and the numbers of workers differ by at most one.
         Processes::Count(processes) => (0..request.workers)
             .map(|worker| worker * processes / request.workers)
             .collect(),
@@ -154,7 +154,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
     }
 }
 
-/// A process for each node, numbered in the order in which workers name them.
+/// A process for each node, numbered in the order in which workers use them.
 fn process_of_nodes(nodes: &[Option<usize>]) -> Vec<usize> {
     let mut known = Vec::new();
     let processes = nodes.iter().map(|node| {
@@ -167,8 +167,9 @@ fn process_of_nodes(nodes: &[Option<usize>]) -> Vec<usize> {
     processes.collect()
 }
 
-/// What a deployment looks like: processes that plan a query for themselves compare it, together
-/// with the number of partitions that they see.
+/// A fingerprint of a deployment and the numbers of partitions. Processes that plan a query separately
+/// compare
+/// it.
 pub fn fingerprint(program: &Program, deployment: &Deployment) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -191,7 +192,7 @@ pub fn instance_name(graph: &QueryGraph, plan: &Plan, instance: usize) -> String
     }
 }
 
-/// The plan as the engine's plain data.
+/// The engine's form of the plan.
 pub fn deployment(program: &Program, plan: &Plan) -> Deployment {
     let links = plan.execution.links.iter();
     let links = links
@@ -298,7 +299,7 @@ fn combines(program: &Program, route: &StepPlan, to: usize) -> bool {
     };
     let may = match program.settings.two_phase {
         TwoPhase::On => true,
-        // When it is switched on is a matter of time, which no row may depend on.
+        // The moment at which it is switched on depends on timing, and no result may.
         TwoPhase::Auto => combines.is_exact,
         TwoPhase::Off => false,
     };
@@ -315,9 +316,9 @@ fn latency_target(program: &Program, node: usize) -> Option<u64> {
     program.nodes[node].as_sink()?.latency_target_ns
 }
 
-/// What is not for a sink of the rows that come to it: another reader of the same rows may have asked for
-/// what they were before their update, and one that can only add rows takes none back, also not a sum
-/// that overflows.
+/// The kinds of rows that a sink ignores: another reader of the same rows may have asked for the old values,
+/// and
+/// a sink that can only add rows takes none back, not even for a sum that overflows.
 fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
     match program.nodes[node].as_sink() {
         Some(sink) if sink.connector.capabilities().accepts == Accepts::Rows => {
@@ -328,7 +329,7 @@ fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
     }
 }
 
-/// Whether a node that is no source may move to another worker while it runs.
+/// Whether a node other than a source may move to another worker while it runs.
 fn may_move(program: &Program, node: usize) -> bool {
     let sink = program.nodes[node].as_sink();
     !sink.is_some_and(|sink| sink.connector.capabilities().uses_waiter)

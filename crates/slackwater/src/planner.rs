@@ -12,13 +12,14 @@ use crate::machine::Machine;
 use crate::parallel::choose;
 use crate::plan::{Plan, PlanRequest, has_target, plan};
 
-/// The plan of a program on a machine, with what earlier runs have learned of its costs. The same
-/// program, machine and costs give the same plan: worker processes rely on it.
+/// Plans a program for a machine, with the costs that earlier runs have measured. The same program, machine
+/// and
+/// costs give the same plan, which worker processes rely on.
 ///
 /// # Errors
-///
-/// When there are more processes than workers, or a process for each node of a machine whose
-/// threads can't be bound to nodes.
+/// If there are more processes than workers, or if a process for each node is wanted and threads can't be
+/// bound to
+/// nodes.
 pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Result<Plan, SqlError> {
     let settings = &program.settings;
     let cores = machine.topology.allowed().len();
@@ -26,7 +27,7 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
     let costs = query_costs(program, learned);
     let chosen = choose(program, &costs, cores_max);
     let processes = processes(machine, settings.processes);
-    // With a target the workers are there to be spread to: one that has nothing to do costs nothing.
+    // With a target, workers are created to distribute instances over; an idle one costs nothing.
     let elastic = has_target(program) && processes == Processes::Count(1);
     let wanted = if elastic { cores_max } else { chosen.most };
     let processes_min = match processes {
@@ -82,18 +83,18 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
     Ok(plan)
 }
 
-/// Whether costs that earlier runs have learned are asked for, and new ones to be kept.
+/// Whether the query uses costs of earlier runs and saves new ones.
 pub fn learns(program: &Program) -> bool {
     let mut outputs = program.outputs.iter();
     outputs.any(|output| output.parallelism == Parallelism::Auto)
 }
 
-/// A worker that waits like this has its core to itself.
+/// Whether a worker that waits like this occupies its core.
 fn spins(wait: WaitMode) -> bool {
     matches!(wait, WaitMode::Poll | WaitMode::SpinThenPark { .. })
 }
 
-/// Processes as they are planned: those of one node are one.
+/// The planned processes: on a machine with one node, a process per node is one process.
 fn processes(machine: &Machine, wanted: Processes) -> Processes {
     let topology = &machine.topology;
     let allowed = topology.allowed().into_iter();

@@ -1,7 +1,5 @@
-//! Looks at what a process has done: the counters of its workers, instances and sinks between two looks.
-//!
-//! A look costs some tens of microseconds, and only whoever wants to decide something asks for one: a process
-//! that nobody asks runs no timer (I7).
+//! Measures the activity of a process: what its workers, instances and sinks counted between two looks.
+//! A look costs tens of microseconds and happens only on request, so an idle process runs no timer (I7).
 
 mod seen;
 
@@ -17,7 +15,7 @@ use crate::machine;
 
 pub use seen::{InstanceSeen, Seen, SinkSeen, WorkerSeen};
 
-/// Looks at one process.
+/// Measures the activity of one process.
 pub struct Probe {
     process: usize,
     workers: Vec<WorkerProbe>,
@@ -50,8 +48,9 @@ struct SinkProbe {
 }
 
 impl Probe {
-    /// A probe of `process`, whose workers count in `workers`, in order; `counters` are those of all
-    /// instances, `sources` say how full their buffers are. The first look is at what is done from now on.
+    /// A probe of `process`. `workers` has the counters of its workers in order, `counters` those of all
+    /// instances,
+    /// and `sources` tells how full their buffers are. The first look covers the time from now on.
     pub fn new(
         deployment: &Deployment,
         process: usize,
@@ -100,7 +99,7 @@ impl Probe {
         }
     }
 
-    /// What was done since the last look.
+    /// Returns the activity since the last look.
     pub fn look(&mut self) -> Seen {
         let now_ns = now_ns();
         let last_ns = std::mem::replace(&mut self.looked_ns, now_ns);
@@ -119,7 +118,7 @@ impl Probe {
         }
     }
 
-    /// What workers have done until now is not looked at: it was a silence, and says nothing of what follows.
+    /// Ignores the activity until now: it was an idle time, which says nothing about what follows.
     pub fn skip(&mut self) {
         self.looked_ns = now_ns();
         for worker in &mut self.workers {

@@ -20,11 +20,11 @@ pub struct Progress {
     visible: bool,
 }
 
-/// Nothing is shown for runs shorter than this.
+/// The line is shown only for runs that are longer than this.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
 impl Progress {
-    /// A line for bounded inputs, where it is `wanted`.
+    /// A line for bounded inputs, if it is `wanted`.
     pub fn new(wanted: bool, program: &Program) -> Progress {
         use std::io::IsTerminal;
         let sources = program.sources();
@@ -47,17 +47,17 @@ impl Progress {
         }
     }
 
-    /// When it is to be drawn again; never where it isn't.
+    /// The time of the next update, if there is a line.
     pub fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// Whether it is.
+    /// Whether the line is due to be updated.
     pub fn is_due(&self, now: Instant) -> bool {
         self.next.is_some_and(|next| next <= now)
     }
 
-    /// Draws it.
+    /// Draws the line.
     pub fn show(
         &mut self,
         now: Instant,
@@ -103,7 +103,7 @@ impl Progress {
         }
     }
 
-    /// Takes it away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.visible) {
             say("\r\x1b[K");

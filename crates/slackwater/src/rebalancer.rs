@@ -1,5 +1,6 @@
-//! Moves buckets of keys between instances while a query runs, and has rows of a key that is hotter
-//! than an instance aggregated before they are sent.
+//! Moves buckets of keys between instances while a query runs, and pre-aggregates the rows of a key that is
+//! too hot
+//! for one instance.
 //!
 //! ```text
 //! counters: rows by bucket, time by instance ─► control/balance.rs ─► a barrier with the moves
@@ -29,45 +30,45 @@ use slackwater_sql::settings::{Rebalance, TwoPhase};
 
 use crate::hosts::{HostCommand, LocalHost};
 
-/// How often counters are looked at: a slow instance is relieved after two looks.
+/// The interval between two looks at the counters: a slow instance is relieved after two looks.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Looks in a row that a load has to be uneven for: chance alone lasts for one.
+/// The number of looks in a row for which the load must be uneven: by chance it may be uneven for one.
 const UNEVEN_LOOKS: u32 = 2;
 
-/// Looks after a move at which nothing is done: what was counted before it says nothing of after.
+/// The number of looks after a move that are ignored: counts from before the move say nothing about after it.
 const REST_LOOKS: u32 = 3;
 
-/// Nobody has too much to do who is busy for less of the time than this.
+/// An instance that is busy for a smaller share of the time is not overloaded.
 const BUSY_MIN: f64 = 0.5;
 
-/// What the last look weighs in the rates and costs that decisions rest on.
+/// The weight of the last look in the rates and costs.
 const WEIGHT: f64 = 0.5;
 
-/// Buckets that move at once where they move at random.
+/// The number of buckets per move if they move at random.
 const SHUFFLED: u64 = 64;
 
 /// One subquery whose input is split by key.
 struct Stage {
     node: usize,
-    /// Its instances, by their index.
+    /// The instances of the subquery, by index.
     instances: Vec<usize>,
-    /// Where rows are counted by bucket: instances with their steps.
+    /// The instances and steps that count rows by bucket.
     counted: Vec<(usize, usize)>,
     owners: Vec<u16>,
     /// Counts at the last look.
     last_rows: Vec<u64>,
     last_work: Vec<(u64, u64)>,
-    /// Rows of each bucket per look, and nanoseconds per row of each instance.
+    /// The rows of each bucket per look, and the nanoseconds per row of each instance.
     rows: Vec<f64>,
     cost: Vec<f64>,
-    /// The largest share of the time that an instance was busy.
+    /// The largest busy share of an instance.
     busy: f64,
     uneven_looks: u32,
     rest: u32,
-    /// Its rows can be aggregated before they are sent.
+    /// Whether rows can be pre-aggregated.
     may_combine: bool,
-    /// They are.
+    /// Whether rows are pre-aggregated.
     is_combined: bool,
     is_over: bool,
 }
@@ -76,7 +77,7 @@ struct Stage {
 struct Moving {
     barrier: Barrier,
     stage: usize,
-    /// Instances that have not taken part yet.
+    /// The number of instances that have not reported the move yet.
     missing: usize,
 }
 
@@ -89,27 +90,27 @@ pub struct Rebalancer<'a> {
     moving: Option<Moving>,
     barriers: u64,
     moved: u64,
-    /// The node whose buckets have begun to move since somebody asked.
+    /// The node whose buckets have started to move since the last query.
     begun: Option<usize>,
-    /// Random moves wait for a checkpoint.
+    /// Whether a random move waits for a checkpoint.
     is_waiting: bool,
     looked_ns: u64,
     is_silent: bool,
 }
 
-/// What came of it, for the report.
+/// The number of moves, for the report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rebalanced {
-    /// Barriers.
+    /// The number of barriers.
     pub times: u64,
-    /// Buckets that moved.
+    /// The number of buckets that moved.
     pub buckets: u64,
-    /// Aggregations whose rows were aggregated before they were sent, too.
+    /// The number of aggregations with pre-aggregation.
     pub combined: usize,
 }
 
 impl<'a> Rebalancer<'a> {
-    /// `None` where nothing can move, or nothing may.
+    /// A rebalancer for the query; `None` if nothing can or may move.
     pub fn new(
         program: &Program,
         deployment: &Deployment,
@@ -135,14 +136,14 @@ impl<'a> Rebalancer<'a> {
         })
     }
 
-    /// When the next look is due; `None` in a silence, and while a move is under way.
+    /// The time until the next look; `None` while the query is idle or a move is in progress.
     pub fn next(&self) -> Option<Duration> {
         let due_ns = self.looked_ns + EVERY.as_nanos() as u64;
         let sleeps = self.is_silent || self.is_random || self.moving.is_some();
         (!sleeps).then(|| Duration::from_nanos(due_ns.saturating_sub(now_ns())))
     }
 
-    /// Something was done after a silence.
+    /// The query is no longer idle.
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.is_silent) {
             self.looked_ns = now_ns();
@@ -150,12 +151,12 @@ impl<'a> Rebalancer<'a> {
         }
     }
 
-    /// Nothing is under way: instances may change workers.
+    /// Whether no move is in progress, so instances may change workers.
     pub fn is_settled(&self) -> bool {
         self.moving.is_none()
     }
 
-    /// Begins; where buckets move at random, they do so from the first row on.
+    /// Starts; if buckets move at random, they move from the first row on.
     pub fn begin(&mut self) {
         if self.is_random {
             self.shuffle();
@@ -164,8 +165,9 @@ impl<'a> Rebalancer<'a> {
         }
     }
 
-    /// Looks at the counters and moves what should move; `may_move` says whether all instances stay
-    /// with their workers.
+    /// Looks at the counters and moves buckets if necessary; `may_move` says whether no instance is changing
+    /// its
+    /// worker.
     pub fn tick(&mut self, may_move: bool) {
         let now_ns = now_ns();
         let seconds = now_ns.saturating_sub(self.looked_ns) as f64 / 1e9;
@@ -253,7 +255,7 @@ impl<'a> Rebalancer<'a> {
         });
     }
 
-    /// Moves a few buckets to where chance has it, the same in every run.
+    /// Moves a few buckets at random, the same in every run.
     fn shuffle(&mut self) {
         let open = (0..self.stages.len()).filter(|&stage| !self.stages[stage].is_over);
         let open = open.collect::<Vec<usize>>();
@@ -266,7 +268,7 @@ impl<'a> Rebalancer<'a> {
         let mut moves = Vec::new();
         for place in 0..SHUFFLED {
             let random = mix(self.barriers * SHUFFLED + place);
-            // A run of buckets, so that none is named twice.
+            // Consecutive buckets, so that none is chosen twice.
             let bucket = (mix(self.barriers) + place) % BUCKETS as u64;
             let from = stage.owners[bucket as usize];
             let to = ((u64::from(from) + 1 + random % (count - 1)) % count) as u16;
@@ -279,19 +281,19 @@ impl<'a> Rebalancer<'a> {
         self.start(number, moves);
     }
 
-    /// The node whose buckets have begun to move since the last call.
+    /// The node whose buckets have started to move since the last call.
     pub fn take_moved(&mut self) -> Option<usize> {
         self.begun.take()
     }
 
-    /// What a checkpoint has kept from it may go on.
+    /// Continues with a random move that waited for a checkpoint.
     pub fn go_on(&mut self) {
         if std::mem::take(&mut self.is_waiting) {
             self.shuffle();
         }
     }
 
-    /// An instance has taken part in the move; `may_move` says whether the next one may begin.
+    /// An instance has taken part in the move; `may_move` says whether the next move may start.
     pub fn moved(&mut self, barrier: u64, may_move: bool) {
         let Some(moving) = &mut self.moving else {
             return;
@@ -321,7 +323,7 @@ impl<'a> Rebalancer<'a> {
         }
     }
 
-    /// What came of it.
+    /// The number of moves so far.
     pub fn rebalanced(&self) -> Rebalanced {
         let stages = self.stages.iter();
         let combined = stages.filter(|stage| stage.may_combine && stage.is_combined);
@@ -334,7 +336,7 @@ impl<'a> Rebalancer<'a> {
 }
 
 impl Stage {
-    /// Takes in what was counted; returns the rows.
+    /// Updates rates and costs from the counters; returns the number of rows.
     fn look(&mut self, counters: &[Arc<InstanceCounters>], seconds: f64) -> u64 {
         let mut now = vec![0; BUCKETS];
         for &(instance, step) in &self.counted {
@@ -367,7 +369,7 @@ impl Stage {
                 };
             }
         }
-        // Who has done nothing yet is taken to be like the others.
+        // An instance without rows so far is assumed to be like the others.
         let known = self.cost.iter().filter(|cost| **cost > 0.0);
         let mean = known.clone().sum::<f64>() / known.count().max(1) as f64;
         for cost in &mut self.cost {
@@ -412,7 +414,7 @@ fn stages(program: &Program, deployment: &Deployment) -> Vec<Stage> {
         stage.may_combine = steps.any(|step| step.node == stage.node);
         stage.is_combined = program.settings.two_phase == TwoPhase::On;
     }
-    // Who can't hand its state over stays as it is.
+    // Operators that can't hand over their state are left alone.
     stages.retain(|stage| {
         let has_state = program.nodes[stage.node].state().is_some();
         has_state
@@ -450,14 +452,13 @@ impl Stage {
     }
 }
 
-/// Whether some source works through its input unit by unit: a barrier could then fall into different
-/// units of two of them.
+/// Whether a source has units of work: a barrier could then fall into different units of two sources.
 fn has_units(program: &Program) -> bool {
     let mut sources = program.sources();
     sources.any(|(_, source)| source.table.options.contains_key("unit_of_work"))
 }
 
-/// SplitMix64: chance that is the same everywhere.
+/// SplitMix64: pseudo-random numbers that are the same everywhere.
 fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -19,12 +19,13 @@ pub struct Report {
     pub rows_out: u64,
     /// Rows that came after all their windows were closed, once per windowing operator.
     pub rows_late: u64,
-    /// Records and rows refused.
+    /// Records and rows that were rejected.
     pub rows_bad: u64,
-    /// From the start of the query to its end.
+    /// The time from the start of the query to its end.
     pub wall_s: f64,
-    /// CPU time of all processes, compiling and planning included, from the operating system. What a process
-    /// that runs several queries has used before this one is not counted; what else it does meanwhile is.
+    /// CPU time of all processes, including compiling and planning, from the operating system. What a process
+    /// has
+    /// used before this query is not counted; what else it does during the query is.
     pub cpu_s: f64,
     /// CPU time per record read.
     pub cpu_us_per_row: Option<f64>,
@@ -46,26 +47,26 @@ pub struct Report {
     pub sources: Vec<SourceReport>,
     /// Its sinks.
     pub sinks: Vec<SinkReport>,
-    /// The checkpoint that it went on from; `null` where it began from nothing.
+    /// The checkpoint from which the query resumed; `null` if it started from nothing.
     pub restored_from: Option<u64>,
-    /// How often it was started again after something had died.
+    /// How often the query was restarted after a failure.
     pub restarts: u64,
-    /// What checkpoints cost; `null` where none were taken.
+    /// The costs of checkpoints; `null` if none were taken.
     pub checkpoints: Option<CheckpointReport>,
-    /// What the user was told of the rows that were read.
+    /// The warnings about the rows that were read.
     pub warnings: Vec<String>,
 }
 
 /// A dead-letter file that a run has written to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetterFile {
-    /// The table whose records are there; empty for rows that no single source answers for.
+    /// The table of the records; empty for rows that come from no single source.
     pub table: String,
-    /// Where it is.
+    /// The file's path.
     pub path: String,
-    /// Records of this run.
+    /// The number of records of this run.
     pub records: u64,
-    /// Place and reason of the first of them.
+    /// The place and reason of the first record.
     pub first: String,
 }
 
@@ -74,28 +75,28 @@ pub struct DeadLetterFile {
 pub struct CheckpointReport {
     /// Checkpoints that were stored.
     pub stored: u64,
-    /// Checkpoints that were given up.
+    /// Checkpoints that were abandoned.
     pub aborted: u64,
     /// The number of the last one, this run's or an earlier one's.
     pub last: Option<u64>,
     /// Bytes of state that were stored.
     pub bytes: u64,
-    /// From the barrier to the stored checkpoint, on average.
+    /// The average time from the barrier to the stored checkpoint.
     pub duration_ms: Option<f64>,
     /// The longest of those.
     pub duration_max_ms: f64,
-    /// The longest that an instance stood still to copy its state.
+    /// The longest pause of an instance to copy its state.
     pub stall_max_ms: f64,
     /// How long rows of transactional sinks waited for their commit; `null` without any.
     pub commit_delay_ms: Option<CommitDelay>,
 }
 
-/// From the arrival of the oldest row of a commit to the commit.
+/// The time from the arrival of the oldest row of a commit to the commit.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CommitDelay {
-    /// On average.
+    /// The average.
     pub mean: f64,
-    /// At most.
+    /// The maximum.
     pub max: f64,
 }
 
@@ -126,19 +127,19 @@ impl CheckpointReport {
     }
 }
 
-/// What incarnations before the last one have counted: it was done, and cost something.
+/// The counts and costs of the incarnations before the last one.
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
     rows_in: u64,
     rows_out: u64,
     rows_late: u64,
     rows_bad: u64,
-    /// Of each source, in the report's order: read, late and bad.
+    /// The rows of each source, in the report's order: read, late and bad.
     sources: Vec<[u64; 3]>,
 }
 
 impl Totals {
-    /// Adds what an incarnation counted.
+    /// Adds the counts of an incarnation.
     pub fn add(&mut self, report: &Report) {
         self.rows_in += report.rows_in;
         self.rows_out += report.rows_out;
@@ -152,7 +153,7 @@ impl Totals {
         }
     }
 
-    /// Adds all of it to the last one's report.
+    /// Adds these totals to the last incarnation's report.
     pub fn add_to(&self, report: &mut Report) {
         report.rows_in += self.rows_in;
         report.rows_out += self.rows_out;
@@ -180,115 +181,116 @@ pub struct Latency {
     pub p999: Option<f64>,
     /// The slowest row.
     pub max: Option<f64>,
-    /// Rows measured.
+    /// The number of rows measured.
     pub count: u64,
 }
 
 /// How a query ran.
 #[derive(Debug, Clone, Serialize)]
 pub struct PlanReport {
-    /// Instances of each parallelisable subquery of the statement that asked for most.
+    /// Instances of each parallel subquery of the statement that asked for the most.
     pub parallelism: usize,
     /// Worker threads.
     pub workers: usize,
-    /// The core of each worker, `null` where it was not pinned.
+    /// The core of each worker, `null` if it was not pinned.
     pub cores: Vec<Option<usize>>,
     /// How instances were placed: `numa`, `spread` or `os`.
     pub placement: &'static str,
-    /// The NUMA node of each worker, `null` where there is one node, or where it was not pinned.
+    /// The NUMA node of each worker, `null` if there is one node or the worker was not pinned.
     pub nodes: Vec<Option<usize>>,
-    /// How far a byte between two instances travels on average, as NUMA nodes count distance (0
-    /// within a core, 10 within a node); `null` where that is not known.
+    /// The mean distance that a byte between two instances travels, by NUMA distances (0 within a core, 10
+    /// within a
+    /// node); `null` if it is not known.
     pub distance_mean: Option<f64>,
-    /// How workers waited that had nothing to do, as the setting is written.
+    /// How idle workers waited, in the words of the setting.
     pub wait: String,
-    /// What the user should know: what was restricted, and what was decided for them.
+    /// Notes for the user about restrictions and decisions.
     pub notes: Vec<String>,
     /// Each subquery: its operators and its instances.
     pub subqueries: Vec<SubqueryReport>,
     /// Links between instances.
     pub links: usize,
-    /// Processes that ran the workers; empty when this one did.
+    /// Processes that ran the workers; empty if this process did.
     pub processes: Vec<ProcessReport>,
     /// Links between processes.
     pub remote_links: Vec<LinkReport>,
     /// Rows per chunk at most.
     pub chunk_rows: usize,
-    /// How long sources collect rows at most, where no target decides.
+    /// How long sources collect rows at most, unless a target decides.
     pub linger_ms: f64,
     /// What each operator cost, sources and sinks among them, over all its instances.
     pub operators: Vec<OperatorReport>,
-    /// What each worker thread of this process cost; empty when other processes ran them.
+    /// What each worker thread of this process cost; empty if other processes ran them.
     pub threads: Vec<ThreadReport>,
-    /// What came of a latency target.
+    /// How the latency target was met.
     pub tuning: Option<TuningReport>,
-    /// What came of moving keys between instances; `null` where none could move.
+    /// How keys were moved between instances; `null` if none could move.
     pub rebalancing: Option<RebalancingReport>,
 }
 
 /// How keys were moved between instances.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct RebalancingReport {
-    /// How often some moved.
+    /// How often keys moved.
     pub times: u64,
-    /// Buckets of keys that moved, in all.
+    /// The total number of key buckets that moved.
     pub buckets: u64,
-    /// How many aggregations by key had their rows aggregated before they were sent, too.
+    /// How many aggregations by key had their rows pre-aggregated.
     pub combined: usize,
 }
 
 /// What an operator cost.
 #[derive(Debug, Clone, Serialize)]
 pub struct OperatorReport {
-    /// Its node in the query graph.
+    /// The operator's node in the query graph.
     pub node: usize,
-    /// What it is.
+    /// The operator's name.
     pub name: String,
     /// Seconds spent in it: CPU time unless a thread was preempted meanwhile.
     pub busy_s: f64,
-    /// Chunks that it took.
+    /// The number of input chunks.
     pub chunks: u64,
-    /// Rows that it took.
+    /// The number of input rows.
     pub rows: u64,
-    /// Bytes that its instances held at most, each at its own time.
+    /// The most bytes that each instance held, added up.
     pub state_bytes_max: u64,
 }
 
 /// What a worker thread cost.
 #[derive(Debug, Clone, Serialize)]
 pub struct ThreadReport {
-    /// CPU time, from the operating system; `null` where it doesn't count.
+    /// CPU time, from the operating system; `null` if the system doesn't count it.
     pub cpu_s: Option<f64>,
-    /// Time between waits.
+    /// The time between waits.
     pub busy_s: f64,
-    /// Waits behind which there was something to do.
+    /// Waits after which there was work.
     pub activations: u64,
     /// Timed sleeps.
     pub sleeps: u64,
-    /// Those that a ring ended early.
+    /// Timed sleeps that a wake-up ended early.
     pub sleeps_ended_early: u64,
-    /// Waits to be rung.
+    /// Waits for a wake-up.
     pub parks: u64,
-    /// What the sleeps were to last, and what they lasted.
+    /// The requested time of all sleeps.
     pub asked_ms: f64,
-    /// What they lasted.
+    /// The actual time of all sleeps.
     pub slept_ms: f64,
 }
 
 /// A worker process.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProcessReport {
-    /// Its number.
+    /// The process's number.
     pub process: usize,
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
     /// CPU time of all its threads.
     pub cpu_s: f64,
-    /// Its largest resident size.
+    /// The process's largest resident size.
     pub peak_rss_bytes: u64,
     /// Voluntary context switches of all its threads.
     pub wakeups: u64,
-    /// How often it was asked what it had done, for a latency target.
+    /// How often the process was asked for its activity, for a latency target.
     pub looks: u64,
     /// How often one of its workers was told how to wait, or a source how to cut its rows into chunks.
     pub settings: u64,
@@ -303,53 +305,54 @@ pub struct LinkReport {
     pub to: String,
     /// `shm` or `tcp`.
     pub kind: String,
-    /// What the sending side counted.
+    /// The counts of the sending side.
     pub send: LinkSideReport,
-    /// What the receiving side counted.
+    /// The counts of the receiving side.
     pub receive: LinkSideReport,
 }
 
 /// One side of a link between processes.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LinkSideReport {
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Bytes of their frames.
+    /// The bytes of the messages' frames.
     pub bytes: u64,
-    /// Seconds of CPU spent: on writing messages as bytes, copying and ringing, or on finding,
-    /// reading and checking them. Taken from a clock that also runs while the thread is preempted.
+    /// The seconds spent on encoding, copying and waking, or on finding, decoding and checking messages.
+    /// Measured by
+    /// a clock that also runs while the thread is preempted.
     pub busy_s: f64,
 }
 
 /// A subquery.
 #[derive(Debug, Clone, Serialize)]
 pub struct SubqueryReport {
-    /// Its operators, in order.
+    /// The subquery's operators, in order.
     pub operators: Vec<String>,
-    /// Its instances.
+    /// The number of its instances.
     pub instances: usize,
 }
 
 /// A source.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceReport {
-    /// The table.
+    /// The source's table.
     pub table: String,
-    /// Its connector.
+    /// The source's connector.
     pub connector: String,
     /// Records read.
     pub rows_in: u64,
-    /// Those of its rows that came late, once per windowing operator. Rows that an operator could not tell
-    /// from
-    /// those of other sources are in the total only.
+    /// Its late rows, once per windowing operator. Rows that an operator could not attribute to one source
+    /// are in
+    /// the total only.
     pub rows_late: u64,
-    /// Its records that were refused, and rows that were made of them.
+    /// Its rejected records, and rejected rows that were computed from them.
     pub rows_bad: u64,
-    /// Bytes read, where the connector counts them.
+    /// Bytes read, if the connector counts them.
     pub bytes_read: u64,
-    /// Connections that broke, or whose peer left and was waited for.
+    /// Connections that broke, or whose peer left while the source stayed open.
     pub connections_lost: u64,
-    /// Where its bad records are, if there were any.
+    /// The file of its bad records, if there were any.
     pub dead_letter: Option<String>,
 }
 
@@ -358,26 +361,26 @@ pub struct SourceReport {
 pub struct SinkReport {
     /// The table; `null` for the terminal.
     pub table: Option<String>,
-    /// Where it writes.
+    /// The sink's connector, with its place.
     pub connector: String,
     /// Rows written.
     pub rows_out: u64,
-    /// Connections whose reader left, or that broke, after which the next one was waited for.
+    /// Connections whose reader left or that broke, after which the sink waited for the next one.
     pub connections_lost: u64,
-    /// Its target, if it has one.
+    /// The sink's target, if it has one.
     pub latency_target_ms: Option<f64>,
     /// Whether its p99 met the target.
     pub target_met: Option<bool>,
-    /// For how long rows left it, by slices of a second.
+    /// How long rows left the sink, in slices of a second.
     pub active_s: Option<f64>,
-    /// For how much of that more than one row in a hundred was late.
+    /// How much of that time more than one row in a hundred was late.
     pub violated_s: Option<f64>,
-    /// Their latency.
+    /// The latency of its rows.
     pub latency_ms: Latency,
 }
 
 impl Latency {
-    /// As people read it.
+    /// The latency as text.
     fn shown(&self) -> String {
         match (self.p50, self.p99, self.max) {
             (Some(p50), Some(p99), Some(max)) => {
@@ -387,7 +390,7 @@ impl Latency {
         }
     }
 
-    /// From a histogram of microseconds.
+    /// The percentiles of a histogram of microseconds.
     pub fn of(latencies_us: &Histogram<u64>) -> Latency {
         let at = |quantile: f64| {
             let value_us = latencies_us.value_at_quantile(quantile);
@@ -409,7 +412,7 @@ impl Report {
         self.rows_in + self.rows_out > 0
     }
 
-    /// One line about bad and late rows, where there are any: what is said to who wants to hear nothing else.
+    /// One line about bad and late rows, if there are any: all that `--quiet` shows.
     pub fn warning(&self, dead_letters: &[DeadLetterFile]) -> Option<String> {
         let mut parts = Vec::new();
         for (number, what) in [(self.rows_bad, "bad"), (self.rows_late, "late")] {
@@ -427,7 +430,7 @@ impl Report {
         Some(format!("warning: {rows}{}", paths.collect::<String>()))
     }
 
-    /// The report as people read it.
+    /// The summary as text.
     pub fn summary(&self, dead_letters: &[DeadLetterFile]) -> String {
         let mut text = String::new();
         let mut line =
@@ -538,7 +541,7 @@ impl Report {
     }
 }
 
-/// A number with thousands set apart.
+/// A number with commas between thousands.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! Runs a text: compile, plan, deploy, wait for the end, report.
+//! Runs a program: compile, plan, deploy, wait for the end, report.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,68 +27,68 @@ use crate::tuner;
 
 pub use crate::supervisor::StateOptions;
 
-/// How a text is run.
+/// How a program is run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
     /// Settings of the command line.
     pub settings: Vec<(String, String)>,
     /// The sources end after this time; windows stay open.
     pub duration: Option<Duration>,
-    /// Show progress on standard error.
+    /// Whether to show progress on standard error.
     pub progress: bool,
-    /// Draw a line a second instead: rate, latency against target, cores.
+    /// Whether to print a line per second instead: rate, latency against target, cores.
     pub live: bool,
-    /// SIGINT, SIGTERM and SIGHUP end the query with its summary.
+    /// Whether SIGINT, SIGTERM and SIGHUP end the query with its summary.
     pub signals: bool,
-    /// The program that worker processes run; this one unless it is another program that runs
-    /// queries, as the tests are.
+    /// The executable that worker processes run; `None` for this one. Tests, which are other programs, set
+    /// it.
     pub program: Option<PathBuf>,
-    /// Some operators of this process are slow: for tests and experiments.
+    /// Makes some operators of this process slow, for tests and experiments.
     pub slowness: Option<Arc<Slowness>>,
-    /// The machine as somebody described it; `None` for what the operating system says.
+    /// The machine as described by the user; `None` for what the operating system reports.
     pub machine: Option<Machine>,
-    /// Where it keeps checkpoints, and goes on from; `None` for a query whose state dies with it.
+    /// Where checkpoints are stored and resumed from; `None` for a query without checkpoints.
     pub state: Option<StateOptions>,
-    /// A terminal that shows what queries print, in this process.
+    /// The terminal that shows what queries print, in this process.
     pub screen: Option<Arc<dyn Screen>>,
 }
 
 /// A terminal that shows what a program would print.
 pub trait Screen: fmt::Debug + Send + Sync {
-    /// Puts itself in the place of the sinks that print, where it can show them.
+    /// Replaces the printing sinks that it can show.
     fn take_over(&self, program: &mut Program);
 }
 
 /// How a run ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// With its inputs, by `--duration` or by a signal.
+    /// The query ended with its inputs, by `--duration` or by a signal.
     Finished(Box<Finished>),
-    /// There was nothing to run, only to explain.
+    /// There were only EXPLAIN statements, with this text.
     Explained(String),
 }
 
-/// A run that came to its end.
+/// A run that has ended.
 #[derive(Debug)]
 pub struct Finished {
     /// What it cost.
     pub report: Report,
     /// Dead-letter files that were written.
     pub dead_letters: Vec<DeadLetterFile>,
-    /// It did not come to the end of its inputs: open windows were not emitted.
+    /// Whether the query was stopped before its inputs ended, so open windows were not emitted.
     pub stopped: bool,
-    /// Text of EXPLAIN statements.
+    /// The text of EXPLAIN statements.
     pub explained: String,
-    /// A worker is stuck in a write that nobody takes: what was on its way there is lost.
+    /// Whether a worker is stuck in a write, so the rows on their way are lost.
     pub abandoned: bool,
 }
 
-/// Why a run did not come to its end.
+/// Why a run failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The text or the settings are wrong (exit code 2).
+    /// The SQL or the settings are wrong (exit code 2).
     Usage(String),
-    /// The query failed (exit code 1), and what it cost until then.
+    /// The query failed (exit code 1), with the costs until then.
     Query(String, Option<Box<Finished>>),
 }
 
@@ -101,19 +101,19 @@ impl From<Refused> for Failure {
     }
 }
 
-/// The name of a text that is read from standard input.
+/// The name of a program that is read from standard input.
 pub const STANDARD_INPUT: &str = "-";
 
-/// Runs a text. `file` is its name, for messages.
+/// Runs a program. `file` is its name, for messages.
 pub fn run(file: &str, text: &str, options: &RunOptions) -> Result<Outcome, Failure> {
     run_script(&Script::new(file, text), options)
 }
 
-/// Runs a text of several parts.
+/// Runs a program of several parts.
 pub fn run_script(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let mut options = options.clone();
     if let Some(state) = &options.state {
-        // So that worker processes and the planner know.
+        // As a setting, so that worker processes and the planner know it.
         let place = ("state".to_string(), state.place.clone());
         options.settings.push(place);
     }
@@ -167,7 +167,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         accepts_duplicates: asked.is_some_and(|state| state.accepts_duplicates),
     });
     plan.checkpoints = state.is_some();
-    // Other modes than `auto` don't ask for them.
+    // Only the mode `auto` needs costs.
     let costs = match program.settings.wait_mode() {
         WaitMode::Auto { .. } => calibrate::costs(),
         _ => Costs::default(),
@@ -213,7 +213,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     finished.explained = explained;
     if error.is_none() && learns(&program) {
         let operators = &finished.report.plan.operators;
-        // The query is none the worse for it.
+        // The query itself has succeeded.
         if learned.add(&program, operators)
             && let Err(reason) = learned.store()
         {
@@ -228,7 +228,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     }
 }
 
-/// A query whose state dies with it.
+/// Runs a query without checkpoints.
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Cost, Failure> {
     let mut sinks = catalog.sinks().map(|(_, sink)| sink);
     sinks.try_for_each(|sink| query.check_sink(sink, false))?;
@@ -238,7 +238,7 @@ fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Cost, Fai
     Ok((finished(attempted), error))
 }
 
-/// A query that goes on from its last checkpoint.
+/// Runs a query with checkpoints.
 fn run_with_state(
     query: &Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
@@ -269,7 +269,7 @@ fn run_with_state(
     Ok((done, ended.error))
 }
 
-/// What is not read any more, of tables that may have something new.
+/// The tables that may have new input which a finished query does not read.
 fn new_input(query: &Query<'_>) -> String {
     let sources = query.program.sources();
     let sources = sources.map(|(_, source)| (&source.table.name, source.connector.describe()));
@@ -292,7 +292,7 @@ fn nothing_done(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Box<Finished
     })
 }
 
-/// What a run cost, and why it failed.
+/// What a run cost, and why it failed if it did.
 type Cost = (Box<Finished>, Option<String>);
 
 fn finished(attempted: Attempted) -> Box<Finished> {
@@ -305,7 +305,7 @@ fn finished(attempted: Attempted) -> Box<Finished> {
     })
 }
 
-/// A text that came from standard input has used it up.
+/// Rejects `stdin` tables if the program itself came from standard input.
 fn check_standard_input(script: &Script, program: &Program) -> Result<(), Failure> {
     let reads_it = |(_, source): (usize, &SourceSpec)| {
         let is_it = source.connector.describe().connector == "stdin";

@@ -1,9 +1,9 @@
-//! The text of a program, put together from parts: files, `-e`, what was typed before.
+//! The SQL of a program, assembled from parts: files, `-e`, earlier input of the shell.
 
 use slackwater_sql::error::Place;
 use slackwater_sql::{Program, SqlError};
 
-/// A text of several parts, each with a name and lines of its own.
+/// A program of several parts, each with its own name and line numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     parts: Vec<Part>,
@@ -13,20 +13,20 @@ pub struct Script {
 #[derive(Debug, Clone)]
 struct Part {
     name: String,
-    /// Lines of the whole text in front of it.
+    /// The number of lines before the part.
     lines_before: usize,
     text: String,
 }
 
 impl Script {
-    /// A text of one part.
+    /// A program of one part.
     pub fn new(name: &str, text: &str) -> Script {
         let mut script = Script::default();
         script.add(name, text);
         script
     }
 
-    /// Adds a part. Its statements follow those of the parts before, whether these end with `;` or not.
+    /// Adds a part after the earlier ones, whether these end with `;` or not.
     pub fn add(&mut self, name: &str, text: &str) {
         if !self.text.is_empty() {
             self.text.push_str("\n;\n");
@@ -39,12 +39,12 @@ impl Script {
         self.text.push_str(text);
     }
 
-    /// The whole.
+    /// The whole SQL.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What messages about the whole name: its only part, or the last.
+    /// The name for messages about the whole program: that of the only or the last part.
     pub fn name(&self) -> &str {
         self.parts.last().map_or("", |part| part.name.as_str())
     }
@@ -54,14 +54,14 @@ impl Script {
         self.parts.iter().any(|part| part.name == name)
     }
 
-    /// Which part an error is in, if it names a place.
+    /// The part that an error is in, if it has a place.
     pub fn part_of(&self, error: &SqlError) -> Option<usize> {
         let place = error.place?;
         let mut parts = self.parts.iter();
         parts.rposition(|part| part.lines_before < place.line)
     }
 
-    /// Adds to a program's warnings what of this text does not go together.
+    /// Adds warnings about statements that don't go together.
     pub fn warn(&self, program: &mut Program) {
         for clash in std::mem::take(&mut program.clashes) {
             let mut text = clash.text;
@@ -72,7 +72,7 @@ impl Script {
         }
     }
 
-    /// A place of the text as users find it; without one it is on the command line.
+    /// The name of a place for users; without a place, the error is on the command line.
     fn name_of(&self, place: Option<Place>) -> String {
         let Some(place) = place else {
             return "--set".to_string();
@@ -83,7 +83,7 @@ impl Script {
         format!("{name}:{}", place.line - before)
     }
 
-    /// The error as it is shown to the user, with the line of the part that it is in.
+    /// The error as shown to the user, with the line within its part.
     pub fn render(&self, error: &SqlError) -> String {
         let Some(place) = error.place else {
             return error.render(self.name(), "");

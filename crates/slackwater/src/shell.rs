@@ -1,7 +1,6 @@
-//! The shell: statements one by one.
-//!
-//! What is declared (tables, views, settings) is kept as text, and each query runs as a program of its own
-//! behind it: there is one way to compile and run, that of files.
+//! The shell, which runs statements one by one.
+//! Declarations (tables, views, settings) are kept as SQL, and each query runs as a separate program of these
+//! declarations and the query: it is compiled and run exactly like a file.
 
 mod commands;
 mod conversation;
@@ -33,21 +32,21 @@ use words::Words;
 use screen::End;
 pub use screen::Screen;
 
-/// Why the shell ends.
+/// Why the shell stops.
 pub(crate) enum Stop {
-    /// It was left.
+    /// The user left the shell.
     Quit,
-    /// A statement failed, and nobody is there to fix it: the exit code.
+    /// A statement failed without an interactive user; the exit code.
     Failed(u8),
 }
 
-/// A statement that later ones build on.
+/// A declaration that later statements may use.
 struct Declared {
     /// The table's or view's name; `None` for SET.
     name: Option<String>,
-    /// Where it came from.
+    /// The name of the file or input that it came from.
     part: String,
-    /// Its text, on its own lines.
+    /// The SQL, on its original lines.
     text: String,
 }
 
@@ -56,20 +55,20 @@ pub(crate) struct Shell {
     declared: Vec<Declared>,
     settings: Vec<(String, String)>,
     words: Arc<Mutex<Words>>,
-    /// Somebody sits in front of it.
+    /// Whether a user sits at a terminal.
     is_interactive: bool,
     timing: bool,
-    /// What was typed last, for the editor.
+    /// The last statement, for the editor.
     last: String,
-    /// Lines of a statement that has not ended.
+    /// The lines of an unfinished statement.
     unfinished: String,
-    /// SIGTERM or SIGHUP came.
+    /// Whether SIGTERM or SIGHUP has arrived.
     is_terminated: Arc<AtomicBool>,
-    /// It waits for a line: these end it at once.
+    /// Whether the shell waits for a line, in which case these signals end it at once.
     is_waiting: Arc<AtomicBool>,
 }
 
-/// Runs a shell, and gives its exit code.
+/// Runs a shell and returns its exit code.
 pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
     let mut shell = Shell {
         declared: Vec::new(),
@@ -96,7 +95,7 @@ pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
     }
 }
 
-/// The folder in which the history is kept.
+/// The folder in which the history is stored.
 fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| {
         std::env::var_os(name)
@@ -128,7 +127,7 @@ impl Shell {
         }
     }
 
-    /// Statements from standard input, to its end.
+    /// Runs the statements of standard input.
     fn read_all(&mut self) -> Result<(), Stop> {
         let mut text = String::new();
         if let Err(error) = std::io::stdin().read_to_string(&mut text) {
@@ -137,7 +136,7 @@ impl Shell {
         self.run_text("-", &text)
     }
 
-    /// Runs the statements of a text; commands may stand between them, each on its line.
+    /// Runs statements and the commands between them, each on its own line.
     fn run_text(&mut self, part: &str, text: &str) -> Result<(), Stop> {
         for mut piece in split(text) {
             while let Some((command, rest)) = leading_command(&piece.placed) {
@@ -148,7 +147,7 @@ impl Shell {
                 continue;
             }
             if self.statement(part, &piece)? == Went::Stopped {
-                // What follows was meant for a query that came to its end.
+                // The following statements may depend on the query that was stopped.
                 return Ok(());
             }
         }
@@ -200,7 +199,7 @@ impl Shell {
         declared.any(|declared| declared.name.as_deref() == Some(name))
     }
 
-    /// `CREATE TABLE … AS query`: the query runs once, and the table stays with the columns that it got.
+    /// `CREATE TABLE … AS query`: the query runs once, and the table stays declared with its columns.
     fn create_from_query(&mut self, name: &str, part: &str, piece: &Piece) -> Result<Went, Stop> {
         let mut script = self.script();
         script.add(part, &piece.placed);
@@ -239,7 +238,7 @@ impl Shell {
         Ok(Went::On)
     }
 
-    /// All that is declared.
+    /// All declarations.
     fn script(&self) -> Script {
         let mut script = Script::default();
         for declared in &self.declared {
@@ -248,7 +247,7 @@ impl Shell {
         script
     }
 
-    /// What is wrong with a text that only declares.
+    /// Checks declarations.
     fn check(&self, script: &Script) -> Result<(), String> {
         let checked = declared(script.text(), &self.settings, &BuiltIn);
         checked.map(drop).map_err(|error| script.render(&error))
@@ -258,7 +257,7 @@ impl Shell {
         let script = self.script();
         match declared(script.text(), &self.settings, &BuiltIn) {
             Ok(session) => Ok(session),
-            // All was checked before: only a setting of the command line can be wrong.
+            // Everything else was checked before, so only a setting of the command line can be wrong.
             Err(error) => {
                 say(&format!("error: {}\n", script.render(&error)));
                 Err(Stop::Failed(USAGE))
@@ -266,7 +265,7 @@ impl Shell {
         }
     }
 
-    /// What can be completed follows what is declared.
+    /// Updates completion after a declaration.
     fn refresh(&mut self) -> Result<(), Stop> {
         let words = Words::of(&self.session()?);
         *self.words() = words;
@@ -330,7 +329,7 @@ impl Shell {
         }
     }
 
-    /// What a query cost: in full where rows were moved, else a line for who sits in front of it.
+    /// Prints a query's costs: in full for INSERT, else one line for an interactive user.
     fn summary(&self, finished: &Finished, kind: Kind, rows_of_table: Option<usize>) {
         let report = &finished.report;
         if kind == Kind::Insert {
@@ -366,7 +365,7 @@ impl Shell {
 #[derive(PartialEq, Eq)]
 enum Went {
     On,
-    /// By Ctrl-C, or it failed.
+    /// The statement failed or was stopped by Ctrl-C.
     Stopped,
 }
 
@@ -377,7 +376,7 @@ enum Kind {
     Explain,
 }
 
-/// A command on the first line that says something, and the text without it.
+/// The command on the first non-empty line, and the rest of the text.
 fn leading_command(text: &str) -> Option<(String, String)> {
     let start = text.len() - text.trim_start().len();
     let line = text[start..].lines().next()?;

@@ -25,8 +25,7 @@ pub fn watch(tell: impl Fn() + Send + 'static) -> std::io::Result<Guard> {
     Ok(Guard(handle))
 }
 
-/// The signals that end a query. SIGHUP is none of them where it was ignored when this process began
-/// (`nohup`).
+/// The signals that end a query. SIGHUP is excluded if it was ignored when this process started (`nohup`).
 pub(crate) fn ending() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -38,14 +37,13 @@ pub(crate) fn ending() -> Vec<i32> {
     signals
 }
 
-/// A file that may not grow (`ulimit -f`) is an error of who writes it, and no signal.
+/// Makes a file that may not grow (`ulimit -f`) an error of the write instead of a signal.
 pub(crate) fn ignore_file_limits() {
-    // That there is a handler is enough.
+    // Having a handler is enough.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
-/// A terminal that was closed takes no warnings any more, and what can't be written is a panic. Nobody
-/// reads them.
+/// Redirects standard output and error of a closed terminal, because a failed write of a warning would panic.
 fn leave_lost_terminal() {
     let Ok(nowhere) = std::fs::OpenOptions::new().write(true).open("/dev/null") else {
         return;
@@ -65,7 +63,7 @@ fn leave_lost_terminal() {
     }
 }
 
-/// Ends the watching when it is dropped.
+/// Stops watching for signals when it is dropped.
 pub struct Guard(Handle);
 
 impl Drop for Guard {

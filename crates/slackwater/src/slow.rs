@@ -1,5 +1,4 @@
-//! Operators that are slow: for tests that the answer does not depend on who is slow, and to measure
-//! what balancers make of it.
+//! Slow operators: for tests that answers don't depend on which operator is slow, and to measure balancers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,48 +10,48 @@ use slackwater_engine::operator::{Facts, Operator, Output, Progress, Stateful, S
 use slackwater_engine::state::KeyedState;
 use slackwater_engine::time::{EventTime, now_ns};
 
-/// The longest that an operator that is slow by chance pauses before a chunk.
+/// The longest pause before a chunk of an operator that is slow by chance.
 const PAUSE_MAX_US: u64 = 300;
 
-/// Pauses shorter than this are added up: a sleep is no more exact.
+/// Shorter pauses are added up, because sleeps are not more exact.
 const PAUSE_MIN_NS: u64 = 100_000;
 
-/// How much too long a sleep may last to count as work all the same.
+/// A sleep that is too long by less than this still counts as work.
 const OVERSLEEP_NS: u64 = 150_000;
 
-/// What tells the chances of two operators apart.
+/// The difference between the seeds of two operators.
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Which operators are slow, and how.
 #[derive(Debug)]
 pub enum Slowness {
-    /// A third of all operators pauses before each chunk; which, and for how long, is up to chance.
+    /// A random third of all operators pauses before each chunk for a random time.
     ByChance(AtomicU64),
-    /// The instances of one operator take a certain time for each row, and the first of them longer.
+    /// The instances of one operator take a fixed time per row, and the first one a longer time.
     Timed(Timed),
 }
 
-/// Instances whose work takes a certain time. They sleep it away, so there may be more of them than
+/// Instances whose work takes a fixed time. They sleep instead of working, so there may be more of them than
 /// cores.
 #[derive(Debug)]
 pub struct Timed {
     /// The operator's name in the query graph.
     pub operator: &'static str,
-    /// What a row takes, in nanoseconds.
+    /// The time per row, in nanoseconds.
     pub row_ns: u64,
-    /// How many times longer it takes the first instance while that is slow.
+    /// How many times longer the first instance takes while it is slow.
     pub factor: f64,
-    /// The share of the chunks for which it is.
+    /// The share of the chunks for which it is slow.
     pub probability: f64,
-    /// How long the first instance has run when it begins to be slow.
+    /// The time after which the first instance becomes slow.
     pub slow_after: Duration,
-    /// How long after that it had done the last chunk that had been made before; in nanoseconds.
+    /// The time after which it had processed the last chunk from before it became slow, in nanoseconds.
     pub reaction_ns: AtomicU64,
-    /// Instances made so far.
+    /// The number of instances created so far.
     pub instances: AtomicU64,
 }
 
-/// Makes an operator slow if it is to be.
+/// Makes an operator slow, if `slowness` says so.
 pub fn slowed(slowness: &Arc<Slowness>, name: &str, operator: Operator) -> Operator {
     let pause = match &**slowness {
         Slowness::ByChance(seed) => {
@@ -118,7 +117,7 @@ impl Pause {
                     cost *= timed.factor;
                 }
                 let begin = match *busy_until_ns {
-                    // The last sleep was too long: this one makes up for it.
+                    // The last sleep was too long, so this one is shorter.
                     until if until + OVERSLEEP_NS > now => until,
                     _ => now,
                 };

@@ -405,7 +405,7 @@ fn what_can_not_be_saved_is_said() {
         other => panic!("{other:?}"),
     };
     assert!(
-        error.contains("unit by unit") && error.contains("test.sql:4"),
+        error.contains("is not supported with --state") && error.contains("test.sql:4"),
         "{error}"
     );
     // A file is no place for checkpoints.

@@ -349,5 +349,7 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
         format!("{COUNTING} EXPLAIN SELECT k FROM t;").as_bytes(),
     );
     let both = ["explain", "both.sql", "--format", "json"];
-    folder.slackwater(&both).fails(2, &["one plan", "EXPLAIN"]);
+    folder
+        .slackwater(&both)
+        .fails(2, &["a single plan", "EXPLAIN"]);
 }

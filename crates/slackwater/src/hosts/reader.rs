@@ -227,7 +227,7 @@ impl Reader {
     }
 }
 
-/// Whether the process crashed by itself: these signals are rarely sent by others.
+/// Whether the process itself crashed: these signals are rarely sent by others.
 fn is_its_own_fault(status: &ExitStatus) -> bool {
     let faults = [
         Signal::SEGV,

@@ -1,4 +1,4 @@
-//! Topologies as JSON and as text, and those known by name.
+//! Topologies as JSON and as text, and those with built-in names.
 
 use std::fs;
 use std::path::Path;
@@ -6,15 +6,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use slackwater_control::topology::{BULLION_S16, Cache, Core, NumaNode, Topology};
 
-/// The most bytes that are read of a description: the largest machine of Linux needs 2 MB.
+/// The most bytes that are read from a description; the largest machine that Linux supports needs 2 MB.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// A machine that is known by name, or that is described in a file (JSON as `topology --json`
-/// prints it).
+/// A machine with a built-in name, or one that a file describes (JSON, as `topology --json` prints it).
 ///
 /// # Errors
-///
-/// When there is neither, or the description makes no sense.
+/// If there is neither, or the description is not valid.
 pub fn named(name_or_file: &str) -> Result<Topology, String> {
     if let Some(topology) = Topology::named(name_or_file) {
         return Ok(topology);
@@ -39,7 +37,7 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// A machine as text or JSON.
+/// The machine as text or JSON.
 pub fn describe(topology: &Topology, json: bool) -> Result<String, String> {
     if json {
         let described = Described::from(topology);
@@ -84,18 +82,18 @@ pub fn describe(topology: &Topology, json: bool) -> Result<String, String> {
     Ok(text)
 }
 
-/// Numbers one after the other.
+/// The numbers with spaces between them.
 fn list(numbers: &[usize]) -> String {
     let numbers = numbers.iter().map(|number| number.to_string());
     numbers.collect::<Vec<_>>().join(" ")
 }
 
-/// A machine as `--json` prints it and `--from` reads it.
+/// A machine as `--json` prints it and `--topology` reads it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Described {
     nodes: Vec<DescribedNode>,
     cores: Vec<DescribedCore>,
-    /// Files of earlier versions have none.
+    /// Files of earlier versions don't have this field.
     #[serde(default)]
     caches: Vec<DescribedCache>,
 }

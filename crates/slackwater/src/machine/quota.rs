@@ -1,19 +1,20 @@
-//! How much CPU time a container may use, by the kernel's control groups (version 2).
+//! The CPU quota of a container, from the kernel's control groups (version 2).
 
 use std::fs;
 use std::path::Path;
 
-/// Where control groups are.
+/// The folder of control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Cores' worth of CPU time that this process may use, where it is limited.
+/// The CPU quota of this process in cores, if it is limited.
 pub fn quota_cores() -> Option<f64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     read(Path::new(GROUPS), &own)
 }
 
-/// The tightest limit of a group and those around it. `own` is `/proc/self/cgroup`, `groups` where
-/// the groups are mounted. A container sees its own group as the root.
+/// The tightest limit of a group and its parents. `own` is the content of `/proc/self/cgroup`, `groups` the
+/// folder
+/// where the groups are mounted. A container sees its own group as the root.
 fn read(groups: &Path, own: &str) -> Option<f64> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let path = path.trim().trim_start_matches('/');
@@ -25,7 +26,7 @@ fn read(groups: &Path, own: &str) -> Option<f64> {
     limits.reduce(f64::min)
 }
 
-/// `max 100000` is no limit, `150000 100000` one of 1.5 cores.
+/// Parses a limit: `max 100000` means none, `150000 100000` means 1.5 cores.
 fn parse(text: &str) -> Option<f64> {
     let mut fields = text.split_whitespace();
     let quota_us = fields.next()?.parse::<f64>().ok()?;
@@ -52,7 +53,7 @@ mod tests {
         assert_eq!(quota("1:cpu:/\n0::/outer/inner\n"), Some(1.5));
         write(&inner, "50000 100000\n");
         assert_eq!(quota("0::/outer/inner\n"), Some(0.5));
-        // A file that says nothing sensible limits nothing; version 1 is not looked at.
+        // A file that can't be parsed limits nothing; version 1 is not supported.
         write(&inner, "some 0\n");
         assert_eq!(quota("0::/outer/inner\n"), Some(1.5));
         assert_eq!(quota("4:cpu:/outer\n"), None);

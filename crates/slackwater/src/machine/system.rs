@@ -7,7 +7,7 @@ use std::path::Path;
 use slackwater_control::topology::{Cache, Core, DISTANCE_LOCAL, NumaNode, Topology};
 use slackwater_control::topology::{parse_list, parse_size};
 
-/// Where Linux describes cores and nodes.
+/// The folder in which Linux describes cores and nodes.
 const SYSTEM: &str = "/sys/devices/system";
 
 /// Nodes, cores and caches of this machine; cores outside this process's affinity are marked.
@@ -16,9 +16,9 @@ pub fn topology() -> Topology {
     read(Path::new(SYSTEM), &allowed)
 }
 
-/// What the files below `system` say, which is `/sys/devices/system` or a copy of it. What is
-/// missing there is left out: a machine without nodes is one node, one without cores has those
-/// that are `allowed`.
+/// Reads the topology from `system`, which is `/sys/devices/system` or a copy of it. Missing files are
+/// tolerated:
+/// a machine without nodes is one node, and one without cores has those that are `allowed`.
 pub fn read(system: &Path, allowed: &[usize]) -> Topology {
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let list = |path: &Path| parse_list(&text(path)).unwrap_or_default();
@@ -45,7 +45,7 @@ pub fn read(system: &Path, allowed: &[usize]) -> Topology {
             package: number("topology/physical_package_id").map(|id: u64| id as usize),
             frequency_max_khz: number("cpufreq/cpuinfo_max_freq"),
         });
-        // Each core has a handful; they are numbered without a gap.
+        // Each core has a few caches, which are numbered without gaps.
         for index in 0..CACHES_MAX {
             let folder = cpu.join(format!("cache/index{index}"));
             let level = text(&folder.join("level")).trim().parse::<u32>();
@@ -88,5 +88,5 @@ pub fn read(system: &Path, allowed: &[usize]) -> Topology {
     }
 }
 
-/// Caches of a core that are looked at: three levels, the first in two halves, and room to spare.
+/// The most caches per core that are read: three levels, the first in two halves, and some to spare.
 const CACHES_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! What a query may use of a machine: this one, or one that it is planned for.
+//! What a query may use of this machine, or of a machine that it is planned for.
 
 use slackwater_control::topology::Topology;
 
@@ -7,18 +7,18 @@ use super::{named, quota};
 /// A machine that a query is planned for.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Its nodes and cores.
+    /// The machine's nodes and cores.
     pub topology: Topology,
-    /// Cores' worth of CPU time that this process may use, where a container limits it.
+    /// The CPU quota of this process in cores, if a container limits it.
     pub quota_cores: Option<f64>,
-    /// Memory is bound to nodes: there are several, and this process may.
+    /// Whether memory is bound to nodes: there are several, and this process is permitted to.
     pub binds_memory: bool,
-    /// What the user should know: what is restricted, and what could not be had.
+    /// Notes for the user about restrictions.
     pub notes: Vec<String>,
 }
 
 impl Machine {
-    /// The machine that this runs on.
+    /// The machine that this process runs on.
     pub fn this() -> Machine {
         Machine::of(super::topology()).with_quota()
     }
@@ -26,8 +26,7 @@ impl Machine {
     /// A machine by its name or file, to plan for and not to run on.
     ///
     /// # Errors
-    ///
-    /// As [`named`].
+    /// The errors of [`named`].
     pub fn planned_for(name_or_file: &str) -> Result<Machine, String> {
         let topology = named(name_or_file)?;
         let mut machine = Machine {
@@ -42,8 +41,7 @@ impl Machine {
     /// This machine as somebody described it: another order of nodes, or fewer cores.
     ///
     /// # Errors
-    ///
-    /// When a core that it allows is none that this process may use.
+    /// If it allows a core that this process may not use.
     pub fn described_as(name_or_file: &str) -> Result<Machine, String> {
         let topology = named(name_or_file)?;
         let here = slackwater_engine::link::allowed_cores();
@@ -106,7 +104,7 @@ impl Machine {
         self
     }
 
-    /// Cores that are worth a worker: those allowed, at most as many as there is CPU time for.
+    /// The most cores that workers can use: the allowed cores, limited by the CPU quota.
     pub fn cores_max(&self) -> usize {
         let allowed = self.topology.allowed().len();
         let quota = self
@@ -116,14 +114,14 @@ impl Machine {
     }
 }
 
-/// Why memory can't be put on nodes; `None` where it can, or where there is one node only.
+/// Why memory can't be bound to nodes; `None` if it can, or if there is only one node.
 fn memory_refused(topology: &Topology) -> Option<String> {
     if topology.nodes.len() < 2 {
         return None;
     }
     let nodes = topology.nodes.iter().filter(|node| !node.cores.is_empty());
     let nodes = nodes.map(|node| node.id).collect::<Vec<usize>>();
-    // On a thread of its own, since it is the thread that prefers a node.
+    // On a separate thread, because the preference for a node belongs to the thread.
     let tried = std::thread::spawn(move || {
         let tried = nodes.into_iter().map(slackwater_engine::link::prefer_node);
         tried.collect::<std::io::Result<()>>()

@@ -1,5 +1,5 @@
-//! The control socket between a leader and its follower: small JSON messages and descriptors. It is
-//! a Unix socket that keeps messages apart, also between two threads.
+//! The control socket between a leader and its follower: small JSON messages and descriptors. It is a Unix
+//! socket that preserves message boundaries, also between two threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,16 +8,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slackwater_link::shm::handover;
 
-/// Bytes of a message at most: an order or an address with its names takes some hundred.
+/// The most bytes of a message; an order or an address with its names takes a few hundred.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// One end.
+/// One end of a control socket.
 pub struct Control {
     socket: OwnedFd,
 }
 
 impl Control {
-    /// Two ends that are connected.
+    /// Creates two connected ends.
     pub fn pair() -> Result<(Control, OwnedFd), String> {
         let pair = socketpair(
             AddressFamily::UNIX,
@@ -30,7 +30,7 @@ impl Control {
         Ok((Control { socket: ours }, theirs))
     }
 
-    /// The end that was inherited.
+    /// The inherited end of a control socket.
     pub fn of(socket: OwnedFd) -> Control {
         Control { socket }
     }
@@ -46,7 +46,7 @@ impl Control {
             .map_err(|error| format!("the other side of the measurement is gone: {error}"))
     }
 
-    /// The next message with its descriptors; `None` when the other side is gone.
+    /// Receives the next message with its descriptors; `None` if the other side is gone.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<(T, Vec<OwnedFd>)>, String> {
         let mut note = [0; MESSAGE_BYTES_MAX];
         let (length, descriptors) = handover::receive(self.socket.as_fd(), &mut note)
@@ -60,14 +60,14 @@ impl Control {
         Ok(Some((message, descriptors)))
     }
 
-    /// As [`Control::receive`], where the other side still has something to say.
+    /// Like [`Control::receive`], but it is an error if the other side is gone.
     pub fn expect<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), String> {
         let received = self.receive()?;
         received.ok_or_else(|| "the other side of the measurement has ended".to_string())
     }
 }
 
-/// To wait for a message beside other things.
+/// For waiting for a message together with other events.
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

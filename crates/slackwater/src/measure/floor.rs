@@ -1,4 +1,4 @@
-//! What the host itself allows: a reading of the clock.
+//! The lower limit of measurements on this host: a reading of the clock.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use super::median;
 /// Readings of the clock in one timed batch.
 const BATCH: u64 = 1_000;
 
-/// One reading of the clock.
+/// The time of one reading of the clock.
 pub fn clock_ns() -> f64 {
     let batches = (0..50).map(|_| {
         let begin = Instant::now();

@@ -16,21 +16,22 @@ use super::patterns::END;
 use super::side::{Aligned, LINE, Side, read_lines};
 use super::{PATIENCE, RING_BYTES};
 
-/// The epoch of these links: any one will do, as long as both sides have it.
+/// The epoch of these links: any number that both sides agree on.
 const EPOCH: u64 = 1;
 
-/// Between two orders nobody drives a link, and nobody is dead: timers stay out of it.
+/// Between two orders no thread drives a link although both sides are alive, so time-outs are disabled.
 const FOR_EVER: Duration = Duration::from_secs(86_400);
 
-/// A socket takes a message of fewer bytes at once when it is empty.
+/// An empty socket takes a message of fewer bytes at once.
 const IN_PARTS_BYTES_MIN: usize = 16 << 10;
 
-/// A piece of a frame: its first line with the number, and the rest of it, which all frames share
-/// as batches share buffers.
+/// A piece of a frame: its first cache line with the number, or the rest, which all frames share as batches
+/// share
+/// buffers.
 pub enum Piece {
     /// The first cache line.
     Head([u8; LINE]),
-    /// What follows it.
+    /// The rest of the frame.
     Body(Arc<Aligned>),
 }
 
@@ -45,20 +46,20 @@ impl Deref for Piece {
     }
 }
 
-/// One side of two links of frames, to and fro.
+/// One side of two links of frames, one in each direction.
 pub struct FrameSide {
     sender: FrameSender<Piece>,
     receiver: FrameReceiver,
     waiter: Waiter,
     body: Option<Arc<Aligned>>,
-    /// The frame that was handed back last: its allocation is used again.
+    /// The frame that was handed back last; its allocation is reused.
     refused: Option<Vec<Piece>>,
     size_bytes: usize,
-    /// A message may leave in several pushes, so this side pushes while it waits for the answer.
+    /// Whether a message may need several pushes, so this side pushes while it waits for the answer.
     sends_in_parts: bool,
-    /// The link was greeted: until then what was sent waits for a push.
+    /// Whether the link is connected; until then, sent messages wait for a push.
     connected: bool,
-    /// Shared memory: marks the other process's end.
+    /// Shared memory: notices the end of the other process.
     _watch: Option<(Watch, Control)>,
     /// TCP: keeps the listening socket.
     _acceptor: Option<Acceptor>,
@@ -102,8 +103,7 @@ impl FrameSide {
         let mut reader = inbox.reader(0, other.clone(), waiter.waker(), peer.clone());
         reader.lend(!copied);
         let sender = FrameSender::Shm(outbox.writer(0, other));
-        // Sockets of their own, each of which the other process holds the end of: whoever watches
-        // reads what comes, and throws it away.
+        // Separate sockets, because a watcher reads and discards what arrives.
         let watch = watch(vec![(watched, peer)], vec![waiter.waker()]).map_err(failed)?;
         let mut side = FrameSide::new(sender, FrameReceiver::Shm(reader), waiter);
         side._watch = Some((watch, leash));
@@ -155,9 +155,9 @@ impl Side for FrameSide {
         self.body = (rest > 0).then(|| Arc::new(Aligned::new(rest)));
         self.size_bytes = order.size_bytes;
         self.sends_in_parts = match &self.sender {
-            // Knows by itself whether something is left.
+            // The sender knows whether something is left.
             FrameSender::Shm(_) => true,
-            // Something is left until it is acknowledged, and looking for that is a call.
+            // Messages are left until they are acknowledged, and checking that costs a call.
             FrameSender::Tcp(_) => order.size_bytes >= IN_PARTS_BYTES_MIN,
         };
         self.refused = None;
@@ -173,8 +173,9 @@ impl Side for FrameSide {
                 head[..8].copy_from_slice(&number.to_le_bytes());
                 let mut frame = Vec::with_capacity(2);
                 frame.push(Piece::Head(head));
-                // The last one leaves with one push: its sender waits for orders then, and a large
-                // frame would wait with it for somebody to push the rest.
+                // The last message leaves with one push, because its sender then waits for orders and would
+                // not push
+                // the rest of a large frame.
                 if number != END {
                     frame.extend(self.body.clone().map(Piece::Body));
                 }
@@ -201,7 +202,7 @@ impl Side for FrameSide {
     #[inline]
     fn receive(&mut self) -> Result<Option<u64>, String> {
         if !self.connected {
-            // Looked at before the push, so that one more follows the greeting.
+            // Checked before the push, so that one more push follows the greeting.
             self.connected = self.sender.is_connected();
             self.sender.push(false);
         } else if self.sends_in_parts && !self.sender.is_drained() {

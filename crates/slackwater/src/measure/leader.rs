@@ -1,4 +1,4 @@
-//! A leader as whoever measures sees it: a process that takes orders.
+//! Controls a leader: a process that takes orders.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -14,7 +14,7 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// Starts it; `name` is the kind's, for errors.
+    /// Starts the leader; `name` is the kind's, for errors.
     pub fn start(name: &str, mut command: Command) -> Result<Leader, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let program = command.get_program().display().to_string();
@@ -36,7 +36,7 @@ impl Leader {
         let mut line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         line.push('\n');
         let orders = self.orders.as_mut().expect("open until the drop");
-        // When it is gone, the answer is missing, too, and that is told below.
+        // If the leader is gone, the answer is missing, too, which is reported below.
         let _ = orders.write_all(line.as_bytes());
         let mut answer = String::new();
         let read = self.answers.read_line(&mut answer);
@@ -56,7 +56,7 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        // The end of its input ends it, and its follower with it.
+        // The end of its input ends the leader and its follower.
         self.orders = None;
         let _ = self.child.wait();
     }

@@ -1,32 +1,32 @@
-//! What is to be measured, and what came of it: both travel as JSON.
+//! Orders to measure something, and their answers, which are sent as JSON.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Messages that are sent before the reader is told, at most.
+/// The most messages that are sent before the reader is notified.
 const BATCH_MESSAGES_MAX: usize = 64;
 
-/// And their bytes.
+/// The most bytes that are sent before the reader is notified.
 const BATCH_BYTES_MAX: usize = 16 << 10;
 
 /// How messages flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// One message to and fro.
+    /// One message back and forth.
     PingPong,
-    /// As fast as the link takes them, one way.
+    /// Messages in one direction, as fast as the link takes them.
     Stream,
 }
 
-/// What a side does that has nothing to do.
+/// How an idle side waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// Looks again at once.
+    /// It polls.
     Poll,
-    /// Sleeps until it is woken: announce, look, sleep; plain programs block.
+    /// It sleeps until it is woken (announce, look, sleep); plain programs block.
     Interrupt,
 }
 
@@ -35,16 +35,16 @@ pub enum Waiting {
 pub struct Order {
     /// How messages flow.
     pub pattern: Pattern,
-    /// What both sides do that have nothing to do.
+    /// How both sides wait.
     pub waiting: Waiting,
-    /// Bytes of a message: one of [`super::SIZES`].
+    /// The bytes of a message: one of [`super::SIZES`].
     pub size_bytes: usize,
-    /// How long to measure; a tenth of it warms up before.
+    /// How long to measure, after a warm-up of a tenth of this time.
     pub time_ms: u64,
 }
 
 impl Order {
-    /// Messages that are pushed together.
+    /// The number of messages that are pushed together.
     pub fn batch(&self) -> usize {
         match self.pattern {
             Pattern::PingPong => 1,
@@ -57,7 +57,7 @@ impl Order {
         Duration::from_millis(self.time_ms)
     }
 
-    /// The same point for a shorter time, before the one that counts.
+    /// The order for the warm-up: the same point for a shorter time.
     pub fn warm_up(&self) -> Order {
         Order {
             time_ms: self.time_ms / 10,
@@ -66,14 +66,14 @@ impl Order {
     }
 }
 
-/// One way latency, in nanoseconds.
+/// The one-way latency, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// The median.
     pub p50_ns: f64,
-    /// One in a hundred is longer.
+    /// The 99th percentile.
     pub p99_ns: f64,
-    /// One in a thousand is longer.
+    /// The 99.9th percentile.
     pub p999_ns: f64,
     /// The longest.
     pub max_ns: f64,
@@ -81,14 +81,14 @@ pub struct Latency {
     pub batched_ns: f64,
 }
 
-/// What was measured.
+/// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Messages that the leader sent.
+    /// The number of messages that the leader sent.
     pub messages: u64,
-    /// From the first one to the last one's receipt.
+    /// The time from the first message to the receipt of the last one.
     pub wall_s: f64,
-    /// Of round trips.
+    /// The latency, for round trips.
     pub latency: Option<Latency>,
     /// CPU time of the leader's thread.
     pub sender_cpu_s: f64,
@@ -108,12 +108,12 @@ impl Sample {
     }
 }
 
-/// What a leader answers to an order.
+/// A leader's answer to an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// It was measured.
+    /// The result.
     Sample(Sample),
-    /// This kind can't do that: why.
+    /// Why this kind does not support the order.
     Unsupported(String),
 }

@@ -15,14 +15,13 @@ use super::{PATIENCE, median, thread_cpu};
 /// The number of an order's last message.
 pub const END: u64 = u64::MAX;
 
-/// Empty looks between two looks at the clock.
+/// The number of empty polls between two readings of the clock.
 const LOOKS_PER_READING: u32 = 1 << 16;
 
 /// Round trips longer than this count as this long: far more than [`PATIENCE`] allows.
 const ROUND_TRIP_MAX_NS: u64 = 100_000_000_000;
 
-/// A batch of round trips takes at least so long, beside which its one reading of the clock is
-/// nothing.
+/// The shortest time of a batch of round trips, against which one reading of the clock is negligible.
 const BATCH_TIME: Duration = Duration::from_micros(20);
 
 /// The part of a ping-pong in which round trips are timed one by one; the rest is in batches.
@@ -34,7 +33,7 @@ const BYTES_PER_READING: usize = 256 << 10;
 /// The most bytes of one stream: 8 GiB, which bounds what a fast link does in its time.
 const STREAM_BYTES_MAX: u64 = 8 << 30;
 
-/// Looks until something is there, and waits in between as the order says.
+/// Polls until something is there, and waits in between as the order says.
 struct Patience {
     waiting: Waiting,
     looks: u32,
@@ -115,16 +114,16 @@ impl Patience {
     #[cold]
     fn send_later<S: Side>(&mut self, side: &mut S, number: u64) -> Result<(), String> {
         self.until(side, |side| {
-            // The reader is not to sleep over what fills the link.
+            // So that the reader doesn't sleep while the link is full.
             side.push()?;
             Ok(side.send(number)?.then_some(()))
         })
     }
 
-    /// Waits for the other side's answer to the end, over buffers that come back before it.
+    /// Waits for the other side's answer to [`END`], and takes the buffers that come back before it.
     fn end<S: Side>(&mut self, side: &mut S) -> Result<(), String> {
         self.until(side, |side| {
-            // What the link has taken may still wait for room.
+            // Messages that the link has taken may still wait for room.
             side.push()?;
             while let Some(number) = side.receive()? {
                 if number == END {
@@ -136,7 +135,7 @@ impl Patience {
     }
 }
 
-/// What the follower does for an order; returns its CPU time. `ready` says so to the leader.
+/// Executes an order as the follower and returns its CPU time. `ready` notifies the leader.
 pub fn follow<S: Side>(
     side: &mut S,
     order: &Order,
@@ -163,7 +162,7 @@ pub fn follow<S: Side>(
     }
 }
 
-/// What the leader does for an order; the follower's CPU time is filled in by the caller.
+/// Executes an order as the leader; the caller fills in the follower's CPU time.
 pub fn lead<S: Side>(side: &mut S, order: &Order) -> Result<Sample, String> {
     match order.pattern {
         Pattern::PingPong => lead_ping_pong(side, order),

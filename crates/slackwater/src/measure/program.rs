@@ -16,11 +16,11 @@ use super::queues::LinkSide;
 use super::side::Side;
 use super::{Cores, Kind, pin};
 
-/// What the follower says before and after each order.
+/// What the follower sends before and after each order.
 const READY: &str = "ready";
 
-/// Runs one of this program's own kinds, as the leader or, given the control socket, the follower.
-/// `again` makes the command that starts the follower.
+/// Runs one of this program's own kinds as the leader or, given the control socket, as the follower. `again`
+/// creates the command that starts the follower.
 pub fn run(
     kind: Kind,
     cores: Cores,
@@ -34,7 +34,7 @@ pub fn run(
         }
         let (control, child) = start_follower(again)?;
         let led = lead_kind(kind, &control, cores);
-        // Its end is what ends the follower.
+        // The end of the control socket ends the follower.
         drop(control);
         return with_child(child, led);
     };
@@ -71,12 +71,12 @@ pub fn inherit(descriptor: RawFd) -> Result<Control, String> {
     Ok(Control::of(socket))
 }
 
-/// Starts the follower as another process; `again` is told the number of its control socket.
+/// Starts the follower as another process; `again` gets the number of its control socket.
 pub fn start_follower(
     again: impl FnOnce(RawFd) -> Result<Command, String>,
 ) -> Result<(Control, Child), String> {
     let (control, theirs) = Control::pair()?;
-    // A duplicate stays open over the start of another program, which the pair itself doesn't.
+    // Unlike the pair itself, a duplicate stays open when another program is started.
     let inherited = rustix::io::dup(&theirs).map_err(|error| format!("no descriptor: {error}"))?;
     let mut command = again(inherited.as_raw_fd())?;
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -86,10 +86,11 @@ pub fn start_follower(
     Ok((control, child))
 }
 
-/// Waits for the follower's end behind the leader's.
+/// Waits for the follower's end after the leader's.
 pub fn with_child(mut child: Child, led: Result<(), String>) -> Result<(), String> {
     if led.is_err() {
-        // It may wait for us. The error is the leader's; that one has its own on standard error.
+        // The follower may be waiting for the leader. The leader's error is returned; the follower prints its
+        // own.
         let _ = child.kill();
     }
     let _ = child.wait();

@@ -10,7 +10,7 @@ use super::RING_BYTES;
 use super::order::{Order, Pattern, Waiting};
 use super::side::{Aligned, LINE, Side, poll_only, read_lines};
 
-/// Messages that a queue holds.
+/// The number of messages that a queue holds.
 pub const CAPACITY: usize = 1024;
 
 /// A message that travels by value, alone in its cache line.
@@ -75,15 +75,15 @@ pub struct QueueSide<SS, SR, LS, LR> {
     gives_back: bool,
     leads: bool,
     source: Aligned,
-    /// Buffers to be filled.
+    /// Buffers that can be filled.
     spare: Vec<Large>,
 }
 
-/// A side of our own link.
+/// A side of this program's own link.
 pub type LinkSide = QueueSide<Sender<Small>, Receiver<Small>, Sender<Large>, Receiver<Large>>;
 
 impl LinkSide {
-    /// Both sides: the leader's and the follower's.
+    /// Creates both sides: the leader's and the follower's.
     pub fn pair() -> Result<(LinkSide, LinkSide), String> {
         let waiter = || Waiter::new().map_err(|error| error.to_string());
         let (ours, theirs) = (waiter()?, waiter()?);
@@ -120,7 +120,7 @@ fn channel_of<M: Send>(
 }
 
 impl<SS, SR, LS, LR> QueueSide<SS, SR, LS, LR> {
-    /// The leader's side, or the follower's.
+    /// Creates the leader's side or the follower's.
     pub fn new(
         ends: Ends<SS, SR, LS, LR>,
         waiter: Option<Waiter>,
@@ -158,10 +158,10 @@ where
         if self.is_small {
             return Ok(());
         }
-        // Buffers that were given back too late for the order before.
+        // Buffers that were given back too late for the previous order.
         while self.ends.large_in.take().is_some() {}
         self.source = Aligned::new(order.size_bytes);
-        // Together as large as a ring of bytes. The follower only sends what it has received.
+        // Together as large as a ring of bytes. The follower only sends back what it has received.
         let buffers = match self.leads {
             true => (RING_BYTES / order.size_bytes).clamp(2, CAPACITY / 2),
             false => 0,

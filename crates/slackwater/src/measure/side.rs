@@ -14,7 +14,7 @@ pub const LINE: usize = 64;
 
 /// One side of a connection: it sends to the other one and receives from it.
 pub trait Side {
-    /// Whether this kind can do that; else why it can't.
+    /// Checks that this kind supports the order; the error says why it doesn't.
     fn supports(&self, order: &Order) -> Result<(), String>;
 
     /// Gets ready for messages of this size, waiting and pattern.
@@ -29,7 +29,7 @@ pub trait Side {
     /// Receives a message if there is one, reads all its cache lines, and returns its number.
     fn receive(&mut self) -> Result<Option<u64>, String>;
 
-    /// Whether the other side is seen to be gone. Looked at now and then while nothing comes.
+    /// Whether the other side is known to be gone. Checked now and then while nothing arrives.
     fn has_left(&self) -> bool {
         false
     }
@@ -61,7 +61,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// So many bytes, each of them written, so that its page is there.
+    /// Allocates `length` bytes and writes each of them, so that its page exists.
     pub fn new(length: usize) -> Aligned {
         let bytes = vec![0x5a; length + LINE];
         let start = bytes.as_ptr().align_offset(LINE);

@@ -1,4 +1,4 @@
-//! What was noticed, in sentences.
+//! The messages of notices.
 
 use slackwater_connect::event_time_text;
 use slackwater_engine::intake::{is_plausible, leaves};
@@ -8,17 +8,17 @@ use slackwater_sql::node::SourceSpec;
 use super::{Kind, Moved, Noticed, Said};
 use crate::report::{SourceReport, count};
 
-/// Names that a message shows.
+/// The most names that a message shows.
 const NAMES_SHOWN: usize = 20;
 
-/// What is known of a source before it is read.
+/// What is known about a source before it is read.
 #[derive(Debug, Clone)]
 pub(super) struct About {
     table: String,
-    /// Columns that are looked for by name in each record, with their numbers; empty where columns have
-    /// places.
+    /// Columns that are matched by name in each record, with their numbers; empty if columns are matched by
+    /// position.
     named: Vec<(usize, String)>,
-    /// The table's columns in the order of the declaration, where a header names them, too.
+    /// The table's columns in declaration order, if there is also a header that names them.
     placed: Vec<String>,
     event_time: Option<Time>,
 }
@@ -27,7 +27,7 @@ pub(super) struct About {
 struct Time {
     column: String,
     delay_us: i64,
-    /// What it counts, as it was written, and the precision.
+    /// The expression of the number from which the event time is computed, and the precision.
     counts: Option<(String, u32)>,
 }
 
@@ -81,7 +81,7 @@ impl About {
             if noticed.filled.contains(number) {
                 continue;
             }
-            // Of a ROW that no record has, the ROW is missing and not each of its fields.
+            // If no record has a ROW, the ROW is reported and not each of its fields.
             let ends = name.match_indices('.').map(|(end, _)| &name[..end]);
             let missing_one = ends.chain([&name[..]]).find(|name| !is_field(name));
             if let Some(name) = missing_one.filter(|name| !missing.contains(name)) {
@@ -142,7 +142,7 @@ impl About {
         Some(self.said(Kind::Header, text))
     }
 
-    /// An event time that is most likely not what was meant.
+    /// The notice about an implausible event time.
     pub(super) fn odd_time(&self, place: &str, time_us: i64) -> Said {
         let column = self.event_time.as_ref().map_or("", |time| &time.column[..]);
         let side = match time_us < YEAR_2000_US {
@@ -178,7 +178,7 @@ impl About {
         self.said(Kind::Time, text + &hint)
     }
 
-    /// Why so many rows were late.
+    /// The notice that explains why so many rows were late.
     fn late(&self, noticed: &Noticed, rows_late: u64, rows_in: u64) -> Said {
         let delay_us = self.event_time.as_ref().map_or(0, |time| time.delay_us);
         let column = self.event_time.as_ref().map_or("", |time| &time.column[..]);
@@ -189,7 +189,7 @@ impl About {
                 count(rows_late),
                 count(rows_in)
             ),
-            // Once for each window function.
+            // Rows are counted once for each window function.
             false => format!(
                 "{} rows were late {} times",
                 count(rows_in),
@@ -198,8 +198,9 @@ impl About {
         };
         let behind_us = noticed.behind_us.saturating_add(delay_us);
         let jump = noticed.jump.as_ref();
-        // One row that was far ahead of its time, or many that came out of order.
-        // Only a jump that is about as long as the latest row was late can be why.
+        // The cause is one row that was far ahead, or many rows that were out of order. A jump can be the
+        // cause only
+        // if it is about as long as the latest row was late.
         let is_one = jump.is_some_and(|jump| jump.by_us() >= behind_us / 10 * 9);
         let one = match (jump, &noticed.first) {
             (Some(jump), _) if is_one => Some(jump),
@@ -246,13 +247,13 @@ impl About {
 
 const YEAR_2000_US: i64 = 946_684_800_000_000;
 
-/// Rows that come so far out of order are no business of a watermark's: 30 days.
+/// A larger delay of the watermark is not suggested: 30 days.
 const FAR_US: i64 = 30 * DAY_US;
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 86_400 * SECOND_US;
 
-/// Units of spans, and what an INTERVAL calls them.
+/// Units of time spans, with their names in INTERVAL.
 const UNITS: [(i64, &str, &str); 6] = [
     (365 * DAY_US, "years", "DAY"),
     (DAY_US, "days", "DAY"),
@@ -274,12 +275,12 @@ fn span(us: i64) -> String {
     } else {
         name
     };
-    // The second's own name is one letter.
+    // The name of the second is one letter.
     let name = if name.is_empty() { "s" } else { name };
     format!("{value} {name}")
 }
 
-/// The least whole number of a unit that is at least as long.
+/// The span rounded up to a whole number of a unit.
 fn round_up(us: i64) -> i64 {
     let units = UNITS[1..].iter();
     let mut units = units.filter(|(unit_us, ..)| us >= *unit_us);
@@ -314,7 +315,7 @@ fn unit(precision: u32) -> &'static str {
     }
 }
 
-/// What the number of an odd time is most likely: how to write it, and the time that it is then.
+/// The most likely meaning of the number behind an implausible time: how to write it, and the resulting time.
 fn counted(number: &str, precision: u32, time_us: i64) -> Option<(String, i64)> {
     let count = i128::from(time_us) * 10i128.pow(precision) / 1_000_000;
     [0, 3, 6, 9].into_iter().find_map(|meant| {
@@ -324,18 +325,18 @@ fn counted(number: &str, precision: u32, time_us: i64) -> Option<(String, i64)> 
     })
 }
 
-/// Tables whose columns found no field, of a source that has come to its end.
+/// The notice about columns without a field, for a source that has ended.
 pub fn empty_columns(source: &SourceSpec, noticed: &Noticed) -> Option<Said> {
     About::of(source).empty_columns(noticed)
 }
 
-/// One row in so many that is late is more than a number.
+/// Late rows are explained if they are at least one in this many.
 const LATE_ONE_IN: u64 = 10;
 
-/// Fewer late rows than this need no explanation.
+/// Fewer late rows than this are not explained.
 const LATE_LEAST: u64 = 3;
 
-/// Why many rows of a source were late; `None` where few were.
+/// The notice about late rows of a source; `None` if there were few.
 pub fn late(source: &SourceSpec, noticed: &Noticed, report: &SourceReport) -> Option<Said> {
     let is_many =
         report.rows_late >= LATE_LEAST && report.rows_late * LATE_ONE_IN >= report.rows_in;

@@ -1,60 +1,60 @@
-//! What a process has done between two looks, as plain data.
-//!
-//! What did nothing is left out. The size is bounded: a hundred bytes for each worker and instance, and for
-//! each instance of a sink at most one pair of numbers for each of its latency slots.
+//! The activity of a process between two looks, as plain data.
+//! Idle instances are left out. The size is bounded: a hundred bytes for each worker and instance, and for
+//! each
+//! instance of a sink at most one pair of numbers for each of its latency slots.
 
 use serde::{Deserialize, Serialize};
 
-/// What one process has done since it was looked at last.
+/// The activity of one process since the last look.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
     /// The process's number.
     pub process: usize,
-    /// How long it is since, in nanoseconds.
+    /// The time since the last look, in nanoseconds.
     pub interval_ns: u64,
-    /// All of its workers.
+    /// The activity of all its workers.
     pub workers: Vec<WorkerSeen>,
-    /// Its instances that did something.
+    /// The activity of the instances that were not idle.
     pub instances: Vec<InstanceSeen>,
-    /// Its sinks with a latency target that rows left.
+    /// The latencies of sinks with a target that wrote rows.
     pub sinks: Vec<SinkSeen>,
-    /// How full the buffers of sources were at most, 0 to 1, by node; those that were not empty.
+    /// The largest fill of each source's buffer, 0 to 1, by node; without empty ones.
     pub fills: Vec<(usize, f64)>,
 }
 
-/// What one worker has done.
+/// The activity of one worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerSeen {
     /// The worker, by its number in the deployment.
     pub worker: usize,
     /// Time between waits, in nanoseconds.
     pub busy_ns: u64,
-    /// Waits after which there was something to do.
+    /// The number of waits after which there was work.
     pub activations: u64,
-    /// Timed sleeps.
+    /// The number of timed sleeps.
     pub sleeps: u64,
-    /// CPU time of its thread, in nanoseconds; `None` where the system doesn't count it.
+    /// The CPU time of its thread in nanoseconds; `None` if the system doesn't count it.
     pub cpu_ns: Option<u64>,
 }
 
-/// What one instance has done.
+/// The activity of one instance.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceSeen {
     /// The instance, by its number in the deployment.
     pub instance: usize,
-    /// Records that its source has read.
+    /// The number of records that its source has read.
     pub rows_in: u64,
-    /// Chunks that it took from its source or from links.
+    /// The number of chunks from its source or from links.
     pub chunks: u64,
-    /// Rows that it took from its source or from links.
+    /// The number of rows from its source or from links.
     pub rows_taken: u64,
-    /// Whether it has taken them from a source.
+    /// Whether they came from a source.
     pub reads: bool,
-    /// Time that it spent on its work, in nanoseconds.
+    /// The time that it worked, in nanoseconds.
     pub busy_ns: u64,
 }
 
-/// How late rows left a sink.
+/// The latencies of rows that left a sink.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkSeen {
     /// The sink's node in the query graph.
@@ -64,7 +64,7 @@ pub struct SinkSeen {
 }
 
 impl InstanceSeen {
-    /// An instance that did nothing since the last look, but may have read before.
+    /// The activity of an instance that was idle since the last look, but may have read before.
     pub(super) fn nothing(like: &InstanceSeen) -> InstanceSeen {
         InstanceSeen {
             instance: like.instance,

@@ -1,8 +1,8 @@
-//! The parts of the summary that are of each table: its late and bad rows, its latency and its target.
+//! The lines of the summary about single tables: late and bad rows, latencies and targets.
 
 use super::{Report, SinkReport, SourceReport, count};
 
-/// Late and bad rows of each table that has any; `None` where one table has all.
+/// The late and bad rows of each table with any; `None` if there is only one table.
 pub(super) fn by_table(sources: &[SourceReport]) -> Option<String> {
     let has_any = |source: &&SourceReport| source.rows_late + source.rows_bad > 0;
     let tables = sources.iter().filter(has_any).map(|source| {
@@ -20,7 +20,7 @@ fn name_of(sink: &SinkReport) -> &str {
     sink.table.as_deref().unwrap_or("the terminal")
 }
 
-/// How a sink has kept its target; `None` without one.
+/// How a sink met its target; `None` without a target.
 fn kept(sink: &SinkReport) -> Option<String> {
     let (target, is_met) = (sink.latency_target_ms?, sink.target_met?);
     let verdict = if is_met { "met" } else { "missed" };
@@ -31,7 +31,7 @@ fn kept(sink: &SinkReport) -> Option<String> {
     ))
 }
 
-/// The lines about sinks: with several one for each, and what is to be said of all.
+/// The lines about sinks: with several sinks, one for each and one for all.
 pub(super) fn lines(report: &Report) -> Vec<(&'static str, String)> {
     let how = report
         .plan

@@ -1,28 +1,28 @@
-//! What came of keeping latency targets.
+//! How latency targets were met.
 
 use serde::Serialize;
 
-/// How a query was kept to its latency target.
+/// How a query was tuned for its latency target.
 #[derive(Debug, Clone, Serialize)]
 pub struct TuningReport {
-    /// How long the sources' workers could sleep at first, as planned; 0 is interrupts.
+    /// How long the sources' workers could sleep at the start, as planned; 0 means interrupts.
     pub delay_first_ms: f64,
-    /// How long they could at last.
+    /// How long they could sleep at the end.
     pub delay_ms: f64,
-    /// Rows per chunk at most, at last.
+    /// The most rows per chunk at the end.
     pub chunk_rows: usize,
-    /// Corrections.
+    /// The number of corrections.
     pub corrections: u64,
-    /// Those that changed something.
+    /// The number of corrections that changed something.
     pub changes: u64,
-    /// Instances that went to another worker.
+    /// The number of moves of instances to another worker.
     pub moves: u64,
-    /// The most workers that were in use at once.
+    /// The largest number of workers in use at once.
     pub workers_used_max: usize,
-    /// Predicted by the model with what was learned: CPU time of the workers in % of a core.
+    /// The CPU time of the workers in % of a core, predicted by the model with measured costs.
     pub predicted_cpu_percent: Option<f64>,
-    /// The same as measured, while something was done.
+    /// The same as measured, without idle time.
     pub measured_cpu_percent: Option<f64>,
-    /// Predicted: latency that 99 of 100 rows keep.
+    /// The predicted 99th percentile of the latency.
     pub predicted_p99_ms: Option<f64>,
 }

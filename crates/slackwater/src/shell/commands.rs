@@ -1,4 +1,4 @@
-//! Commands of the shell: lines that begin with a backslash.
+//! The shell's commands: lines that start with a backslash.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::{Shell, Stop};
 use crate::catalog::BuiltIn;
 use crate::terminal::{print, say};
 
-/// The commands: name, argument, and what they do.
+/// The commands: name, argument and description.
 pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("?", "", "lists the commands"),
     ("d", "[name]", "lists tables and views, or describes one"),
@@ -32,11 +32,11 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ("q", "", "leaves the shell"),
 ];
 
-/// Columns of a list of functions.
+/// The width of the list of functions in columns.
 const LIST_WIDTH: usize = 80;
 
 impl Shell {
-    /// Does what a command says.
+    /// Executes a command.
     pub(super) fn command(&mut self, line: &str) -> Result<(), Stop> {
         let line = line.trim().trim_end_matches(';');
         let (name, argument) = line[1..]
@@ -112,7 +112,7 @@ impl Shell {
         }
     }
 
-    /// Forgets a declaration, unless another one needs it.
+    /// Removes a declaration, unless another one needs it.
     pub(super) fn forget(&mut self, name: &str) -> Result<(), Stop> {
         let named = |declared: &super::Declared| declared.name.as_deref() == Some(name);
         let Some(at) = self.declared.iter().position(named) else {
@@ -146,8 +146,7 @@ impl Shell {
         }
     }
 
-    /// Opens what has been typed of a statement, else the last one, in an editor. What is not saved is not
-    /// run.
+    /// Opens the unfinished statement, or the last one, in an editor. It is run only if it is saved.
     fn edit(&mut self) -> Result<(), Stop> {
         let folder = super::state_folder().unwrap_or_else(std::env::temp_dir);
         let path = folder.join(format!("statement-{}.sql", std::process::id()));
@@ -158,7 +157,7 @@ impl Shell {
         let edited = std::fs::create_dir_all(&folder)
             .map_err(|error| format!("{}: {error}", folder.display()))
             .and_then(|()| edited(&path, text));
-        // It is only there for the editor.
+        // The file exists only for the editor.
         let _ = std::fs::remove_file(&path);
         match edited {
             Err(error) => self.wrong(&error),
@@ -182,7 +181,7 @@ impl Shell {
     }
 }
 
-/// A text as somebody saves it from an editor; `None` where it was left without that.
+/// Edits a text in the user's editor; `None` if it was not saved.
 fn edited(path: &Path, text: &str) -> Result<Option<String>, String> {
     let editor = ["VISUAL", "EDITOR"]
         .into_iter()
@@ -192,7 +191,7 @@ fn edited(path: &Path, text: &str) -> Result<Option<String>, String> {
         .unwrap_or("vi".to_string());
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     std::fs::write(path, text).map_err(failed)?;
-    // So that what is saved at once is newer, however coarse the file system's clock is.
+    // So that a save right away has a newer time, however coarse the file system's clock is.
     let earlier = std::time::SystemTime::now() - std::time::Duration::from_secs(10);
     let file = std::fs::File::options().write(true).open(path);
     file.and_then(|file| file.set_modified(earlier))
@@ -212,12 +211,12 @@ fn edited(path: &Path, text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// The command that a statement of another shell means, by its first words.
+/// The command that corresponds to a statement of another shell, by its first words.
 pub fn meant(words: &[String]) -> Option<String> {
     let upper = words.iter().map(|word| word.to_uppercase());
     let upper = upper.collect::<Vec<String>>();
     let upper = upper.iter().map(String::as_str).collect::<Vec<&str>>();
-    // In the case and without the quotes that it was written in.
+    // In its original case, without quotes.
     let named = |at: usize| words[at].trim_matches(['"', '`', ';']).to_string();
     match upper.as_slice() {
         ["SHOW", "TABLES" | "VIEWS"] => Some("\\d".to_string()),
@@ -230,7 +229,7 @@ pub fn meant(words: &[String]) -> Option<String> {
     }
 }
 
-/// What the shell has instead of a statement that it doesn't know.
+/// Adds a hint to the error for a statement for which the shell has a command.
 pub fn instead(error: SqlError, statement: &str) -> SqlError {
     let first = statement.split_whitespace().next().unwrap_or_default();
     let hint = match first.to_uppercase().as_str() {
@@ -262,7 +261,7 @@ fn help() -> String {
 }
 
 impl Shell {
-    /// Says what is wrong; where nobody is there to fix it, that is the end.
+    /// Prints an error; without an interactive user, the shell ends.
     pub(super) fn wrong(&mut self, error: &str) -> Result<(), Stop> {
         say(&format!("error: {error}\n"));
         match self.is_interactive {

@@ -1,4 +1,4 @@
-//! Statements from a terminal: read line by line, each with a prompt that says whether a statement goes on.
+//! Reads statements from a terminal line by line; the prompt shows whether a statement continues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::split::{ends_inside, is_complete};
 use super::{Shell, Stop, state_folder};
 use crate::terminal::{FAILED, say};
 
-/// Statements that are kept for later sessions.
+/// The number of statements in the history.
 const HISTORY_MAX: usize = 10_000;
 
 const PROMPT: &str = "sql> ";
 
-/// In front of a statement's further lines.
-const GOES_ON: &str = "  -> ";
+/// The prompt for a statement's further lines.
+const CONTINUES: &str = "  -> ";
 
 type Lines = Editor<Helper, DefaultHistory>;
 
 impl Shell {
-    /// Reads and runs until it is left.
+    /// Reads and runs statements until the user leaves.
     pub(super) fn converse(&mut self) -> Result<(), Stop> {
         let mut editor = match self.editor() {
             Ok(editor) => editor,
@@ -35,7 +35,7 @@ impl Shell {
         };
         let history = state_folder().map(|folder| folder.join("history"));
         if let Some(history) = &history {
-            // There is none the first time.
+            // The file does not exist the first time.
             let _ = editor.load_history(history);
         }
         say(&format!(
@@ -45,7 +45,7 @@ impl Shell {
         loop {
             let prompt = match self.unfinished.is_empty() {
                 true => PROMPT,
-                false => GOES_ON,
+                false => CONTINUES,
             };
             if let Some(helper) = editor.helper_mut() {
                 helper.before.clone_from(&self.unfinished);
@@ -60,7 +60,7 @@ impl Shell {
                         self.run_entry(&entry)?;
                     }
                 }
-                // What has been typed of a statement is dropped.
+                // The unfinished statement is dropped.
                 Err(ReadlineError::Interrupted) => self.unfinished.clear(),
                 Err(ReadlineError::Eof) => return Err(Stop::Quit),
                 Err(ReadlineError::Signal(_)) => {}
@@ -89,7 +89,7 @@ impl Shell {
         Ok(editor)
     }
 
-    /// Takes a line: a command, or all of a text whose last statement has ended with it.
+    /// Handles a line: runs a command, or returns the statements that are complete with this line.
     fn take(&mut self, line: &str) -> Result<Option<String>, Stop> {
         if self.unfinished.is_empty() {
             let is_text = !line.trim().is_empty() && !line.starts_with('\\');
@@ -100,7 +100,7 @@ impl Shell {
             return Ok(None);
         }
         if line.starts_with('\\') && !ends_inside(&self.unfinished) {
-            // It is done now, and the statement goes on.
+            // The command is executed now, and the statement continues.
             self.command(line)?;
             return Ok(None);
         }
@@ -124,7 +124,7 @@ impl Shell {
     }
 }
 
-/// The command that a lone word means, which begins no statement.
+/// The command for a single word that starts no statement, such as `exit`.
 fn word(line: &str) -> Option<&'static str> {
     let line = line.trim().trim_end_matches(';').trim_end();
     match line.to_lowercase().as_str() {

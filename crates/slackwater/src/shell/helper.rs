@@ -1,4 +1,4 @@
-//! What the line editor asks: completion.
+//! Completion for the line editor.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,11 +10,11 @@ use rustyline::validate::Validator;
 
 use super::words::Words;
 
-/// Answers the line editor.
+/// Completes words for the line editor.
 pub struct Helper {
-    /// What can be completed, kept up to date by the shell.
+    /// The known words, updated by the shell.
     pub words: Arc<Mutex<Words>>,
-    /// Lines of the statement in front of the one that is typed.
+    /// The earlier lines of the statement.
     pub before: String,
 }
 
@@ -29,7 +29,7 @@ impl Completer for Helper {
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let typed = &line[..position];
-        // What goes before matters to what can follow; a command stands alone.
+        // Completion depends on the earlier lines, except for a command.
         let (start, found) = match self.before.is_empty() || typed.starts_with('\\') {
             true => words.complete(typed),
             false => {

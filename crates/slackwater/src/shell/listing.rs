@@ -1,11 +1,11 @@
-//! What `\d` shows: tables and views, and the columns of one.
+//! The output of `\d`: tables and views, and the columns of one.
 
 use slackwater_sql::session::Session;
 use slackwater_sql::table::{Table, TableColumn};
 use slackwater_sql::types::sql_name;
 use unicode_width::UnicodeWidthStr;
 
-/// `\d`: what there is.
+/// `\d`: the list of tables and views.
 pub fn list(session: &Session) -> String {
     let tables = session.tables.values().map(|table| {
         let connector = table.options.get("connector").map_or("", String::as_str);
@@ -25,7 +25,7 @@ pub fn list(session: &Session) -> String {
     aligned(&["name", "kind", "connector"], &rows)
 }
 
-/// `\d name`: what a table or view is.
+/// `\d name`: the description of a table or view.
 pub fn describe(session: &Session, name: &str) -> Option<String> {
     if let Some(table) = session.tables.get(name) {
         return Some(table_described(table));
@@ -80,7 +80,7 @@ fn table_described(table: &Table) -> String {
     text
 }
 
-/// The statement that declares a table of columns that are read or written.
+/// The CREATE TABLE statement of a table, with its physical columns.
 pub fn written(table: &Table) -> String {
     let name = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
@@ -107,7 +107,7 @@ pub fn padded(text: &str, width: usize, right: bool) -> String {
     }
 }
 
-/// Rows under their titles.
+/// Rows in aligned columns under their titles.
 pub fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
     let titles = titles
         .iter()

@@ -1,4 +1,4 @@
-//! A result that changes, as the table that it is now: rows by key, the first ones drawn.
+//! The current state of a changing result as a table: rows by key, of which the first ones are drawn.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::listing::padded;
 
-/// Rows that are kept; of those beyond only the number is known.
+/// The most rows that are kept; further rows are only counted.
 pub const ROWS_MAX: usize = 100_000;
 
 /// How NULL is printed.
 const NULL: &str = "NULL";
 
-/// A part of a key: numbers come in their own order, and before texts.
+/// A part of a key: numbers sort numerically and before strings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Part(Option<Number>, String);
 
@@ -45,7 +45,7 @@ impl Ord for Number {
 
 impl Part {
     fn new(text: &str) -> Part {
-        // Two large numbers that are one as f64 still differ as texts.
+        // Two large numbers that are equal as f64 still differ as strings.
         Part(text.parse().ok().map(Number), text.to_string())
     }
 }
@@ -53,14 +53,14 @@ impl Part {
 /// The table.
 pub struct LiveTable {
     names: Vec<String>,
-    /// Columns that stand to the right.
+    /// Whether each column is right-aligned.
     right: Vec<bool>,
     changes: Changes,
-    /// Columns that rows are drawn in order of; then by key.
+    /// The order in which rows are drawn, before the key.
     order: RowOrder,
-    /// Each row, and how often it is there.
+    /// The rows, and how often each occurs.
     rows: BTreeMap<Vec<Part>, (Vec<String>, usize)>,
-    /// Rows beyond those that are kept.
+    /// The number of rows that are not kept.
     beyond: usize,
 }
 
@@ -82,7 +82,7 @@ impl LiveTable {
         }
     }
 
-    /// Does what a row says.
+    /// Applies a change.
     pub fn apply(&mut self, kind: i8, row: Vec<String>) {
         let key = match &self.changes {
             Changes::ByKey(columns) => columns
@@ -96,7 +96,7 @@ impl LiveTable {
         };
         let is_keyed = matches!(self.changes, Changes::ByKey(_));
         if RowKind::is_retraction(kind) {
-            // What an update takes back is replaced by what follows.
+            // The new value follows and replaces the old one.
             if is_keyed && kind == RowKind::UpdateBefore as i8 {
                 return;
             }
@@ -116,13 +116,13 @@ impl LiveTable {
             None if !is_full => {
                 self.rows.insert(key, (row, 1));
             }
-            // An update of one of them is no further row.
+            // An update of a row that is not kept adds no row.
             None if is_keyed && kind == RowKind::Update as i8 => {}
             None => self.beyond += 1,
         }
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.rows.values().map(|(_, count)| count).sum::<usize>() + self.beyond
     }
@@ -148,8 +148,8 @@ impl LiveTable {
                 *width = text.width().max(*width);
             }
         }
-        let line = |texts: &[String]| {
-            let cells = texts.iter().zip(&widths).zip(&self.right);
+        let line = |fields: &[String]| {
+            let cells = fields.iter().zip(&widths).zip(&self.right);
             let cells = cells.map(|((text, width), right)| padded(text, *width, *right));
             cut(cells.collect::<Vec<String>>().join("  ").trim_end(), width)
         };
@@ -184,7 +184,7 @@ fn compare(order: &RowOrder, one: &[String], other: &[String]) -> Ordering {
     by.fold(Ordering::Equal, Ordering::then)
 }
 
-/// At most `width` columns of a line; what is cut off is marked.
+/// A line of at most `width` columns; a mark shows where it is cut.
 fn cut(line: &str, width: usize) -> String {
     if line.width() <= width {
         return line.to_string();

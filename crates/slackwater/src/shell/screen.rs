@@ -1,4 +1,4 @@
-//! The terminal of a shell: results that change are drawn in place.
+//! The shell's terminal, which draws changing results in place.
 //!
 //! Sinks write into a [`LiveTable`]; a thread draws it, at most every [`EVERY`], and sleeps while
 //! nothing changes.
@@ -23,30 +23,30 @@ use slackwater_sql::settings::Processes;
 
 use super::live_table::LiveTable;
 
-/// How often a table is drawn at most: four times a second is what an eye follows.
+/// The shortest interval between two drawings of a table: an eye can follow four per second.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// How a query ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// With its inputs: what it gives is all there, and is shown to the last row.
+    /// It ended with its inputs: the result is complete and shown to the last row.
     Whole,
-    /// By Ctrl-C: the screen stays as it is.
+    /// It was stopped by Ctrl-C: the screen stays as it is.
     Stopped,
     /// It failed.
     Failed,
 }
 
-/// What is drawn where the terminal doesn't say how large it is.
+/// The size to draw if the terminal doesn't report one.
 const SIZE: (usize, usize) = (80, 24);
 
-/// A terminal.
+/// The terminal.
 #[derive(Debug, Default)]
 pub struct Screen {
     drawn: Mutex<Vec<Drawn>>,
 }
 
-/// A table that is drawn, and who draws it.
+/// A table and the thread that draws it.
 #[derive(Debug)]
 struct Drawn {
     shared: Arc<Shared>,
@@ -63,7 +63,7 @@ struct Shared {
 struct State {
     table: LiveTable,
     is_dirty: bool,
-    /// How it ended, once it has.
+    /// How the query ended, once it has.
     end: Option<End>,
 }
 
@@ -80,8 +80,8 @@ impl Shared {
 }
 
 impl crate::run::Screen for Screen {
-    /// Shows what a program prints that changes as a table, where that can be: in this process, and where
-    /// it can be told which row a change is about.
+    /// Shows changing results as tables, if the query runs in this process and the columns identify which row
+    /// changes.
     fn take_over(&self, program: &mut Program) {
         if program.settings.processes != Processes::Count(1) {
             return;
@@ -115,8 +115,8 @@ impl crate::run::Screen for Screen {
 }
 
 impl Screen {
-    /// Draws what there is for the last time: the query is over. Returns how many rows the tables have, where
-    /// there were any tables.
+    /// Draws the tables for the last time when the query is over. Returns the number of rows, if there were
+    /// tables.
     pub fn finish(&self, end: End) -> Option<usize> {
         let drawn = std::mem::take(&mut *self.drawn.lock().unwrap_or_else(PoisonError::into_inner));
         let mut rows = None;
@@ -124,7 +124,7 @@ impl Screen {
             table.shared.state().end = Some(end);
             table.shared.changed.notify_all();
             if let Some(drawer) = table.drawer.take() {
-                // A drawer that has panicked has nothing left to draw.
+                // A thread that has panicked has nothing left to draw.
                 let _ = drawer.join();
             }
             rows = Some(rows.unwrap_or(0) + table.shared.state().table.len());
@@ -155,11 +155,11 @@ fn draw_until_over(shared: &Shared) {
         if state.is_dirty || is_empty || end == Some(End::Whole) {
             state.is_dirty = false;
             let lines = match end {
-                // Nothing is drawn over it any more: it may be as long and as wide as it is.
+                // It is not redrawn, so it may exceed the screen.
                 Some(End::Whole) => state.table.draw(usize::MAX, usize::MAX),
                 _ => {
                     let (width, height) = size();
-                    // The prompt has the last line, and a wrapped line would move all others.
+                    // The last line is for the prompt, and a wrapped line would move all others.
                     state.table.draw(width, height.saturating_sub(1))
                 }
             };
@@ -172,14 +172,14 @@ fn draw_until_over(shared: &Shared) {
         if end.is_some() {
             return;
         }
-        // Changes of this time are drawn together.
+        // Changes during this time are drawn together.
         let state = shared.state();
         let wait = |state: &mut State| state.end.is_none();
         drop(shared.changed.wait_timeout_while(state, EVERY, wait));
     }
 }
 
-/// Columns and lines of the terminal.
+/// The columns and lines of the terminal.
 fn size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(std::io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
@@ -187,7 +187,7 @@ fn size() -> (usize, usize) {
     }
 }
 
-/// Writes lines over those that were written before.
+/// Overwrites the previously drawn lines.
 fn show(lines: &[String], lines_before: usize) {
     let mut out = String::new();
     if lines_before > 0 {
@@ -199,7 +199,7 @@ fn show(lines: &[String], lines_before: usize) {
     }
     out.push_str("\x1b[J");
     let mut output = std::io::stdout().lock();
-    // Where nobody reads it, there is nobody to tell.
+    // Errors are ignored: there is no other place to report them.
     let _ = output
         .write_all(out.as_bytes())
         .and_then(|()| output.flush());

@@ -1,19 +1,18 @@
-//! Where statements end: at a `;` that stands in no text, name or comment.
+//! Splits SQL into statements: at each `;` outside of strings, names and comments.
 
 use slackwater_sql::statement::{closing, opening};
 
 /// A statement of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The statement without its `;`, on its own lines and columns of the text: what stands before it is
-    /// blank.
+    /// The statement without its `;`, at its original lines and columns: everything before it is blank.
     pub placed: String,
-    /// A `;` stands behind it.
+    /// Whether a `;` follows the statement.
     pub ended: bool,
 }
 
 impl Piece {
-    /// Whether it says anything but comments.
+    /// Whether there is nothing but comments.
     pub fn is_empty(&self) -> bool {
         let mut rest = Scanner::default();
         !self
@@ -24,8 +23,9 @@ impl Piece {
 }
 
 impl Piece {
-    /// Its first words, without comments and commands before it: as many as can open a STATEMENT SET, and one
-    /// more.
+    /// The statement's first words, without comments and commands before it: as many as a STATEMENT SET
+    /// starts with,
+    /// and one more.
     pub(super) fn words(&self) -> Vec<String> {
         let mut text = self.placed.trim_start();
         while text.starts_with('\\') {
@@ -40,14 +40,14 @@ impl Piece {
     }
 }
 
-/// What the characters so far are inside of.
+/// What the current position is inside of.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Inside {
     #[default]
     Nothing,
     Quoted(char),
     LineComment,
-    /// So many deep.
+    /// A comment, with its nesting depth.
     Comment(usize),
 }
 
@@ -58,11 +58,11 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Takes a character, and says whether it belongs to a statement's own text: what begins a comment is
-    /// taken for it, too.
+    /// Takes a character and returns whether it belongs to a statement; so do the characters that start a
+    /// comment.
     fn take(&mut self, c: char) -> bool {
         let is_own = !matches!(self.inside, Inside::LineComment | Inside::Comment(_));
-        // A pair is used up by its second character.
+        // The second character completes a pair.
         let mut before = c;
         self.inside = match (self.inside, self.before, c) {
             (Inside::Nothing, _, '\'' | '"' | '`') => Inside::Quoted(c),
@@ -71,7 +71,7 @@ impl Scanner {
                 before = ' ';
                 Inside::Comment(1)
             }
-            // A quote inside a text is two: the first ends it, the second begins it again.
+            // A doubled quote inside a string: the first ends the string, the second starts it again.
             (Inside::Quoted(quote), _, c) if c == quote => Inside::Nothing,
             (Inside::LineComment, _, '\n') => Inside::Nothing,
             (Inside::Comment(depth), '/', '*') => {
@@ -88,7 +88,7 @@ impl Scanner {
             (inside, ..) => inside,
         };
         self.before = before;
-        // `--` and `/*` begin with a character that was taken for a statement's.
+        // The first character of `--` and `/*` was counted as part of a statement.
         is_own
             && !matches!(self.inside, Inside::LineComment | Inside::Comment(_))
             && c != '/'
@@ -96,7 +96,7 @@ impl Scanner {
     }
 }
 
-/// The statements of a text, in their order; the last one has not ended, and may be empty.
+/// The statements of a text, in order; the last one is unfinished and may be empty.
 pub fn split(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut scanner = Scanner::default();
@@ -120,7 +120,7 @@ pub fn split(text: &str) -> Vec<Piece> {
     with_sets(pieces)
 }
 
-/// The same with the statements of a STATEMENT SET, from what opens it to END, as one piece each.
+/// The pieces with each STATEMENT SET, from its start to END, as one piece.
 fn with_sets(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut joined = Vec::new();
     let mut open: Option<Piece> = None;
@@ -131,7 +131,7 @@ fn with_sets(pieces: Vec<Piece>) -> Vec<Piece> {
             None if opening(&words).is_some() => open = Some(piece),
             None => joined.push(piece),
             Some(set) => {
-                // What stands before a piece is blank in it, character by character.
+                // Each character before a piece is a blank in it.
                 let before = set.placed.chars().count();
                 let rest = piece.placed.chars().skip(before + 1);
                 set.placed.push(';');
@@ -143,7 +143,7 @@ fn with_sets(pieces: Vec<Piece>) -> Vec<Piece> {
             }
         }
     }
-    // It has not ended, whatever its last statement has.
+    // The set is unfinished even if its last statement is complete.
     joined.extend(open.map(|set| Piece {
         ended: false,
         ..set
@@ -156,14 +156,14 @@ pub fn is_complete(text: &str) -> bool {
     split(text).last().is_none_or(Piece::is_empty)
 }
 
-/// Where the quoted text begins that the end of the text stands in, behind its quote.
+/// The position after the opening quote, if the text ends inside a string.
 pub fn open_quote(text: &str) -> Option<usize> {
     let mut scanner = Scanner::default();
     let mut start = 0;
     for (at, c) in text.char_indices() {
         let before = scanner.inside;
         scanner.take(c);
-        // Two quotes inside a text are one of its characters.
+        // A doubled quote inside a string is a character of the string.
         let goes_on = c == '\'' && text[..at].ends_with('\'');
         if before == Inside::Nothing && !goes_on {
             start = at + c.len_utf8();
@@ -172,8 +172,7 @@ pub fn open_quote(text: &str) -> Option<usize> {
     (scanner.inside == Inside::Quoted('\'')).then_some(start)
 }
 
-/// Whether the end of the text stands in quotes or in a comment of several lines: what follows belongs to
-/// these.
+/// Whether the text ends inside quotes or a block comment, so the next line continues it.
 pub fn ends_inside(text: &str) -> bool {
     let mut scanner = Scanner::default();
     for c in text.chars() {

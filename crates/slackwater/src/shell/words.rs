@@ -1,4 +1,4 @@
-//! What can be completed.
+//! The words that completion knows.
 
 use slackwater_connect::{CONNECTORS, FORMATS};
 use slackwater_sql::connectors::Connectors;
@@ -7,7 +7,7 @@ use slackwater_sql::session::Session;
 use super::commands::COMMANDS;
 use crate::catalog::BuiltIn;
 
-/// Words that statements are made of.
+/// The keywords of statements.
 const KEYWORDS: &[&str] = &[
     "ALL",
     "AND",
@@ -85,7 +85,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Those of a session.
+    /// The names of a session.
     pub fn of(session: &Session) -> Words {
         let mut words = Words::default();
         for (name, table) in &session.tables {
@@ -103,7 +103,7 @@ impl Words {
                 .extend(columns.into_iter().map(|(name, _)| name));
         }
         let functions = session.function_names().into_iter();
-        // What the planner calls for itself.
+        // Internal functions of the planner.
         words.functions = functions
             .filter(|name| !name.starts_with("__"))
             .cloned()
@@ -122,14 +122,14 @@ impl Words {
         words
     }
 
-    /// Functions whose name begins so.
+    /// The functions whose names start with `prefix`.
     pub fn functions(&self, prefix: &str) -> Vec<&String> {
         let prefix = prefix.to_lowercase();
         let all = self.functions.iter();
         all.filter(|name| name.starts_with(&prefix)).collect()
     }
 
-    /// What may stand in place of the last word of `line`: where that begins, and the candidates.
+    /// The completions of the last word of `line`: where the word starts, and the candidates.
     pub fn complete(&self, line: &str) -> (usize, Vec<String>) {
         if let Some(command) = line.strip_prefix('\\') {
             return self.complete_command(command);
@@ -152,7 +152,7 @@ impl Words {
         if line[..start].ends_with('.') {
             return (start, found);
         }
-        // Keywords and functions in the case that was begun.
+        // Keywords and functions in the case of the typed prefix.
         let is_lower = prefix.chars().any(char::is_lowercase);
         let in_case = |word: &str| match is_lower {
             true => word.to_lowercase(),

@@ -71,7 +71,7 @@ fn a_damaged_checkpoint_is_refused_where_rows_would_be_doubled() {
                 "is damaged",
                 "restore the file",
                 "--accept-duplicates",
-                "come again in file ",
+                "are written again to file ",
             ] {
                 assert!(said(&output).contains(word), "{word}: {}", said(&output));
             }
@@ -101,7 +101,7 @@ fn duplicates_are_accepted_once_for_all() {
     let name = damaged.file_name().unwrap().to_string_lossy().into_owned();
     assert!(said(&output).contains(&name), "{}", said(&output));
     assert!(
-        said(&output).contains("may come again"),
+        said(&output).contains("may be written again"),
         "{}",
         said(&output)
     );
@@ -112,7 +112,7 @@ fn duplicates_are_accepted_once_for_all() {
 }
 
 #[test]
-fn sinks_that_promise_less_go_on_with_a_warning() {
+fn sinks_with_weaker_guarantees_continue_with_a_warning() {
     let case = Case::new("SELECT k, COUNT(*) FROM events GROUP BY k;");
     case.run_for(Some(600), &[], false).unwrap();
     let damaged = newest_part(&case);
@@ -120,7 +120,7 @@ fn sinks_that_promise_less_go_on_with_a_warning() {
     let output = case.program(&["--state", "state", "--duration", "100ms"]);
     assert!(output.status.success(), "{}", said(&output));
     assert!(
-        said(&output).contains("may come again"),
+        said(&output).contains("may be written again"),
         "{}",
         said(&output)
     );

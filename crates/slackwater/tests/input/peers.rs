@@ -279,7 +279,7 @@ fn a_query_that_has_ended_says_why_nothing_is_read() {
     }
     // A table that has no end can't have come to it.
     let finished = folder.run(&counting(&address, ""), &STATE);
-    finished.fails(2, &["'t' (tcp) has none now", "--from-scratch"]);
+    finished.fails(2, &["'t' (tcp) now has no end", "--from-scratch"]);
 }
 
 /// Rows of a sink, as a reader gets them.
