@@ -3,6 +3,7 @@
 //! ```text
 //! calibrate ──► waits.rs (wake-ups, sleeps)  ──┐
 //!               links.rs (latency, bandwidth) ─┴─► Calibration ──► table or JSON, and cache.rs
+//!
 //! run ─────────► costs() ◄── load() ◄── the file, if it is of this host and version
 //! ```
 //!
@@ -10,10 +11,10 @@
 //! - A query never waits for a calibration and never fails because there is none: figures that are
 //!   missing, unreadable, or of another host, version or format are ignored, and
 //!   [`costs`] returns the built-in ones.
-//! - Every figure is a median (or a quantile) of single measurements, so a short disturbance moves it
-//!   little; the number of measurements is shown with it. A long disturbance (`disturbance.rs`) is noticed:
-//! the
+//! - Every figure is a median (or a quantile) of single measurements, so a short disturbance moves it little;
+//!   the number of measurements is shown with it. A long disturbance (`disturbance.rs`) is noticed: the
 //!   measurement is repeated, and figures that stay disturbed are shown but not saved.
+//!
 //! The costs of a wake-up and of a sleep, and how long sleeps overrun, decide how a worker waits
 //! (`docs/internals/waiting.md`), so they are measured instead of assumed.
 
@@ -195,8 +196,7 @@ fn show(calibration: &Calibration, json: bool, kept: &str) -> Result<String, Str
 }
 
 /// Measures this host until nothing disturbs it, at most [`ATTEMPTS`] times. Returns the best measurement,
-/// and
-/// what disturbed it.
+/// and what disturbed it.
 fn measure_in_peace(quick: bool) -> Result<(Calibration, Option<String>), String> {
     let mut best: Option<(Calibration, Option<String>)> = None;
     for attempt in 1..=ATTEMPTS {

@@ -125,10 +125,10 @@ impl<'a> ProgramCatalog<'a> {
     }
 
     /// Reads an instance's state from the checkpoint and keeps it until all instances have started. `node` is
-    /// the
-    /// head of its subquery, and `share` is as in [`Catalog::restored`].
+    /// the head of its subquery, and `share` is as in [`Catalog::restored`].
     ///
     /// # Errors
+    ///
     /// If a part can't be read or is damaged.
     pub fn read_restored(
         &self,

@@ -6,6 +6,7 @@
 //!              │ parts, commits                  │ manifests
 //!              └────────────► store ◄────────────┘
 //! ```
+//!
 //! - [`Members`]: what is checkpointed, and the names under which its state is found again.
 //! - [`CheckpointAgent`], one in each process: stores snapshots and commits what sinks have prepared, on a
 //!   thread of its own.

@@ -71,8 +71,7 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         #[arg(long, requires = "state")]
         from_scratch: bool,
         /// With --state: if the newest checkpoint is damaged, resume from the one before it, although rows
-        /// are
-        /// then written again to sinks that would otherwise have each row once
+        /// are then written again to sinks that would otherwise have each row once
         #[arg(long, requires = "state")]
         accept_duplicates: bool,
         /// Write the report as JSON to this file

@@ -1,4 +1,5 @@
 //! What rows cost at each node of a query: measured by an earlier run, else assumed.
+//!
 //! A run with parallelism `'auto'` saves what its operators cost in `costs.json`, next to the host's
 //! calibration. A damaged file counts as missing and never makes a query fail.
 
@@ -86,6 +87,7 @@ impl Learned {
     /// Saves the costs for later runs.
     ///
     /// # Errors
+    ///
     /// The operating system's error, with the file.
     pub fn store(&self) -> Result<(), String> {
         let path = path()

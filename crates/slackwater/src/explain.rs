@@ -32,6 +32,7 @@ pub enum Format {
 /// Writes a plan in a format.
 ///
 /// # Errors
+///
 /// If the plan can't be written as JSON, which is a bug.
 pub fn write(program: &Program, plan: &Plan, format: Format) -> Result<String, String> {
     Ok(match format {
@@ -113,8 +114,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
 }
 
 /// How rows are distributed over the instances of the node that an edge leads to; empty if instance `i` sends
-/// to
-/// instance `i`.
+/// to instance `i`.
 fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
     match &edge.exchange {
         Exchange::Forward => String::new(),

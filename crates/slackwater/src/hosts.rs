@@ -8,12 +8,12 @@
 //!
 //! A host is told [`HostCommand`]s and reports [`HostEvent`]s; whether a queue or a socket carries them is
 //! hidden from both ends.
-//! With several processes, this program is started once for each and is sent the SQL, the settings and its
-//! number. Each process compiles and plans the query, which gives all of them the same deployment (they
-//! compare
-//! fingerprints), builds its own part, and connects it to the others' parts.
-//! Rows never pass through the first process; the control sockets carry commands down, and events and
-//! counters up. State that moves with its buckets is passed on unread, in memory files.
+//!
+//! With several processes, this program is started once for each and is sent the SQL,
+//! the settings and its number. Each process compiles and plans the query, which gives all of them the same
+//! deployment (they compare fingerprints), builds its own part, and connects it to the others' parts. Rows
+//! never pass through the first process; the control sockets carry commands down, and events and counters up.
+//! State that moves with its buckets is passed on unread, in memory files.
 //!
 //! Invariants:
 //! - Telling a host something never blocks: each queue is bounded, and a process that doesn't read what it
@@ -22,12 +22,11 @@
 //!   waits for every process that it started, and kills those that don't exit.
 //! - A worker process that dies is an error of the query, which names the process and how it died.
 //! - While nothing happens no thread wakes up (I7): all threads here wait for a queue or a socket.
+//!
 //! The layers: messages (`protocol`, `counts`, `steps`), transport (`channel`, `handover`, `outbox`), running
-//! a
-//! part (`phases`, `executor`, `connect`), and the two kinds of hosts (`threads`; `processes` with `reader`,
-//! and
-//! `worker_process` on the other side). `starting` chooses between them and becomes a `local` host once the
-//! query runs.
+//! a part (`phases`, `executor`, `connect`), and the two kinds of hosts (`threads`; `processes` with
+//! `reader`, and `worker_process` on the other side). `starting` chooses between them and becomes a `local`
+//! host once the query runs.
 
 mod counts;
 mod phases;

@@ -4,14 +4,15 @@
 //! cli, shell → run → supervisor → hosts → engine's runtime
 //!               │        └ tuner, rebalancer, live, tally (beside a run) ─► report
 //!               └ compile (slackwater-sql) → planner, plan (slackwater-control), catalog
+//!
 //! (slackwater-connect)
 //! ```
+//!
 //! Modules are listed in the order of their layers: each imports only from those above it. The table is in
 //! `tools/tidy/src/layers.rs`.
 
 /// Replaces the standard library's macro, which panics if standard error can't be written: a log on a full
-/// disk
-/// would end the query.
+/// disk would end the query.
 macro_rules! eprintln {
     ($($words:tt)*) => {
         drop(std::io::Write::write_fmt(
@@ -65,10 +66,8 @@ pub mod shell;
 pub use cli::PROGRAM_VARIABLE;
 
 /// The program's allocator; a build of your own should use it, too. Operators keep many small pieces of
-/// memory,
-/// and one thread creates and drops chunks: with glibc's `malloc` a query takes a fifth (reading JSON) to a
-/// third
-/// (joins of streams) more CPU time.
+/// memory, and one thread creates and drops chunks: with glibc's `malloc` a query takes a fifth (reading
+/// JSON) to a third (joins of streams) more CPU time.
 ///
 /// ```
 /// #[global_allocator]
@@ -85,6 +84,7 @@ pub use slackwater_sql::functions;
 ///     slackwater::main_with(|functions| {
 ///         functions.scalar("twice", |number: i64| number * 2);
 ///     })
+///
 /// }
 /// ```
 pub fn main_with(add: impl FnOnce(&mut functions::Functions)) -> std::process::ExitCode {

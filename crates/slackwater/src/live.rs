@@ -3,6 +3,7 @@
 //! ```text
 //!   12 s    48,213 rows/s |######            | p99  17.9 of 20 ms   0.12 cores  1 worker
 //! ```
+//!
 //! It reads counters, like the tuner, and wakes up once a second while the query runs.
 
 use std::collections::BTreeSet;

@@ -4,11 +4,11 @@
 //! whoever measures ── orders, samples (JSON lines) ── leader ══ the link that is measured ══ follower
 //!  bench link, calibrate                              core A └─── control socket ──────────┘ core B
 //! ```
+//!
 //! Every kind runs the same loops (`patterns.rs`) over the same few calls ([`side::Side`]), and so do the
-//! peers
-//! in `crates/bench/peers`, which compile these files, too: so this module uses nothing else from this crate.
-//! A
-//! leader and its follower stay alive and sleep between two orders, so rounds can measure all kinds in turn.
+//! peers in `crates/bench/peers`, which compile these files, too: so this module uses nothing else from this
+//! crate. A leader and its follower stay alive and sleep between two orders, so rounds can measure all kinds
+//! in turn.
 //!
 //! # What the figures contain
 //!
@@ -24,9 +24,9 @@
 //! - Links inside a process carry ownership and no bytes. Their messages of 64 bytes go by value,
 //!   larger ones are buffers that the leader fills and the follower gives back.
 //! - **CPU time** is that of each side's thread (`CLOCK_THREAD_CPUTIME_ID`), over the same messages.
+//!
 //! Shutdown: the end of the leader's standard input ends the leader, and the end of the control socket ends
-//! the
-//! follower. A side that fails, or waits for a minute, ends with an error.
+//! the follower. A side that fails, or waits for a minute, ends with an error.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,12 +1,11 @@
 //! Notices for the user about the rows that a query reads: implausible event times, columns without a field
-//! in
-//! the records, records that moved the watermark too far.
+//! in the records, records that moved the watermark too far.
 //!
 //! ```text
-//! engine's intakes ─► SourceNotices, one for each source ─┬─► Said, at once ──────────► Notices ─► standard
-//! error
+//! engine's intakes ─► SourceNotices, one for each source ─┬─► Said, at once ──────────► Notices ─► stderr
 //!                                                        └─► Noticed, at the end ─► merged, sentences.rs ─┘
 //! ```
+//!
 //! A worker process sends both to the process that the user started. Each notice is shown once.
 
 mod sentences;

@@ -168,8 +168,7 @@ fn process_of_nodes(nodes: &[Option<usize>]) -> Vec<usize> {
 }
 
 /// A fingerprint of a deployment and the numbers of partitions. Processes that plan a query separately
-/// compare
-/// it.
+/// compare it.
 pub fn fingerprint(program: &Program, deployment: &Deployment) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -317,8 +316,7 @@ fn latency_target(program: &Program, node: usize) -> Option<u64> {
 }
 
 /// The kinds of rows that a sink ignores: another reader of the same rows may have asked for the old values,
-/// and
-/// a sink that can only add rows takes none back, not even for a sum that overflows.
+/// and a sink that can only add rows takes none back, not even for a sum that overflows.
 fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
     match program.nodes[node].as_sink() {
         Some(sink) if sink.connector.capabilities().accepts == Accepts::Rows => {

@@ -13,13 +13,12 @@ use crate::parallel::choose;
 use crate::plan::{Plan, PlanRequest, has_target, plan};
 
 /// Plans a program for a machine, with the costs that earlier runs have measured. The same program, machine
-/// and
-/// costs give the same plan, which worker processes rely on.
+/// and costs give the same plan, which worker processes rely on.
 ///
 /// # Errors
+///
 /// If there are more processes than workers, or if a process for each node is wanted and threads can't be
-/// bound to
-/// nodes.
+/// bound to nodes.
 pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Result<Plan, SqlError> {
     let settings = &program.settings;
     let cores = machine.topology.allowed().len();

@@ -1,4 +1,5 @@
 //! Measures the activity of a process: what its workers, instances and sinks counted between two looks.
+//!
 //! A look costs tens of microseconds and happens only on request, so an idle process runs no timer (I7).
 
 mod seen;
@@ -49,8 +50,7 @@ struct SinkProbe {
 
 impl Probe {
     /// A probe of `process`. `workers` has the counters of its workers in order, `counters` those of all
-    /// instances,
-    /// and `sources` tells how full their buffers are. The first look covers the time from now on.
+    /// instances, and `sources` tells how full their buffers are. The first look covers the time from now on.
     pub fn new(
         deployment: &Deployment,
         process: usize,

@@ -1,6 +1,5 @@
 //! Moves buckets of keys between instances while a query runs, and pre-aggregates the rows of a key that is
-//! too hot
-//! for one instance.
+//! too hot for one instance.
 //!
 //! ```text
 //! counters: rows by bucket, time by instance ─► control/balance.rs ─► a barrier with the moves
@@ -166,8 +165,7 @@ impl<'a> Rebalancer<'a> {
     }
 
     /// Looks at the counters and moves buckets if necessary; `may_move` says whether no instance is changing
-    /// its
-    /// worker.
+    /// its worker.
     pub fn tick(&mut self, may_move: bool) {
         let now_ns = now_ns();
         let seconds = now_ns.saturating_sub(self.looked_ns) as f64 / 1e9;

@@ -24,8 +24,7 @@ pub struct Report {
     /// The time from the start of the query to its end.
     pub wall_s: f64,
     /// CPU time of all processes, including compiling and planning, from the operating system. What a process
-    /// has
-    /// used before this query is not counted; what else it does during the query is.
+    /// has used before this query is not counted; what else it does during the query is.
     pub cpu_s: f64,
     /// CPU time per record read.
     pub cpu_us_per_row: Option<f64>,
@@ -199,8 +198,7 @@ pub struct PlanReport {
     /// The NUMA node of each worker, `null` if there is one node or the worker was not pinned.
     pub nodes: Vec<Option<usize>>,
     /// The mean distance that a byte between two instances travels, by NUMA distances (0 within a core, 10
-    /// within a
-    /// node); `null` if it is not known.
+    /// within a node); `null` if it is not known.
     pub distance_mean: Option<f64>,
     /// How idle workers waited, in the words of the setting.
     pub wait: String,
@@ -319,8 +317,7 @@ pub struct LinkSideReport {
     /// The bytes of the messages' frames.
     pub bytes: u64,
     /// The seconds spent on encoding, copying and waking, or on finding, decoding and checking messages.
-    /// Measured by
-    /// a clock that also runs while the thread is preempted.
+    /// Measured by a clock that also runs while the thread is preempted.
     pub busy_s: f64,
 }
 
@@ -343,8 +340,7 @@ pub struct SourceReport {
     /// Records read.
     pub rows_in: u64,
     /// Its late rows, once per windowing operator. Rows that an operator could not attribute to one source
-    /// are in
-    /// the total only.
+    /// are in the total only.
     pub rows_late: u64,
     /// Its rejected records, and rejected rows that were computed from them.
     pub rows_bad: u64,

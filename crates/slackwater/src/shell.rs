@@ -1,4 +1,5 @@
 //! The shell, which runs statements one by one.
+//!
 //! Declarations (tables, views, settings) are kept as SQL, and each query runs as a separate program of these
 //! declarations and the query: it is compiled and run exactly like a file.
 

@@ -4,8 +4,8 @@
 //! Supervisor ─► attempt ─► LocalHost, and what watches it: coordinator of checkpoints, tuner, rebalancer
 //! ```
 //!
-//! What follows what is decided in `slackwater_checkpoint::recovery`; here it is done: claim the store,
-//! read the checkpoint, commit what it has pending, run, and again after a failure.
+//! `slackwater_checkpoint::recovery` decides the steps, and this module executes them: claim the store, read
+//! the checkpoint, commit what it has pending, run, and start again after a failure.
 
 mod attempt;
 mod checks;
@@ -36,29 +36,29 @@ use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
 use crate::report::Totals;
 
-/// Where a query keeps its checkpoints.
+/// Where and how a query keeps its checkpoints.
 #[derive(Debug, Clone)]
 pub struct StateOptions {
     /// A directory, or the URL of a folder of an object store.
     pub place: String,
-    /// What is there is not gone on from.
+    /// Whether to start over instead of resuming.
     pub from_scratch: bool,
-    /// Where the newest checkpoint is damaged the one before it is used, though rows that were committed
-    /// since come again.
+    /// Whether to resume from an earlier checkpoint if the newest one is damaged, although rows that were
+    /// committed since are then written again.
     pub accepts_duplicates: bool,
 }
 
 /// How a query with checkpoints ended.
 pub struct Ended {
-    /// Its last incarnation; none where there was nothing to do.
+    /// The last incarnation; `None` if there was nothing to do.
     pub last: Option<Attempted>,
-    /// The checkpoint that this run began with.
+    /// The checkpoint from which this run resumed.
     pub restored_from: Option<u64>,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restarts: u64,
-    /// What incarnations before the last one counted.
+    /// The counts of the incarnations before the last one.
     pub before: Totals,
-    /// Why it can't go on.
+    /// Why the query can't continue.
     pub error: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct Ended {
 ///
 /// # Errors
 ///
-/// When what is asked for can't be.
+/// If the options are not valid for the query.
 pub fn run_saved(
     query: &Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
@@ -94,7 +94,7 @@ pub fn run_saved(
     supervisor.run_to_the_end()
 }
 
-/// Starts a query, and starts it again after a failure.
+/// Starts a query, and restarts it after a failure.
 struct Supervisor<'a, 'b> {
     query: &'a Query<'a>,
     catalog: &'a mut ProgramCatalog<'b>,
@@ -102,25 +102,25 @@ struct Supervisor<'a, 'b> {
     store: Store,
     runner: Runner,
     claimed: Option<Claimed>,
-    /// The host that prepares to run it.
+    /// The host that prepares to run the query.
     prepared: Option<Prepared>,
     /// The last incarnation of this run.
     epoch: Option<u64>,
-    /// Incarnations that ran.
+    /// The number of incarnations that ran.
     attempts: usize,
     restored_from: Option<u64>,
     last: Option<Attempted>,
     before: Totals,
     suspects: Vec<Suspected>,
-    /// The last thing that failed.
+    /// The last failure.
     failure: Option<String>,
-    /// The query can't go on from what is stored, or must not begin.
+    /// Why the query can't resume from what is stored, or must not start.
     refused: Option<Refused>,
-    /// What is wrong with checkpoints that were passed over.
+    /// What is wrong with skipped checkpoints.
     unreadable: Vec<String>,
 }
 
-/// What follows from passing over a checkpoint.
+/// The consequence of skipping a checkpoint, for messages.
 const AGAIN: &str =
     "the previous checkpoint is used, and rows committed since then may be written again";
 
@@ -139,10 +139,10 @@ impl Supervisor<'_, '_> {
                 Some(Output::Recommit { epoch, .. }) => Some(self.recommit(epoch)),
                 Some(Output::Run { epoch }) => match self.run(epoch) {
                     Some(input) => Some(input),
-                    // It was stopped.
+                    // The query was stopped.
                     None => break,
                 },
-                // It has been when its failure was told.
+                // It was already stopped when it failed.
                 Some(Output::Stop { epoch }) => {
                     (self.claimed, self.prepared) = (None, None);
                     Some(Input::Stopped { epoch })
@@ -187,7 +187,7 @@ impl Supervisor<'_, '_> {
         })
     }
 
-    /// Waits until the next try; whether it came, or somebody wants no more, or its time is over.
+    /// Waits until the next attempt; returns false if the query is stopped or its time is over.
     fn wait(&self, until_ns: Option<u64>) -> bool {
         let Some(until_ns) = until_ns else {
             return false;
@@ -218,7 +218,7 @@ impl Supervisor<'_, '_> {
             reason: error.to_string(),
         };
         let is_first = self.epoch.is_none();
-        // Whoever else wants to begin finds this claim, or nothing of what is done before it.
+        // Another run that starts finds this claim, or nothing of what is done before it.
         let beginning = match self.store.beginning() {
             Ok(beginning) => beginning,
             Err(error) => return failed(error),
@@ -305,7 +305,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// Runs the incarnation; `None` when it was stopped.
+    /// Runs the incarnation; `None` if it was stopped.
     fn run(&mut self, epoch: u64) -> Option<Input> {
         let (claimed, prepared) = (self.claimed.take(), self.prepared.take());
         self.attempts += 1;
@@ -360,7 +360,7 @@ impl Supervisor<'_, '_> {
     }
 }
 
-/// What the user should know of a query whose rows may come twice.
+/// Warnings about rows that may be lost or duplicated after a crash.
 pub fn warnings(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let members = &query.members;

@@ -1,4 +1,4 @@
-//! What a run came to: counters, the sinks' measurements and what other processes say, added up.
+//! Adds up the results of a run: counters, the sinks' measurements and the reports of other processes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,38 +24,38 @@ use crate::report::{
 };
 use crate::tuner::Tuned;
 
-/// A run that is over.
+/// A finished run.
 pub struct Tally<'a> {
-    /// What was run.
+    /// The program that ran.
     pub program: &'a Program,
-    /// How.
+    /// The plan.
     pub plan: &'a Plan,
-    /// Its sources and dead letters in this process.
+    /// The sources and dead letters of this process.
     pub catalog: &'a ProgramCatalog<'a>,
-    /// The plan as the engine has it.
+    /// The engine's form of the plan.
     pub deployment: &'a Deployment,
-    /// Counters of this process's workers.
+    /// The counters of this process's workers.
     pub workers: Vec<Arc<WorkerCounters>>,
-    /// Counters of all instances.
+    /// The counters of all instances.
     pub counters: &'a [Arc<InstanceCounters>],
-    /// What worker processes came to.
+    /// The final counts of worker processes.
     pub finished: &'a [FinalCounts],
-    /// Who tells the user what was noticed of the input.
+    /// The notices for the user about the input.
     pub notices: &'a Notices,
-    /// What the sinks measured.
+    /// The measurements of the sinks.
     pub sinks: &'a [SinkResult],
-    /// What came of tuning it.
+    /// The results of tuning.
     pub tuned: Option<Tuned>,
-    /// What came of moving keys.
+    /// The results of moving keys.
     pub rebalanced: Option<Rebalanced>,
-    /// How long it took.
+    /// The duration of the run.
     pub wall_s: f64,
-    /// What this process had used before it began.
+    /// What this process had used before the run started.
     pub before: machine::Used,
 }
 
 impl Tally<'_> {
-    /// Dead-letter files of all processes; one that several wrote to is one.
+    /// The dead-letter files of all processes, each listed once.
     pub fn dead_letters(&self) -> Vec<DeadLetterFile> {
         let theirs = self
             .finished
@@ -71,7 +71,7 @@ impl Tally<'_> {
         files.into_values().collect()
     }
 
-    /// Where the bad records of a table are, if there are any.
+    /// The dead-letter file of a table, if there are bad records.
     fn dead_letter_file(&self, table: &str) -> Option<String> {
         let theirs = self.finished.iter().flat_map(|counts| &counts.dead_letters);
         let mut theirs = theirs.filter(|file| file.table == table);
@@ -122,7 +122,7 @@ impl Tally<'_> {
         links.into_values().collect()
     }
 
-    /// What each node cost. A route's work is that of the node whose rows it spreads.
+    /// The costs of each node. The work of a route belongs to the node whose rows it distributes.
     fn operators(&self) -> Vec<OperatorReport> {
         let graph = &self.program.graph;
         let mut reports = graph.nodes.iter().enumerate();
@@ -160,8 +160,8 @@ impl Tally<'_> {
         reports
     }
 
-    /// Late and bad rows of each source, in order. Those of an instance that doesn't know whose rows it had
-    /// are its source's if it hears only one.
+    /// The late and bad rows of each source, in order. Rows that an instance can't attribute are counted for
+    /// its source if it receives rows of only one.
     fn refused(&self) -> Vec<(u64, u64)> {
         let read = InstanceCounters::read;
         let graph = &self.program.graph;
@@ -195,7 +195,7 @@ impl Tally<'_> {
         refused
     }
 
-    /// Tells what the sources have noticed of their rows, and why many of them were late.
+    /// Shows the notices of the sources, and why many rows were late.
     fn tell_of(&self, nodes: &[usize], reports: &[SourceReport]) {
         let theirs = self.finished.iter().flat_map(|counts| &counts.noticed);
         let mut noticed = self.catalog.noticed();
@@ -280,7 +280,7 @@ impl Tally<'_> {
                         let _ = latencies.add(&result.latencies_us);
                         rows_out += result.rows;
                         connections_lost += result.connections_lost;
-                        // Of instances side by side the one that was late longest counts.
+                        // Of parallel instances, the one that was late for the longest time counts.
                         active_ns = active_ns.max(result.seconds.active_ns);
                         violated_ns = violated_ns.max(result.seconds.violated_ns);
                     }
@@ -307,7 +307,7 @@ impl Tally<'_> {
         let rows_in = total(|slots| &slots.rows_in);
         let processes = self.processes();
         let theirs = processes.iter().map(|process| process.cpu_s).sum::<f64>();
-        // Those that were killed say nothing; the system counts them once they are waited for.
+        // Killed processes report nothing, but the system counts them once they are waited for.
         let cpu_s = self.before.cpu_s_since() + theirs.max(self.before.children_cpu_s_since());
         let their_rss_bytes = processes.iter().map(|process| process.peak_rss_bytes);
         let peak_rss_bytes = machine::peak_rss_bytes() + their_rss_bytes.sum::<u64>();
@@ -390,7 +390,7 @@ impl From<Rebalanced> for RebalancingReport {
 }
 
 impl TuningReport {
-    /// As the tuner says.
+    /// The report of the tuner's results.
     fn of(tuned: &Tuned) -> TuningReport {
         TuningReport {
             delay_first_ms: tuned.delay_first_ns as f64 / 1e6,

@@ -1,4 +1,4 @@
-//! What the program says on its two outputs, and with which exit codes it ends.
+//! Standard output, standard error, and exit codes.
 
 use std::io::Write;
 
@@ -7,12 +7,12 @@ pub(crate) const USAGE: u8 = 2;
 /// The query failed.
 pub(crate) const FAILED: u8 = 1;
 
-/// Writes to standard error; where nobody reads it, there is nobody to tell.
+/// Writes to standard error; errors are ignored.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Prints to standard output; a closed pipe is no reason to panic.
+/// Writes to standard output; a closed pipe is not an error.
 pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Keeps latency targets: plans how long sources may wait, and corrects it while the query runs.
+//! Meets latency targets: plans how long sources may wait, and corrects that while the query runs.
 //!
 //! ```text
 //! program, calibration ─► paths, planner ─► first setting ──► tunings of sources, waits of workers
@@ -6,15 +6,15 @@
 //!                                                                    └─► Tuned, for the report
 //! ```
 //!
-//! Threads of this process are looked at by a call. Worker processes are asked, at most once a tick, and
-//! what they have seen is decided on as soon as all have answered; whoever doesn't answer in time holds
-//! nobody up, and counts when it does.
+//! The activity of threads is read by a call. Worker processes are asked, at most once per tick, and the
+//! tuner decides as soon as all have answered. A process that doesn't answer in time delays no other; its
+//! answer counts when it arrives.
 //!
 //! Invariants:
-//! - Decisions are `slackwater_control`'s and those of `running`; here are the clock and the commands.
-//! - A tick costs some tens of microseconds. There are ten a second while something changes, two
-//!   otherwise, and none in a silence: the first worker that does something ends it.
-//! - What the user has set (`wait`, `linger`, `chunk_rows`) is left alone.
+//! - `slackwater_control` and `running` decide; this module has the clock and sends the commands.
+//! - A tick costs tens of microseconds. There are ten per second while something changes, two
+//!   otherwise, and none while the query is idle: the first active worker ends that.
+//! - Explicit settings (`wait`, `linger`, `chunk_rows`) are not changed.
 
 mod asked;
 mod elastic;
@@ -47,47 +47,47 @@ use planned::{TARGET_NS_MAX, first_setting};
 use predicted::Predicted;
 use running::{Around, PathControl, WorkerState};
 
-/// Ticks while something changes, and otherwise.
+/// The interval of ticks while something changes.
 const SOON: Duration = Duration::from_millis(100);
 const LATER: Duration = Duration::from_millis(500);
 
-/// Quick ticks at the beginning and after each change of more than [`CHANGE_MIN`].
+/// The number of quick ticks at the start and after each change of more than [`CHANGE_MIN`].
 const SOON_TICKS: u32 = 10;
 
-/// A delay that differs less from the last one is not worth a command, which wakes a worker.
+/// Smaller changes of a delay are not sent, because a command wakes a worker.
 const CHANGE_MIN: f64 = 0.02;
 
-/// What finding something costs is told again when it has changed by so much.
+/// The factor by which the cost of finding work must change before workers are told again.
 const FOUND_CHANGE: u64 = 4;
 
-/// What came of tuning, for the report.
+/// The results of tuning, for the report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tuned {
     /// The first delay that was permitted, in nanoseconds.
     pub delay_first_ns: u64,
-    /// The last delay that was permitted, in nanoseconds; `None` where nothing was tuned.
+    /// The last delay that was permitted, in nanoseconds; `None` if nothing was tuned.
     pub delay_ns: Option<u64>,
-    /// Rows per chunk at last.
+    /// The rows per chunk at the end.
     pub chunk_rows: usize,
-    /// Corrections.
+    /// The number of corrections.
     pub corrections: u64,
-    /// Corrections that changed something.
+    /// The number of corrections that changed something.
     pub changes: u64,
-    /// Instances that went to another worker.
+    /// The number of moves of instances to another worker.
     pub moves: u64,
-    /// The most workers that were in use at once.
+    /// The largest number of workers in use at once.
     pub workers_used_max: usize,
-    /// Predicted from what was learned: CPU time per second, and p99 in nanoseconds.
+    /// The CPU time per second and the p99 in nanoseconds, predicted with measured costs.
     pub predicted: Option<(f64, f64)>,
-    /// What was measured beside it: CPU time of the workers per second, while something happened.
+    /// The measured CPU time of the workers per second, without idle time.
     pub measured_cores: Option<f64>,
 }
 
-/// Who looks at what is done.
+/// How the activity is measured.
 enum Looks {
-    /// Threads of this process do it.
+    /// By a probe of this process.
     Here(Box<Probe>),
-    /// Worker processes do, and are asked.
+    /// By worker processes, which are asked.
     There(Asked),
 }
 
@@ -97,9 +97,9 @@ pub struct Tuner<'a> {
     plan: &'a Plan,
     host: &'a LocalHost,
     looks: Looks,
-    /// How long each source was told to wait for rows, and for how many.
+    /// The linger and the chunk size that each source was told.
     told: HashMap<usize, (u64, usize)>,
-    /// How each worker was told to wait, and what finding something costs it.
+    /// The wait mode and the cost of finding work that each worker was told.
     told_waits: Vec<Option<(WaitMode, u64)>>,
     paths: Vec<PathControl>,
     workers: Vec<WorkerState>,
@@ -115,7 +115,7 @@ pub struct Tuner<'a> {
 }
 
 impl<'a> Tuner<'a> {
-    /// A tuner for a query that has just been deployed; `None` when there is nothing to tune.
+    /// A tuner for a query that has just been deployed; `None` if there is nothing to tune.
     pub fn new(
         program: &'a Program,
         plan: &'a Plan,
@@ -172,32 +172,32 @@ impl<'a> Tuner<'a> {
         })
     }
 
-    /// When the next tick is due; `None` in a silence.
+    /// The time until the next tick; `None` while the query is idle.
     pub fn next(&self) -> Option<Duration> {
         let after = if self.soon > 0 { SOON } else { LATER };
         let due_ns = self.ticked_ns + after.as_nanos() as u64;
         (!self.silent).then(|| Duration::from_nanos(due_ns.saturating_sub(now_ns())))
     }
 
-    /// Something was done after a silence.
+    /// The query is no longer idle.
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.silent) {
             self.ticked_ns = now_ns();
             self.corrected_ns = self.ticked_ns;
             self.soon = SOON_TICKS;
-            // Worker processes do so by themselves.
+            // Worker processes do this without a request.
             if let Looks::Here(probe) = &mut self.looks {
                 probe.skip();
             }
         }
     }
 
-    /// Sets what the planner has chosen.
+    /// Applies the planner's settings.
     pub fn begin(&mut self) {
         self.apply();
     }
 
-    /// An instance runs on the worker that it was meant for.
+    /// An instance has arrived on its new worker.
     pub fn relocated(&mut self, instance: usize) {
         self.elastic.arrived(instance);
         self.apply();
@@ -208,13 +208,13 @@ impl<'a> Tuner<'a> {
         self.elastic.ended(number);
     }
 
-    /// All instances are with their workers.
+    /// Whether no instance is moving to another worker.
     pub fn is_settled(&self) -> bool {
         self.elastic.is_settled()
     }
 
-    /// Looks at what was done and corrects, or asks for it; `may_move` says whether instances may change
-    /// workers.
+    /// Reads the activity and corrects the settings, or asks worker processes for their activity; `may_move`
+    /// says whether instances may change workers.
     pub fn tick(&mut self, may_move: bool) {
         let now_ns = now_ns();
         if now_ns.saturating_sub(self.ticked_ns) < SOON.as_nanos() as u64 / 2 {
@@ -239,7 +239,7 @@ impl<'a> Tuner<'a> {
         }
     }
 
-    /// A worker process has answered; corrects when all have.
+    /// Handles the answer of a worker process; corrects the settings when all have answered.
     pub fn observed(&mut self, seen: Seen) {
         let Looks::There(asked) = &mut self.looks else {
             return;
@@ -250,7 +250,7 @@ impl<'a> Tuner<'a> {
         }
     }
 
-    /// Corrects by what processes have seen.
+    /// Corrects the settings by the processes' activity.
     fn correct(&mut self, seen: &[Seen], may_move: bool) {
         let now_ns = now_ns();
         let interval_ns = now_ns.saturating_sub(std::mem::replace(&mut self.corrected_ns, now_ns));
@@ -317,7 +317,7 @@ impl<'a> Tuner<'a> {
         }
     }
 
-    /// What workers do of the work that is predicted. In one process the busiest is taken for all.
+    /// Each worker's share of the predicted work. In one process, the busiest worker represents all.
     fn shares(&self, setting: Setting, rows: u64, interval_ns: u64) -> Vec<predicted::Share> {
         let active = self.workers.iter().enumerate();
         let active = active.filter(|(_, worker)| worker.activations > 0);
@@ -348,7 +348,7 @@ impl<'a> Tuner<'a> {
         shares.collect()
     }
 
-    /// The tightest delay of the paths that a source feeds, and the smallest chunks.
+    /// The shortest delay of the paths that a source feeds, and the smallest chunks.
     fn setting_of(&self, node: usize) -> Option<Setting> {
         let paths = self.paths.iter();
         let paths = paths.filter(|path| path.parts().sources.contains(&node));
@@ -359,7 +359,7 @@ impl<'a> Tuner<'a> {
         })
     }
 
-    /// Hands settings to sources and workers.
+    /// Sends the settings to sources and workers.
     fn apply(&mut self) {
         let settings = &self.program.settings;
         let mut delays: Vec<Option<u64>> = vec![None; self.workers.len()];
@@ -378,7 +378,7 @@ impl<'a> Tuner<'a> {
             let linger_ns = match (settings.linger_set, paths::is_paced(self.program, node)) {
                 (true, _) => settings.linger_ns,
                 (false, true) => setting.delay_ns,
-                // Its worker sleeps instead, which costs one wait and not two.
+                // Its worker sleeps instead, which costs one wait instead of two.
                 (false, false) => 0,
             };
             let chunk_rows = match settings.chunk_rows_set {
@@ -397,7 +397,7 @@ impl<'a> Tuner<'a> {
                 *delay = Some(delay.map_or(setting.delay_ns, |ns| ns.min(setting.delay_ns)));
             }
         }
-        // How workers wait is the user's business where it was said.
+        // An explicit wait mode is not changed.
         if !matches!(settings.wait_mode(), WaitMode::Auto { .. }) {
             return;
         }
@@ -407,7 +407,7 @@ impl<'a> Tuner<'a> {
                 Some(delay_ns) => WaitMode::Auto {
                     delay: Duration::from_nanos(delay_ns),
                 },
-                // A source without a target, or the same as any worker after a source: woken.
+                // A source without a target keeps its mode; other workers are woken.
                 None if hosts_source[worker] => settings.wait_mode(),
                 None => WaitMode::Interrupt,
             };
@@ -433,7 +433,7 @@ impl<'a> Tuner<'a> {
         self.elastic.workers_used()
     }
 
-    /// What came of it.
+    /// The results of tuning.
     pub fn tuned(&self) -> Tuned {
         let tightest = self.tightest();
         let changes = self.paths.iter().map(PathControl::changes);
@@ -458,7 +458,7 @@ impl<'a> Tuner<'a> {
     }
 }
 
-/// Whether a worker need not be told that it should wait in another way.
+/// Whether a new wait mode is so similar that the worker need not be told.
 fn same_wait((told, told_ns): (WaitMode, u64), (mode, found_ns): (WaitMode, u64)) -> bool {
     let near = found_ns.abs_diff(told_ns) <= found_ns.max(told_ns) / FOUND_CHANGE;
     near && match (told, mode) {

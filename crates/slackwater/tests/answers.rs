@@ -120,7 +120,7 @@ fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, St
 
 macro_rules! answers {
     ($($test:ident: $name:literal, $only_last:literal;)*) => {
-        /// The queries: names, texts, and whether the last row of a key is what counts.
+        /// The queries: names, SQL, and whether the last row of a key is what counts.
         pub const ANSWERS: &[(&str, &str, bool)] = &[
             $(($name, include_str!(concat!("answers/", $name, ".sql")), $only_last),)*
         ];

@@ -222,7 +222,7 @@ impl Trial {
                 return ran;
             }
             let Trial { title, .. } = self;
-            assert!(is_killed, "{title}: failed by itself after{}", ran.log);
+            assert!(is_killed, "{title}: failed without a kill after{}", ran.log);
             ran.log.push_str("\n  again");
         }
     }

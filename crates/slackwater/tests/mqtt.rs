@@ -111,8 +111,8 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
             .map(|entry| entry.unwrap().path());
         let names =
             names.filter(|path| !path.file_name().unwrap().to_string_lossy().starts_with('.'));
-        let texts = names.map(|path| std::fs::read_to_string(path).unwrap());
-        let all = texts.collect::<String>();
+        let contents = names.map(|path| std::fs::read_to_string(path).unwrap());
+        let all = contents.collect::<String>();
         let numbers = all.lines().map(|line| {
             let [n, device, topic] = line.split(',').collect::<Vec<_>>()[..] else {
                 panic!("{line}");

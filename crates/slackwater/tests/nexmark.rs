@@ -1,4 +1,4 @@
-//! Nexmark's queries, as they stand in `examples/nexmark`, against DuckDB over the same events: made up
+//! Nexmark's queries, as they stand in `examples/nexmark`, against DuckDB over the same events: generated
 //! and out of order, from the generator and from a file of JSON, at several parallelisms and chunk sizes, in
 //! several processes, and through kills. Over the reference data, too, where it stands beside the checkout.
 //!
@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::crash::{Trial, compare, parts, start, unpacked};
 use crate::support::{Seeded, data, every_case, left_of, run_text};
 
-/// Made-up events, and what makes them.
+/// Generated events, and their generator.
 const EVENTS: u64 = 100_000;
 
 /// So that midnight lies between them.
@@ -51,7 +51,7 @@ enum Compared {
 /// Where events come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Events {
-    /// Made up as they are read.
+    /// Generated as they are read.
     Generated,
     /// The same, as JSON.
     File,
@@ -155,7 +155,7 @@ static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// The made-up events as JSON.
+/// The generated events as JSON.
 fn events_file() -> PathBuf {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     let made = MADE.get_or_init(|| {

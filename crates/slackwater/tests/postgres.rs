@@ -300,7 +300,7 @@ fn one_that_stays_away_ends_the_query(server: &mut Server) {
     server.restart();
 }
 
-/// A server that is killed while a query writes to it with checkpoints: the query begins again by itself.
+/// A server that is killed while a query writes to it with checkpoints: the query restarts automatically.
 fn writing_goes_on_from_the_checkpoint(server: &mut Server) {
     server.run(
         "CREATE TABLE plain (n bigint, key integer); CREATE TABLE last (key integer PRIMARY KEY, n bigint)",

@@ -247,7 +247,10 @@ fn wrong_numbers_of_processes_are_refused() {
         &["'pigeon' is not a valid value of 'link'", "'shm' or 'tcp'"],
     );
     let finished = folder.run(&endless(""), &["--processes", "3", "--workers", "2"]);
-    finished.fails(2, &["3 processes need more than 2 worker threads", "--workers 3"]);
+    finished.fails(
+        2,
+        &["3 processes need more than 2 worker threads", "--workers 3"],
+    );
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl Terminal {
     /// Types lines at the prompt, and ends each with Enter.
     #[track_caller]
     fn line(&mut self, line: &str) {
-        // Each line of a statement is read by itself.
+        // Each line of a statement is read separately.
         for line in line.split('\n') {
             self.prompt();
             self.answered += 1;

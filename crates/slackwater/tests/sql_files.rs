@@ -191,7 +191,7 @@ fn check(name: &str) {
     let mut has_shown_error = false;
     let mut resumed = 0;
     for (nth, case) in cases.iter().enumerate() {
-        // The messages of texts that don't compile are compared in `crates/sql`; that the program shows them
+        // The messages of SQL that doesn't compile are compared in `crates/sql`; that the program shows them
         // so is tried once for each file.
         if !compiles(&case.text) && std::mem::replace(&mut has_shown_error, true) {
             continue;
@@ -391,7 +391,7 @@ fn no_file_is_forgotten() {
     }
 }
 
-/// Texts that are nearly right are what users write: each word of each case is left out, and
+/// Users write SQL that is nearly right: each word of each case is left out, and
 /// exchanged with the next one.
 #[test]
 fn nearly_right_texts_never_panic_and_errors_have_places() {

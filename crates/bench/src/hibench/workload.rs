@@ -147,11 +147,11 @@ mod tests {
         let file = folder.path().join("it's here.csv");
         std::fs::write(&file, "").unwrap();
         let results = folder.path().join("results.csv");
-        let mut texts = Workload::ALL.map(|workload| workload.sql(&file)).to_vec();
-        texts.push(generate(&folder.path().join("new.csv"), 10));
-        texts.push(fix_window_results(&file, &results));
-        texts.push(fix_window_generated(10));
-        for text in texts {
+        let mut queries = Workload::ALL.map(|workload| workload.sql(&file)).to_vec();
+        queries.push(generate(&folder.path().join("new.csv"), 10));
+        queries.push(fix_window_results(&file, &results));
+        queries.push(fix_window_generated(10));
+        for text in queries {
             let compiled = slackwater_sql::program::compile(&text, &[], &BuiltIn);
             if let Err(error) = compiled {
                 panic!("{}", error.render("query", &text));

@@ -156,13 +156,13 @@ mod tests {
         let file = folder.path().join("it's here.jsonl");
         std::fs::write(&file, "").unwrap();
         write_side_input(folder.path()).unwrap();
-        let mut texts = vec![generate(&folder.path().join("new.jsonl"), 10)];
+        let mut queries = vec![generate(&folder.path().join("new.jsonl"), 10)];
         for query in QUERIES {
             for input in [Input::Generator, Input::Json] {
-                texts.push(query.over(input, &file, 10, folder.path()));
+                queries.push(query.over(input, &file, 10, folder.path()));
             }
         }
-        for text in texts {
+        for text in queries {
             assert!(
                 !text.contains("'print'") && !text.contains("examples/"),
                 "{text}"

@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn settings_are_parsed_as_they_are_written() {
-        let texts = ["auto:20ms", "sleep:2500us", "poll", "linger", "hand"];
-        for text in texts {
+        let settings = ["auto:20ms", "sleep:2500us", "poll", "linger", "hand"];
+        for text in settings {
             assert_eq!(text.parse::<Setting>().unwrap().to_string(), text);
         }
         for text in ["auto", "sleep:", "nap", "poll:1ms", ""] {

@@ -21,7 +21,7 @@ use slackwater_engine::error::{Error, Result};
 
 use super::reader::{Batches, ColumnReader, Counted, Progress};
 use super::written::{Shared, Written};
-use super::{ArrowCompression, ArrowOptions, MEND_BROKEN, guarded};
+use super::{ArrowCompression, ArrowOptions, HINT_BROKEN, guarded};
 
 /// The mark at the beginning and end of a file. The one at the beginning is padded with zeros.
 const MAGIC: &[u8; 6] = b"ARROW1";
@@ -73,7 +73,7 @@ pub(super) fn open(
 
 fn unreadable(place: &str, reason: &str) -> Error {
     Error::new(place, format!("is not a readable arrow file: {reason}"))
-        .hint(MEND_BROKEN)
+        .hint(HINT_BROKEN)
         .final_one()
 }
 

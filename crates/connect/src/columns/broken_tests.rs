@@ -137,7 +137,7 @@ fn rows_before_the_damage_are_kept_and_the_error_names_its_place() {
         let wanted = format!(
             "{}: can't be read on after row 40: at byte {third}: there is no message of Arrow where one \
              should be \
-             (is it broken, or of another format? make or fetch it again)",
+             (the file may be damaged or in another format: create or fetch it again)",
             path.display()
         );
         assert_eq!(error, wanted, "{kind:?}");

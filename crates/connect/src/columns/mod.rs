@@ -166,12 +166,12 @@ pub(crate) fn parquet_of(
 fn guarded<T>(place: &str, name: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     std::panic::catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let reason = format!("is not a readable {name} file: {}", panic_text(&*panic));
-        Err(Error::new(place, reason).hint(MEND_BROKEN).final_one())
+        Err(Error::new(place, reason).hint(HINT_BROKEN).final_one())
     })
 }
 
 /// The hint for a file that can't be read.
-const MEND_BROKEN: &str = "is it broken, or of another format? make or fetch it again";
+const HINT_BROKEN: &str = "the file may be damaged or in another format: create or fetch it again";
 
 #[cfg(test)]
 mod broken_tests;

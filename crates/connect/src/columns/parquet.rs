@@ -23,7 +23,7 @@ use slackwater_engine::error::{Error, Result};
 
 use super::reader::{BATCH_ROWS_MAX, Batches, ColumnReader, Counted, Progress};
 use super::written::{Shared, Written};
-use super::{MEND_BROKEN, ParquetCompression, guarded};
+use super::{HINT_BROKEN, ParquetCompression, guarded};
 
 /// Rows of a row group, as most writers have it.
 const GROUP_ROWS_MAX: usize = 1024 * 1024;
@@ -59,7 +59,7 @@ impl ChunkReader for Counted {
 
 fn unreadable(place: &str, error: &ParquetError) -> Error {
     let reason = format!("is not a readable parquet file: {error}");
-    Error::new(place, reason).hint(MEND_BROKEN).final_one()
+    Error::new(place, reason).hint(HINT_BROKEN).final_one()
 }
 
 /// Opens a file at row `first` for the columns `read`.

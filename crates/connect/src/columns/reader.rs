@@ -12,7 +12,7 @@ use arrow_schema::{ArrowError, Schema, SchemaRef};
 use slackwater_engine::chunk::Positions;
 use slackwater_engine::error::{Error, Result};
 
-use super::{MEND_BROKEN, convert, fit, guarded};
+use super::{HINT_BROKEN, convert, fit, guarded};
 use crate::encode::json_row;
 use crate::format::DecodedRows;
 
@@ -91,7 +91,7 @@ impl ColumnReader {
             let after = self.next - 1;
             let reason = format!("can't be read on after row {after}: {}", error.reason);
             let hint = match error.hint.as_str() {
-                "" => MEND_BROKEN,
+                "" => HINT_BROKEN,
                 hint => hint,
             };
             Error::new(self.place.clone(), reason)
@@ -126,7 +126,7 @@ impl ColumnReader {
     fn broken(&self, first: u64, error: &ArrowError) -> Error {
         let reason = format!("rows from {first} on can't be read: {error}");
         Error::new(self.place.clone(), reason)
-            .hint(MEND_BROKEN)
+            .hint(HINT_BROKEN)
             .final_one()
     }
 }

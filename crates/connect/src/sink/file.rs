@@ -30,7 +30,7 @@ use parts::{PartName, PartSink};
 use whole::WholeSink;
 
 /// The hint for a file that is in a checkpoint but not in the folder.
-const MEND_GONE: &str = "put it back, or start over without the checkpoints";
+const HINT_GONE: &str = "put it back, or start over without the checkpoints";
 
 /// The error for a checkpoint whose prepared files can't be read.
 fn unreadable(place: &Path, prepared: &str) -> Error {

@@ -8,7 +8,7 @@ pub fn add(functions: &mut Functions) {
         .scalar("count_char", |text: &str, wanted: &str| {
             text.matches(wanted).count() as i64
         })
-        // An error condemns the row, and NULL comes in only where it is asked for.
+        // An error rejects the row, and only an Option receives NULL.
         .scalar(
             "grade",
             |points: i64, points_max: Option<i64>| -> Result<String, String> {

@@ -1,4 +1,5 @@
 //! The file in which calibration figures are saved between runs.
+//!
 //! The file is written under a temporary name and then renamed, so a reader finds either the old figures or
 //! the new ones. A damaged file counts as missing and never makes a query fail.
 

@@ -1,6 +1,5 @@
 //! Whether a measurement was disturbed: other programs on the same cores make sleeps and wake-ups last
-//! longer,
-//! and a plan that is made with such figures is wrong once those programs have gone.
+//! longer, and a plan that is made with such figures is wrong once those programs have gone.
 
 use std::fs;
 use std::time::Instant;

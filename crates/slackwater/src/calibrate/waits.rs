@@ -122,9 +122,9 @@ pub fn wakes(cores: Cores, quick: bool) -> Result<Vec<Wake>, String> {
 /// What the waking and the woken thread share.
 struct Bell {
     /// The number of wake-ups so far.
-    rung: AtomicU64,
+    wakes: AtomicU64,
     /// The time of the last wake-up, in nanoseconds since the start.
-    rung_at_ns: AtomicU64,
+    woken_at_ns: AtomicU64,
     over: AtomicBool,
 }
 
@@ -133,24 +133,24 @@ fn wake(cores: Cores, count: usize) -> Result<Wake, String> {
     let waker = waiter.waker();
     let start = Instant::now();
     let bell = Bell {
-        rung: AtomicU64::new(0),
-        rung_at_ns: AtomicU64::new(0),
+        wakes: AtomicU64::new(0),
+        woken_at_ns: AtomicU64::new(0),
         over: AtomicBool::new(false),
     };
     std::thread::scope(|scope| {
         let shared = &bell;
         let sleeping = scope.spawn(move || be_woken(cores.follower, &waiter, shared, start));
         let ringing = scope.spawn(move || {
-            let rung = (|| {
+            let ringing_cpu_ns = (|| {
                 pin(cores.leader)?;
                 set_timer_slack_ns(1);
                 let mut cpu_ns = Vec::new();
                 for number in 1..=count as u64 {
                     std::thread::sleep(SILENCE);
                     shared
-                        .rung_at_ns
+                        .woken_at_ns
                         .store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-                    shared.rung.store(number, Ordering::Release);
+                    shared.wakes.store(number, Ordering::Release);
                     let cpu = thread_cpu();
                     waker.wake();
                     cpu_ns.push((thread_cpu() - cpu).as_nanos() as f64);
@@ -160,15 +160,15 @@ fn wake(cores: Cores, count: usize) -> Result<Wake, String> {
             std::thread::sleep(SILENCE);
             shared.over.store(true, Ordering::Release);
             waker.wake_urgent();
-            rung
+            ringing_cpu_ns
         });
         let panicked = "a measuring thread panicked";
-        let rung: Result<f64, String> = ringing.join().map_err(|_| panicked)?;
+        let ringing_cpu_ns: Result<f64, String> = ringing.join().map_err(|_| panicked)?;
         let (woken_cpu_ns, mut until_look_ns) = sleeping.join().map_err(|_| panicked)??;
         Ok(Wake {
             across_cores: cores.leader != cores.follower,
             count: until_look_ns.len(),
-            ringing_cpu_ns: rung?,
+            ringing_cpu_ns: ringing_cpu_ns?,
             woken_cpu_ns,
             until_look_p50_ns: quantile(&mut until_look_ns, 0.5),
             until_look_p99_ns: quantile(&mut until_look_ns, 0.99),
@@ -189,21 +189,21 @@ fn be_woken(
     while !bell.over.load(Ordering::Acquire) {
         let cpu = thread_cpu();
         waiter.announce(Listen::Everything);
-        if bell.over.load(Ordering::Acquire) || bell.rung.load(Ordering::Acquire) != seen {
+        if bell.over.load(Ordering::Acquire) || bell.wakes.load(Ordering::Acquire) != seen {
             waiter.retract();
-            seen = bell.rung.load(Ordering::Acquire);
+            seen = bell.wakes.load(Ordering::Acquire);
             continue;
         }
         let woken = waiter.wait(Some(PATIENCE), Sources::All);
         woken.map_err(|error| error.to_string())?;
         let now_ns = start.elapsed().as_nanos() as u64;
-        let rung = bell.rung.load(Ordering::Acquire);
-        if rung == seen {
+        let wakes = bell.wakes.load(Ordering::Acquire);
+        if wakes == seen {
             continue;
         }
-        seen = rung;
+        seen = wakes;
         cpu_ns.push((thread_cpu() - cpu).as_nanos() as f64);
-        until_look_ns.push(now_ns.saturating_sub(bell.rung_at_ns.load(Ordering::Relaxed)) as f64);
+        until_look_ns.push(now_ns.saturating_sub(bell.woken_at_ns.load(Ordering::Relaxed)) as f64);
     }
     Ok((median(cpu_ns), until_look_ns))
 }

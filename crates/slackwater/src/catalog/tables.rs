@@ -1,4 +1,5 @@
 //! The connectors by which a program's tables are read and written, for the SQL layer.
+//!
 //! The tests of `crates/sql` compile this file too, so it uses nothing from this crate.
 
 use std::sync::Arc;

@@ -145,6 +145,7 @@ impl CheckpointAgent {
     /// Starts the agent of an incarnation; its thread calls `done` for each finished job.
     ///
     /// # Errors
+    ///
     /// If the store can't be opened or the thread can't be started.
     pub fn start(
         incarnation: &Incarnation,
@@ -250,8 +251,7 @@ impl CheckpointAgent {
     }
 
     /// The events that can be reported at once. Events of sinks have to wait until what the sinks have
-    /// prepared is
-    /// durable, for this checkpoint or for an earlier one at which that failed.
+    /// prepared is durable, for this checkpoint or for an earlier one at which that failed.
     fn secured(&self, events: Vec<AgentEvent>) -> Vec<AgentEvent> {
         let mut at_once = Vec::new();
         for event in events {
@@ -378,8 +378,7 @@ impl CheckpointAgent {
     }
 
     /// Commits everything that was prepared up to a barrier, in order, and tells sources up to where their
-    /// rows are
-    /// stored. Returns what to tell the coordinator at once.
+    /// rows are stored. Returns what to tell the coordinator at once.
     pub fn commit(&mut self, barrier: u64) -> Option<AgentEvent> {
         for (at, node, resume) in std::mem::take(&mut self.read) {
             if at > barrier {
@@ -487,8 +486,7 @@ impl AgentThread {
                 mut commits,
             } => {
                 // What may be lost is committed first: if it is lost, the previous checkpoint is used, and
-                // nothing
-                // of this one may be visible anywhere.
+                // nothing of this one may be visible anywhere.
                 commits.sort_by_key(|(member, _)| {
                     let sink = self.sinks[self.node_of[*member]].as_ref();
                     !sink.is_some_and(|sink| sink.capabilities().may_lose_prepared)

@@ -12,6 +12,7 @@ use crate::report::count;
 /// A table of the checkpoints at `place`, oldest first.
 ///
 /// # Errors
+///
 /// If there are no checkpoints or they can't be read.
 pub fn list(place: &str) -> Result<String, String> {
     // Opening a store would create the directory.

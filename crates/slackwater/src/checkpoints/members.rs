@@ -139,8 +139,7 @@ impl Members {
 }
 
 /// The keys by which nodes are found again. Sources and sinks are named by their tables; the nodes between
-/// them
-/// are counted backwards from their sink.
+/// them are counted backwards from their sink.
 fn keys(program: &Program) -> HashMap<usize, String> {
     let mut keys = HashMap::new();
     let mut used = BTreeSet::new();

@@ -26,6 +26,7 @@ impl Restored {
     /// A checkpoint of the store at `place`, for a query whose nodes have these `keys`.
     ///
     /// # Errors
+    ///
     /// If the store can't be opened.
     pub fn new(
         place: &str,
@@ -45,6 +46,7 @@ impl Restored {
     /// committed.
     ///
     /// # Errors
+    ///
     /// The first part that can't be read or is damaged.
     pub fn read_chains(
         &self,
@@ -165,8 +167,8 @@ fn parts(node: &Node, share: Option<(usize, usize)>) -> BTreeMap<u32, Vec<&Part>
 }
 
 /// Whether a part may hold keys of instance `instance` of `instances`. Buckets are assigned in turn, so a
-/// bucket
-/// of both has the remainder `part.instance` by the part's number of instances, and `instance` by the other.
+/// bucket of both has the remainder `part.instance` by the part's number of instances, and `instance` by the
+/// other.
 fn meets(part: &Part, instance: u32, instances: u32) -> bool {
     let Some(owners) = part.owners.filter(|&owners| owners > 0) else {
         return true;

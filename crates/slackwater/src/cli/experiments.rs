@@ -1,4 +1,5 @@
 //! `slackwater bench`: a separate program, started as git starts its commands.
+//!
 //! The experiments are not part of the product: `slackwater-bench` is another program over the same library.
 //! It is looked for in the folder of this program and then in `PATH`. It replaces this process, so its exit
 //! code, its signals and its output are those of the command.

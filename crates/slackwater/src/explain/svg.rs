@@ -1,6 +1,5 @@
 //! The three graphs as SVG, one below the other: boxes in columns by their distance from a source, with
-//! curves
-//! between them. Readable on light and dark backgrounds, without scripts, fonts or Graphviz.
+//! curves between them. Readable on light and dark backgrounds, without scripts, fonts or Graphviz.
 
 use std::fmt::Write;
 

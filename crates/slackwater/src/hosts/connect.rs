@@ -197,8 +197,7 @@ pub struct Listening {
 
 impl Listening {
     /// Listens on a free port of the loopback address if other processes send to this one. Its readers exist
-    /// before
-    /// other processes know the address.
+    /// before other processes know the address.
     pub fn new(part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
         Listening::at(Ipv4Addr::LOCALHOST, part, token)
     }
@@ -242,8 +241,7 @@ impl Listening {
     }
 
     /// Creates the ends of this process's links once the addresses of the others are known. The acceptor is
-    /// kept as
-    /// long as writers may have to reconnect.
+    /// kept as long as writers may have to reconnect.
     pub fn connect(
         mut self,
         part: &Part<'_>,

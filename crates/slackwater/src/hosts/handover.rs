@@ -17,6 +17,7 @@ const LENGTH_BYTES: usize = 8;
 /// Writes state to a memory file; returns `None` without state.
 ///
 /// # Errors
+///
 /// If there is no memory, or the state can't be written as frames.
 pub fn seal(state: &[RecordBatch]) -> Result<Option<OwnedFd>> {
     if state.is_empty() {
@@ -44,6 +45,7 @@ pub fn seal(state: &[RecordBatch]) -> Result<Option<OwnedFd>> {
 /// Reads state from a memory file.
 ///
 /// # Errors
+///
 /// If the file holds anything else.
 pub fn open(file: Option<OwnedFd>) -> Result<Vec<RecordBatch>> {
     let mut state = Vec::new();

@@ -11,11 +11,9 @@ use super::channel::Channel;
 use super::protocol::ProcessCommand;
 
 /// Commands that may wait for a process, in addition to those in its socket (a few hundred short ones). Five
-/// per
-/// second ask for counters, and ten ticks per second of the latency controller may each set two workers and a
-/// source, so a process that has not read for at least half a minute is killed. The longest command moves
-/// 4,096
-/// buckets and takes 32 KiB, one at a time; the others take a few hundred bytes.
+/// per second ask for counters, and ten ticks per second of the latency controller may each set two workers
+/// and a source, so a process that has not read for at least half a minute is killed. The longest command
+/// moves 4,096 buckets and takes 32 KiB, one at a time; the others take a few hundred bytes.
 pub const COMMANDS_QUEUED_MAX: usize = 1024;
 
 type Queued = (ProcessCommand, Vec<OwnedFd>);
@@ -32,6 +30,7 @@ impl Outbox {
     /// The queue for process `number`; `pid` is the process's descriptor and `channel` leads to it.
     ///
     /// # Errors
+    ///
     /// If the thread can't be started.
     pub fn new(number: usize, pid: OwnedFd, channel: Channel) -> io::Result<Outbox> {
         let (queue, queued) = mpsc::sync_channel(COMMANDS_QUEUED_MAX);
@@ -48,8 +47,7 @@ impl Outbox {
     }
 
     /// Queues a command with descriptors. If too many commands are waiting, the process is killed, which its
-    /// reader
-    /// notices.
+    /// reader notices.
     pub fn put(&self, command: ProcessCommand, beside: Vec<OwnedFd>) {
         if let Err(mpsc::TrySendError::Full(_)) = self.queue.try_send((command, beside)) {
             let mut lost = self.lost.lock().expect("no thread panics under it");

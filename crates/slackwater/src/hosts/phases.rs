@@ -1,7 +1,6 @@
 //! What a process does before its part of a query runs: it reads what is to be restored, so that damage is
-//! found
-//! before anything is committed; then its sinks commit what the checkpoint has pending. Each process restores
-//! its own instances, and commits for the sinks whose first instance it runs.
+//! found before anything is committed; then its sinks commit what the checkpoint has pending. Each process
+//! restores its own instances, and commits for the sinks whose first instance it runs.
 
 use serde::{Deserialize, Serialize};
 use slackwater_checkpoint::Kind;

@@ -33,8 +33,7 @@ use crate::catalog::ProgramCatalog;
 use crate::plan::fingerprint;
 
 /// How long worker processes may take to report their counts and to exit once they have nothing left to do.
-/// This
-/// is less than the two seconds in which a query whose process died has to end.
+/// This is less than the two seconds in which a query whose process died has to end.
 const FINISH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The worker processes of a query. Dropping them kills those that still run.
@@ -53,10 +52,10 @@ pub struct Processes {
 
 impl Processes {
     /// Starts the worker processes of a deployment, which don't read their inputs yet. `report` is called for
-    /// their
-    /// events, as for those of threads; if a process dies, its instances fail.
+    /// their events, as for those of threads; if a process dies, its instances fail.
     ///
     /// # Errors
+    ///
     /// If a process can't be started.
     pub fn start(work: &Work<'_>, report: Report) -> io::Result<Processes> {
         let (deployment, count) = (work.deployment, work.plan.processes);
@@ -190,8 +189,7 @@ impl Processes {
     }
 
     /// Tells each process the addresses of the others, once all listen. The reader reports a process that
-    /// dies in the
-    /// meantime.
+    /// dies in the meantime.
     fn introduce(&self, listening: &mpsc::Receiver<(usize, Option<SocketAddr>)>) {
         let mut addresses = vec![None; self.len()];
         for _ in 0..self.len() {

@@ -4,9 +4,9 @@
 //! supervisor ── HostCommand ──► LocalHost ── ProcessCommand::Host ──► Executor ── Command ──► workers
 //!            ◄── HostEvent ────            ◄── ProcessEvent::Host ──           ◄─ WorkerEvent ─
 //! ```
+//!
 //! Each message exists once: a layer that passes one on wraps it and doesn't look into it. [`ProcessCommand`]
-//! and
-//! [`ProcessEvent`] have what only the two ends of a control socket tell each other.
+//! and [`ProcessEvent`] have what only the two ends of a control socket tell each other.
 
 use std::net::SocketAddr;
 
@@ -28,8 +28,7 @@ pub enum HostCommand {
     /// A command for its workers.
     Workers(Command),
     /// Run an instance on another worker of its process ([`HostEvent::Relocated`]). Has no effect if the
-    /// instance
-    /// has ended.
+    /// instance has ended.
     Relocate {
         /// The instance's number.
         instance: usize,
@@ -82,8 +81,7 @@ pub enum HostEvent {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ProcessCommand {
     /// Prepare a part, without running it yet. Comes with a socket to each other process, in the order of
-    /// their
-    /// numbers, and with memory that outlives the process.
+    /// their numbers, and with memory that outlives the process.
     Start(Box<Start>),
     /// The addresses of all processes by number, if links are TCP.
     Connect(Vec<Option<SocketAddr>>),

@@ -24,6 +24,7 @@ impl StartingHost {
     /// Starts worker processes if they are to run the query; `report` is called for events.
     ///
     /// # Errors
+    ///
     /// If processes can't be started.
     pub fn new(work: &Work<'_>, report: Report) -> Result<StartingHost, Error> {
         let starts = match work.plan.processes {
@@ -62,6 +63,7 @@ impl StartingHost {
     /// Runs the query.
     ///
     /// # Errors
+    ///
     /// If threads can't be started, or the query can't start.
     pub fn run(self, work: &Work<'_>, catalog: &ProgramCatalog<'_>) -> Result<LocalHost, Error> {
         match self.starts {

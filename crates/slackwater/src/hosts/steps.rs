@@ -1,7 +1,8 @@
 //! What steps and buckets have counted, as changes.
-//! The rebalancer looks five times a second, and a route by key counts 4,096 buckets. So only what has
-//! changed
-//! since the last look crosses the control socket, as varints:
+//!
+//! The rebalancer looks five times a second, and a route by
+//! key counts 4,096 buckets. So only what has changed since the last look crosses the control socket, as
+//! varints:
 //!
 //! ```text
 //! changes  = { instance + 1, { step + 1, time, chunks, rows, buckets, { gap, rows } }, 0 }, 0
@@ -96,6 +97,7 @@ impl Told {
 /// Adds changes to the counters `all` of all instances, which no other thread writes.
 ///
 /// # Errors
+///
 /// If the bytes are not changes of such instances.
 pub fn add(mut changes: &[u8], all: &[Arc<InstanceCounters>]) -> Result<(), String> {
     let steps = all.iter().map(|counters| steps(counters).count());

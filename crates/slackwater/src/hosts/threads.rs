@@ -33,6 +33,7 @@ impl Threads {
     /// Starts the threads; `report` is called for their events.
     ///
     /// # Errors
+    ///
     /// If the threads can't be started, or the query can't start.
     pub fn start(
         work: &Work<'_>,
@@ -76,8 +77,7 @@ impl Threads {
     }
 
     /// Sends the executor a command. If a worker is stuck in a write that blocks, the executor no longer
-    /// takes
-    /// commands, and dropping the query doesn't end it.
+    /// takes commands, and dropping the query doesn't end it.
     pub fn tell(&self, command: HostCommand) {
         let _ = self.inbox.0.try_send(Heard::Host(FromHost::Tell(command)));
     }

@@ -12,6 +12,7 @@ const BYTES_MAX: u64 = 16 << 20;
 /// A machine with a built-in name, or one that a file describes (JSON, as `topology --json` prints it).
 ///
 /// # Errors
+///
 /// If there is neither, or the description is not valid.
 pub fn named(name_or_file: &str) -> Result<Topology, String> {
     if let Some(topology) = Topology::named(name_or_file) {

@@ -13,8 +13,7 @@ pub fn quota_cores() -> Option<f64> {
 }
 
 /// The tightest limit of a group and its parents. `own` is the content of `/proc/self/cgroup`, `groups` the
-/// folder
-/// where the groups are mounted. A container sees its own group as the root.
+/// folder where the groups are mounted. A container sees its own group as the root.
 fn read(groups: &Path, own: &str) -> Option<f64> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let path = path.trim().trim_start_matches('/');

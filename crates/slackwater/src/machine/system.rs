@@ -17,8 +17,7 @@ pub fn topology() -> Topology {
 }
 
 /// Reads the topology from `system`, which is `/sys/devices/system` or a copy of it. Missing files are
-/// tolerated:
-/// a machine without nodes is one node, and one without cores has those that are `allowed`.
+/// tolerated: a machine without nodes is one node, and one without cores has those that are `allowed`.
 pub fn read(system: &Path, allowed: &[usize]) -> Topology {
     let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
     let list = |path: &Path| parse_list(&text(path)).unwrap_or_default();

@@ -26,6 +26,7 @@ impl Machine {
     /// A machine by its name or file, to plan for and not to run on.
     ///
     /// # Errors
+    ///
     /// The errors of [`named`].
     pub fn planned_for(name_or_file: &str) -> Result<Machine, String> {
         let topology = named(name_or_file)?;
@@ -41,6 +42,7 @@ impl Machine {
     /// This machine as somebody described it: another order of nodes, or fewer cores.
     ///
     /// # Errors
+    ///
     /// If it allows a core that this process may not use.
     pub fn described_as(name_or_file: &str) -> Result<Machine, String> {
         let topology = named(name_or_file)?;

@@ -26,8 +26,7 @@ const FOR_EVER: Duration = Duration::from_secs(86_400);
 const IN_PARTS_BYTES_MIN: usize = 16 << 10;
 
 /// A piece of a frame: its first cache line with the number, or the rest, which all frames share as batches
-/// share
-/// buffers.
+/// share buffers.
 pub enum Piece {
     /// The first cache line.
     Head([u8; LINE]),
@@ -174,8 +173,7 @@ impl Side for FrameSide {
                 let mut frame = Vec::with_capacity(2);
                 frame.push(Piece::Head(head));
                 // The last message leaves with one push, because its sender then waits for orders and would
-                // not push
-                // the rest of a large frame.
+                // not push the rest of a large frame.
                 if number != END {
                     frame.extend(self.body.clone().map(Piece::Body));
                 }

@@ -199,8 +199,7 @@ impl About {
         let behind_us = noticed.behind_us.saturating_add(delay_us);
         let jump = noticed.jump.as_ref();
         // The cause is one row that was far ahead, or many rows that were out of order. A jump can be the
-        // cause only
-        // if it is about as long as the latest row was late.
+        // cause only if it is about as long as the latest row was late.
         let is_one = jump.is_some_and(|jump| jump.by_us() >= behind_us / 10 * 9);
         let one = match (jump, &noticed.first) {
             (Some(jump), _) if is_one => Some(jump),

@@ -1,7 +1,8 @@
 //! The activity of a process between two looks, as plain data.
-//! Idle instances are left out. The size is bounded: a hundred bytes for each worker and instance, and for
-//! each
-//! instance of a sink at most one pair of numbers for each of its latency slots.
+//!
+//! Idle instances are left out. The size is
+//! bounded: a hundred bytes for each worker and instance, and for each instance of a sink at most one pair of
+//! numbers for each of its latency slots.
 
 use serde::{Deserialize, Serialize};
 

@@ -115,8 +115,8 @@ pub fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
         .collect::<Vec<String>>();
     let lines = std::iter::once(&titles).chain(rows);
     let width = |index: usize| {
-        let texts = lines.clone().filter_map(|line| line.get(index));
-        texts.map(|text| text.width()).max().unwrap_or(0)
+        let cells = lines.clone().filter_map(|line| line.get(index));
+        cells.map(|text| text.width()).max().unwrap_or(0)
     };
     let widths = (0..titles.len()).map(width).collect::<Vec<usize>>();
     let mut text = String::new();

@@ -22,7 +22,7 @@ use crate::report::{CheckpointReport, Report};
 use crate::tally::Tally;
 use crate::tuner::Tuner;
 
-/// Operators that are named when all hold too much.
+/// The number of operators that are named if all together hold too much.
 const OPERATORS_NAMED: usize = 3;
 
 fn megabytes(bytes: u64) -> String {
@@ -32,40 +32,40 @@ fn megabytes(bytes: u64) -> String {
     }
 }
 
-/// An incarnation that takes checkpoints.
+/// A claimed incarnation, which takes checkpoints.
 pub struct Claimed {
-    /// What its processes are told.
+    /// The incarnation as its processes know it.
     pub incarnation: Incarnation,
-    /// Who may store its checkpoints.
+    /// The writer of its checkpoints.
     pub writer: CheckpointWriter,
 }
 
-/// A host that prepares to run an incarnation, and what it reports.
+/// A host that prepares to run an incarnation, and its events.
 pub struct Prepared {
     /// The host.
     pub host: StartingHost,
-    /// Where the coordinator reports, too.
+    /// The queue into which the coordinator's thread reports, too.
     sender: mpsc::SyncSender<RunEvent>,
     events: mpsc::Receiver<RunEvent>,
 }
 
-/// What became of an incarnation.
+/// The result of an incarnation.
 pub struct Attempted {
-    /// Why it failed.
+    /// Why the incarnation failed.
     pub error: Option<Error>,
-    /// What became of its checkpoints.
+    /// The coordinator's verdict, with checkpoints.
     pub verdict: Option<Verdict>,
-    /// Rows that processes were working on when they died.
+    /// Rows that processes were processing when they died.
     pub suspects: Vec<Suspected>,
-    /// What it cost, with those before it.
+    /// The costs, including those of earlier incarnations.
     pub report: Report,
     /// Dead-letter files that were written.
     pub dead_letters: Vec<DeadLetterFile>,
     /// What the sinks measured.
     pub sinks: Vec<SinkResult>,
-    /// It was stopped before its inputs ended.
+    /// Whether it was stopped before its inputs ended.
     pub stopped: bool,
-    /// A worker is stuck in a write that nobody takes.
+    /// Whether a worker is stuck in a write.
     pub abandoned: bool,
 }
 
@@ -81,12 +81,12 @@ impl Attempted {
 }
 
 impl Query<'_> {
-    /// Runs the query until it ends, is stopped or fails. `sinks` is what those of earlier incarnations
-    /// measured.
+    /// Runs the query until it ends, is stopped or fails. `sinks` has the measurements of earlier
+    /// incarnations.
     ///
     /// # Errors
     ///
-    /// When it can't be started.
+    /// If the query can't be started.
     pub fn attempt(
         &self,
         catalog: &ProgramCatalog<'_>,
@@ -136,7 +136,7 @@ impl Query<'_> {
             coordinator: coordinator.transpose()?,
         };
         watch.until_end(&events, self.duration);
-        // Whoever still has something to say is not to wait for somebody who hears it.
+        // So that no thread waits for its event to be received.
         drop(events);
         let abandoned = watch.running > 0;
         let stopped = watch.stop_by.is_some() && watch.error.is_none();
@@ -148,7 +148,7 @@ impl Query<'_> {
         let coordinator = watch.coordinator.take();
         watch.shown.clear();
         if error.is_some() && coordinator.is_some() {
-            // Nothing that it would still say matters: it is done again.
+            // Its further events don't matter, because the work is repeated.
             host.kill();
         }
         let finished = host.finish(catalog);
@@ -178,7 +178,7 @@ impl Query<'_> {
         let stopped = stopped && verdict != Some(Verdict::Finished);
         let dead_letters = tally.dead_letters();
         if abandoned {
-            // Dropping it would wait for the worker that is stuck.
+            // Dropping the host would wait for the stuck worker.
             std::mem::forget(host);
         }
         Ok(Attempted {
@@ -193,7 +193,7 @@ impl Query<'_> {
         })
     }
 
-    /// Its operators held more than they may: the largest are named.
+    /// The error if operators held more than the memory limit; it names the largest.
     fn over_budget(&self, limit: u64, is_saved: bool, counters: &[Arc<InstanceCounters>]) -> Error {
         let mut by_node = std::collections::BTreeMap::<usize, u64>::new();
         for (instance, slots) in self.deployment.instances.iter().zip(counters) {
@@ -217,7 +217,7 @@ impl Query<'_> {
             1 => String::new(),
             processes => format!(" (shared by {processes} processes)"),
         };
-        // What was found is a moment's; what is named is the most that each has held since.
+        // The limit was exceeded at one moment, while the sizes are the most that each operator has held.
         let limit = megabytes(limit);
         let reason =
             format!("operators held more than {limit}{share}; the largest held up to: {named}");
@@ -230,7 +230,7 @@ impl Query<'_> {
             .final_one()
     }
 
-    /// What a run cost that had nothing to do.
+    /// The report of a run with nothing to do.
     pub fn nothing_done(&self, catalog: &ProgramCatalog<'_>) -> Report {
         let instances = self.deployment.instances.iter();
         let counters = instances.map(|instance| Arc::new(instance.counters()));
@@ -252,16 +252,16 @@ impl Query<'_> {
         tally.report()
     }
 
-    /// Has a host prepare to run the query.
+    /// Makes a host prepare to run the query.
     ///
     /// # Errors
     ///
-    /// When it can't be started.
+    /// If the query can't be started.
     pub fn prepare(&self, incarnation: Option<&Incarnation>) -> Result<Prepared, Error> {
         let (sender, events) = self.signals.listen();
         let hearing = sender.clone();
         let report = move |event: HostEvent| {
-            // Nobody listens only when the attempt is over.
+            // The queue has no receiver only when the attempt is over.
             let _ = hearing.send(RunEvent::Host(event));
         };
         Ok(Prepared {
@@ -271,7 +271,7 @@ impl Query<'_> {
         })
     }
 
-    /// What a host is given to run.
+    /// The input of a host.
     pub fn work<'b>(&'b self, incarnation: Option<&'b Incarnation>) -> Work<'b> {
         Work {
             file: self.script.name(),
@@ -296,7 +296,7 @@ impl Query<'_> {
         writer: CheckpointWriter,
         sender: mpsc::SyncSender<RunEvent>,
     ) -> Result<Coordinator, Error> {
-        // One checkpoint more that is given up, and two transactions would have to be committed at once.
+        // After another abandoned checkpoint, two transactions would have to be committed at once.
         let mut sinks = self.program.sinks();
         let is_once = sinks.any(|(_, sink)| sink.connector.capabilities().may_lose_prepared);
         let coordinator = Coordinator::start(

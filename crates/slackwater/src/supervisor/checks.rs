@@ -1,4 +1,4 @@
-//! What is refused before an incarnation is claimed, or when its checkpoint is known.
+//! Checks before an incarnation is claimed, and when its checkpoint is known.
 
 use slackwater_checkpoint::Error;
 use slackwater_checkpoint::compatible::map;
@@ -12,7 +12,7 @@ use super::query::Refused;
 use crate::checkpoints::differs;
 
 impl Supervisor<'_, '_> {
-    /// What would be refused is refused before anything is written.
+    /// Rejects what would be rejected later, before anything is written.
     pub(super) fn check_before_claim(&mut self) -> Result<(), Input> {
         let failed = |error: Error| Input::ClaimFailed {
             is_fatal: true,
@@ -39,13 +39,13 @@ impl Supervisor<'_, '_> {
         Ok(())
     }
 
-    /// The same where this run begins another incarnation.
+    /// The same check before this run starts another incarnation.
     pub(super) fn check_before_next(
         &mut self,
         epoch: u64,
         before: Option<u64>,
     ) -> Result<(), Error> {
-        // Beginning again would take over from the run that has taken over from this one.
+        // Otherwise this run would take over from the run that has taken over from it.
         self.runner.run(self.store.check_latest(epoch))?;
         let found = self.runner.run(self.store.newest(before))?;
         if let Some(manifest) = &found.manifest {
@@ -54,8 +54,8 @@ impl Supervisor<'_, '_> {
         Ok(())
     }
 
-    /// Where sinks have each row once, rows that were committed behind a damaged checkpoint would come again:
-    /// that is not done unasked. What is to be used instead is `before`, where that is known.
+    /// Refuses to skip a damaged checkpoint if there are exactly-once sinks, because rows that were committed
+    /// since would be written again. `before` is the checkpoint that would be used instead, if it is known.
     pub(super) fn check_passed_over(&mut self, damaged: &[String], before: Option<u64>) {
         let once = self
             .catalog
@@ -91,7 +91,8 @@ impl Supervisor<'_, '_> {
         });
     }
 
-    /// Where there are checkpoints and none can be read, beginning from nothing would write everything again.
+    /// Refuses to start over if there are checkpoints but none can be read, because that would write
+    /// everything again.
     pub(super) fn check_readable(&mut self) {
         if self.unreadable.is_empty() {
             return;

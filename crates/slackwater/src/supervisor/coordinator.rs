@@ -1,6 +1,5 @@
-//! Takes the checkpoints of one incarnation, as the pure coordinator decides: barriers to the sources,
-//! manifests to the store, commits to
-//! the sinks.
+//! Takes the checkpoints of one incarnation, as the pure coordinator decides: it sends barriers to the
+//! sources, manifests to the store and commits to the sinks.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
@@ -19,58 +18,58 @@ use crate::checkpoints::{AgentEvent, Members, Suspected};
 use crate::hosts::{HostCommand, LocalHost};
 use crate::report::{CheckpointReport, CommitDelay};
 
-/// Checkpoints that are kept: one that is restored from, and two for when it turns out corrupt.
+/// The number of checkpoints that are kept: one to resume from, and two in case it is corrupt.
 const KEPT: usize = 3;
 
-/// Jobs that may wait for the store's thread: a manifest is put or a failure is looked into before the next
-/// checkpoint begins, and each is followed by one sweep.
+/// The most jobs that may wait for the store's thread: before the next checkpoint starts, a manifest is put
+/// or a failure is examined, and each is followed by one sweep.
 const JOBS_MAX: usize = 16;
 
-/// What the store's thread has done.
+/// A finished job of the store's thread.
 #[derive(Debug)]
 pub enum Stored {
-    /// A manifest is stored, as a checkpoint of this number.
+    /// A manifest is stored.
     Manifest {
         /// The barrier.
         barrier: u64,
-        /// The number.
+        /// The checkpoint's number.
         number: u64,
     },
-    /// It could not be stored.
+    /// A manifest could not be stored.
     Failed {
         /// The barrier.
         barrier: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Old checkpoints are removed, or why not.
+    /// Old checkpoints are removed, or the reason why not.
     Swept(Option<String>),
-    /// A later incarnation has begun.
+    /// A later incarnation has started.
     Fenced(String),
-    /// It may go on, and no checkpoint was taken for this reason.
+    /// The incarnation may continue; the reason why no checkpoint was taken.
     Checked(String),
 }
 
 enum Job {
     Put(Box<Manifest>),
-    /// Removes old checkpoints, none from this one on.
+    /// Removes old checkpoints before this one.
     Sweep(u64),
-    /// A checkpoint has failed for this reason: it may be another's fault.
+    /// Checks whether a checkpoint failed because of a later incarnation; the reason of the failure.
     Check(String),
 }
 
-/// What becomes of the incarnation.
+/// The state of an incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// It continues.
     Running,
-    /// All is committed: the query has come to its end.
+    /// Everything is committed, and the query has finished.
     Finished,
-    /// It was stopped, and all that was read before is saved.
+    /// It was stopped, and everything that was read before is saved.
     Saved,
-    /// It has to be started again.
+    /// It has to be restarted.
     Failed(String),
-    /// It can't go on.
+    /// It can't continue.
     Fatal(String),
 }
 
@@ -86,7 +85,7 @@ pub struct Coordinator {
     committing: Vec<(u64, usize, u64)>,
     /// The number of the newest checkpoint that is committed.
     committed: Option<u64>,
-    /// Barriers whose manifests are stored.
+    /// The last barrier whose manifest is stored.
     stored: Option<u64>,
     verdict: Verdict,
     is_once: bool,
@@ -102,22 +101,21 @@ pub struct Coordinator {
 /// Times from a row's arrival to its commit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delays {
-    /// Commits.
+    /// The number of commits.
     pub count: u64,
-    /// Their sum, in nanoseconds.
+    /// The sum of the times, in nanoseconds.
     pub sum_ns: u64,
-    /// The longest.
+    /// The longest time, in nanoseconds.
     pub max_ns: u64,
 }
 
 impl Coordinator {
-    /// The coordinator of an incarnation; `done` hears what its thread has done. If a checkpoint may fail
-    /// only
-    /// once (`is_once`), the incarnation fails with it.
+    /// Starts the coordinator of an incarnation; its thread calls `done` for finished jobs. With `is_once`,
+    /// the incarnation fails with the first failed checkpoint.
     ///
     /// # Errors
     ///
-    /// When there can be no thread.
+    /// If the thread can't be started.
     pub fn start(
         writer: CheckpointWriter,
         interval_ns: u64,
@@ -127,7 +125,7 @@ impl Coordinator {
         done: impl Fn(Stored) + Send + 'static,
     ) -> Result<Coordinator, String> {
         let partitions = |(index, key): (usize, &str)| {
-            // Connections that are over would stay in all later checkpoints.
+            // Otherwise closed connections would stay in all later checkpoints.
             let restored = restored.filter(|_| !members.transient[index]);
             let node = restored.and_then(|manifest| manifest.node(key));
             let partitions = node.into_iter().flat_map(|node| node.partitions.clone());
@@ -180,7 +178,7 @@ impl Coordinator {
         })
     }
 
-    /// What becomes of the incarnation, as far as it knows.
+    /// The state of the incarnation.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
@@ -190,12 +188,12 @@ impl Coordinator {
         &self.suspects
     }
 
-    /// A barrier is on its way: no buckets may begin to move.
+    /// Whether a barrier is on its way, so no buckets may start to move.
     pub fn is_taking(&self) -> bool {
         self.decides.in_flight().is_some()
     }
 
-    /// What checkpoints have cost.
+    /// The costs of checkpoints.
     pub fn costs(&self) -> &Costs {
         self.decides.costs()
     }
@@ -205,7 +203,7 @@ impl Coordinator {
         self.last
     }
 
-    /// The longest that an instance stood still for its snapshot, in nanoseconds.
+    /// The longest pause of an instance for its snapshot, in nanoseconds.
     pub fn stall_max_ns(&self) -> u64 {
         self.stall_max_ns
     }
@@ -215,19 +213,19 @@ impl Coordinator {
         self.delays
     }
 
-    /// When it is to be called though nothing happens; never while nothing is to be waited for.
+    /// The time until the next call of [`Coordinator::tick`]; `None` while there is nothing to wait for.
     pub fn next(&self) -> Option<Duration> {
         let due_ns = self.decides.next_ns()?;
         Some(Duration::from_nanos(due_ns.saturating_sub(now_ns())))
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn tick(&mut self, host: &LocalHost) {
         self.tell(Input::Tick, host);
     }
 
-    /// The query is to be stopped: one more checkpoint, behind which sources end. Returns whether that
-    /// is under way.
+    /// Stops the query with one more checkpoint, after which sources end. Returns whether that is in
+    /// progress.
     pub fn stop(&mut self, host: &LocalHost) -> bool {
         if self.verdict != Verdict::Running {
             return false;
@@ -244,9 +242,9 @@ impl Coordinator {
         }
     }
 
-    /// Takes in what an agent says.
-    pub fn hear(&mut self, word: AgentEvent, host: &LocalHost) {
-        let input = match word {
+    /// Handles an event of an agent.
+    pub fn hear(&mut self, event: AgentEvent, host: &LocalHost) {
+        let input = match event {
             AgentEvent::Changed => Input::Changed,
             AgentEvent::Taken {
                 barrier,
@@ -321,7 +319,7 @@ impl Coordinator {
         self.look_whether_saved();
     }
 
-    /// Takes in what the store's thread has done.
+    /// Handles a finished job of the store's thread.
     pub fn stored(&mut self, stored: Stored, host: &LocalHost) {
         match stored {
             Stored::Manifest { barrier, number } => {
@@ -399,7 +397,7 @@ impl Coordinator {
             } => {
                 self.give(Job::Check(reason.clone()));
                 if self.stop == Some(barrier) {
-                    // The sources have ended: there will be no other one.
+                    // The sources have ended, so there will be no other checkpoint.
                     self.fail(Verdict::Fatal(format!(
                         "stopped, but what the query did since checkpoint {} is not saved: {reason}",
                         self.last.unwrap_or(0)
@@ -407,8 +405,8 @@ impl Coordinator {
                 }
             }
             Output::Sweep => {
-                // What sinks have still to commit may be given up: one that is committed is kept for
-                // that. Until there is one, what is stored shows which was the first.
+                // What sinks still have to commit may be lost, so one committed checkpoint is kept. Until
+                // there is one, the stored ones show which was the first.
                 if let Some(committed) = self.committed {
                     self.give(Job::Sweep(committed));
                 }
@@ -427,7 +425,7 @@ impl Coordinator {
         }
     }
 
-    /// Says something once.
+    /// Prints a warning once.
     fn warn(&mut self, warning: String) {
         if self.warned.insert(warning.clone()) {
             eprintln!("warning: {warning}");

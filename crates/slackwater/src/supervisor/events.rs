@@ -1,26 +1,26 @@
-//! What a run hears: one bounded queue for each attempt to run the query, so that nothing of an earlier
-//! attempt is heard in a later one. Signals are for all of them.
+//! The events of a run: one bounded queue for each attempt to run the query, so that a later attempt receives
+//! no events of an earlier one. Signals are for all attempts.
 
 use std::sync::{Mutex, mpsc};
 
 use super::coordinator::Stored;
 use crate::hosts::HostEvent;
 
-/// Events that may wait for the supervisor, some 200 bytes each; whoever has more waits. The supervisor
-/// never waits for one of them in turn, and hears none of them once it ends what it runs.
+/// The most events that may wait for the supervisor, about 200 bytes each; then senders wait. The supervisor
+/// never waits for a sender, and receives no events once it ends the attempt.
 const RUN_EVENTS_MAX: usize = 1024;
 
-/// What a run hears.
+/// An event of a run.
 pub enum RunEvent {
-    /// From the host that runs the query.
+    /// An event of the host.
     Host(HostEvent),
-    /// From the coordinator's thread.
+    /// A finished job of the coordinator's thread.
     Stored(Stored),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
 }
 
-/// Passes signals on to whoever listens, or keeps one until somebody does.
+/// Passes signals on to the current attempt, or keeps one until there is an attempt.
 #[derive(Default)]
 pub struct Signals(Mutex<Listening>);
 
@@ -31,20 +31,19 @@ struct Listening {
 }
 
 impl Signals {
-    /// A queue for what is to be heard from now on.
+    /// Creates the queue of a new attempt.
     pub fn listen(&self) -> (mpsc::SyncSender<RunEvent>, mpsc::Receiver<RunEvent>) {
         let (sender, events) = mpsc::sync_channel(RUN_EVENTS_MAX);
         let mut listening = self.0.lock().expect("no thread panics under it");
         if std::mem::take(&mut listening.is_unheard) {
-            // There is room: nobody else has the queue yet.
+            // There is room, because the queue is new.
             let _ = sender.try_send(RunEvent::Signal);
         }
         listening.sender = Some(sender.clone());
         (sender, events)
     }
 
-    /// A signal has come. It doesn't wait where the queue is full: a run that hears nothing has more to do
-    /// than it can, and the user sends another one.
+    /// Passes a signal on. If the queue is full the signal is dropped, and the user can send another one.
     pub fn raise(&self) {
         let mut listening = self.0.lock().expect("no thread panics under it");
         let sender = listening.sender.as_ref();

@@ -1,4 +1,4 @@
-//! A query that is to run, and what is refused before it does.
+//! A query to run, and the checks before it runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,75 +21,75 @@ use crate::notices::Notices;
 use crate::plan::Plan;
 use crate::script::Script;
 
-/// Why a query is not run, or not again.
+/// Why a query is not run, or not restarted.
 #[derive(Debug)]
 pub enum Refused {
-    /// What is asked for can't be.
+    /// The SQL or the options are wrong.
     Usage(String),
-    /// It had begun.
+    /// The query had already started.
     Query(String),
 }
 
-/// What is run: the same in each incarnation.
+/// The query, which is the same in each incarnation.
 pub struct Query<'a> {
-    /// The text.
+    /// The SQL.
     pub script: &'a Script,
     /// Settings of the command line.
     pub settings: &'a [(String, String)],
     /// The sources end after this time; windows stay open.
     pub duration: Option<Duration>,
-    /// Show progress on standard error.
+    /// Whether to show progress on standard error.
     pub progress: bool,
-    /// Draw a line a second instead.
+    /// Whether to print a line per second instead.
     pub live: bool,
     /// The program that worker processes run; `None` for this one.
     pub worker_program: Option<&'a Path>,
-    /// What it says.
+    /// The compiled program.
     pub program: &'a Program,
-    /// Where it is planned for.
+    /// The machine that the query is planned for.
     pub machine: &'a Machine,
-    /// What earlier runs have learned of its costs.
+    /// The costs that earlier runs have measured.
     pub learned: &'a Learned,
     /// The plan.
     pub plan: &'a Plan,
-    /// The plan as the engine has it.
+    /// The engine's form of the plan.
     pub deployment: &'a Deployment,
     /// What waiting costs on this host.
     pub costs: Costs,
-    /// The instances that take part in checkpoints.
+    /// The instances that are checkpointed.
     pub members: Arc<Members>,
-    /// When it was started.
+    /// The time at which the query was started.
     pub started: Instant,
-    /// What this process had used before the query's text was read.
+    /// What this process had used before the SQL was read.
     pub before: Used,
-    /// Signals to end.
+    /// The signals that end the query.
     pub signals: Arc<Signals>,
-    /// Who tells the user what is noticed of the input.
+    /// The notices for the user about the input.
     pub notices: Arc<Notices>,
 }
 
 impl Query<'_> {
-    /// Sinks that would destroy something are rejected, where a query with checkpoints begins from nothing.
+    /// Rejects sinks that would destroy existing data, if a query with checkpoints starts from nothing.
     pub fn check_sinks(&self, catalog: &ProgramCatalog<'_>) -> Result<(), Refused> {
         catalog
             .sinks()
             .try_for_each(|(_, sink)| self.check_sink(sink, true))
     }
 
-    /// One that would destroy something is rejected. `saved`: the query takes checkpoints.
+    /// Rejects a sink that would destroy existing data. `saved`: the query takes checkpoints.
     pub fn check_sink(&self, sink: &SinkSpec, saved: bool) -> Result<(), Refused> {
         let begun = sink.connector.begin(saved);
         begun.map_err(|error| self.rejected(sink, error))
     }
 
-    /// What the user is told of a sink that would destroy something.
+    /// The error for a sink that would destroy existing data.
     pub fn rejected(&self, sink: &SinkSpec, error: Error) -> Refused {
         let Some(table) = &sink.table else {
             return Refused::Usage(error.to_string());
         };
         let place = table.option_places.get("path").copied();
         let option = place.map_or("", |_| ", option 'path'");
-        // A server is no place in the text.
+        // A server is not a place in the SQL.
         let server = match place.is_none() && error.place == sink.connector.describe().to_string() {
             true => format!("{}: ", error.place),
             false => String::new(),
@@ -102,7 +102,7 @@ impl Query<'_> {
         Refused::Usage(self.script.render(&refused))
     }
 
-    /// What can't be saved is refused.
+    /// Rejects queries that can't be checkpointed.
     pub fn check_checkpoints(&self) -> Result<(), Refused> {
         let units = self.program.sources().find_map(|(_, source)| {
             let place = source.table.option_places.get("unit_of_work");

@@ -1,5 +1,4 @@
-//! The start of an incarnation: what is to be restored is read, and what is pending is committed, by the host
-//! that is going to run it.
+//! The start of an incarnation: its host reads what is to be restored and commits what is pending.
 
 use slackwater_checkpoint::Error;
 use slackwater_checkpoint::manifest::Manifest;
@@ -10,10 +9,10 @@ use crate::checkpoints::Restored;
 use crate::hosts::{Pending, Phase, recommit};
 
 impl Supervisor<'_, '_> {
-    /// Reads what is to be restored, so that what is corrupt shows before anything is committed. Where the
-    /// query begins from nothing, its sinks do.
+    /// Reads what is to be restored, so that damage is found before anything is committed. If the query
+    /// starts from nothing, its sinks start, too.
     pub(super) fn restore(&mut self, epoch: u64) -> Input {
-        // Worker processes read for themselves.
+        // Worker processes read their own state.
         let reads = self.query.plan.processes == 1;
         let manifest = self.manifest().filter(|_| reads).cloned();
         let keys = self.query.members.keys();
@@ -35,7 +34,7 @@ impl Supervisor<'_, '_> {
         let work = self.query.work(incarnation);
         let mut phase = prepared.host.restore(&work, self.catalog);
         if phase == Phase::Done && self.manifest().is_none() {
-            // Whoever began here first has looked whether there is something of others.
+            // The first incarnation has checked whether there is data of others.
             let sinks = self.catalog.sinks().map(|(node, _)| Pending {
                 node,
                 commits: None,
@@ -48,13 +47,13 @@ impl Supervisor<'_, '_> {
         self.ended(epoch, phase, Input::Restored { epoch })
     }
 
-    /// Commits what the checkpoint has pending. Sinks whose prepared rows may be gone come first: then
-    /// nothing is committed, and the checkpoint before is used.
+    /// Commits what the checkpoint has pending. Sinks whose prepared rows may be lost come first: if they
+    /// are, nothing is committed, and the previous checkpoint is used.
     pub(super) fn recommit(&mut self, epoch: u64) -> Input {
         let Some(manifest) = self.manifest().cloned() else {
             return Input::Recommitted { epoch };
         };
-        // A file is where it was; what a broker holds it may have given up.
+        // A file is still there, but a broker may have aborted its transaction.
         for may_lose in [true, false] {
             let sinks = self
                 .catalog
@@ -68,7 +67,7 @@ impl Supervisor<'_, '_> {
                     let work = self.query.work(incarnation);
                     prepared.host.recommit(&work, self.catalog, epoch, &sinks)
                 }
-                // Of a query that has come to its end nothing is to be run.
+                // A finished query has no host.
                 None => recommit(self.catalog, epoch, &sinks),
             };
             if phase != Phase::Done {
@@ -91,16 +90,16 @@ impl Supervisor<'_, '_> {
         });
         Pending {
             node,
-            // New in this version of the query.
+            // The sink is new in this version of the query.
             is_new: commits.is_none(),
             commits,
         }
     }
 
-    /// What follows from the end of a phase; `done` where it is done.
+    /// The input for recovery after a phase has ended; `done` if it succeeded.
     fn ended(&mut self, epoch: u64, phase: Phase, done: Input) -> Input {
         if phase != Phase::Done {
-            // Nothing of it is left when its failure is told.
+            // The host is ended before the failure is reported.
             self.prepared = None;
         }
         match phase {
@@ -123,7 +122,7 @@ impl Supervisor<'_, '_> {
             Phase::Lost { node } => self.lost(epoch, node),
             Phase::Failed(error) => self.not_begun(epoch, error.to_string(), error.is_final),
             Phase::Died(error) => {
-                // As if it had died a moment later.
+                // Handled as if the process had died a moment later.
                 self.attempts += 1;
                 let number = self.manifest().map(|manifest| manifest.number);
                 let from = number.map(|number| format!("checkpoint {number}"));
@@ -135,7 +134,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// A step of the start has failed. The first time the user is there, and can fix it.
+    /// A step of the start has failed. The first time it is final, so that the user can fix it.
     fn not_begun(&self, epoch: u64, reason: String, is_final: bool) -> Input {
         match is_final || self.attempts == 0 {
             true => Input::Fatal { epoch, reason },
@@ -146,7 +145,7 @@ impl Supervisor<'_, '_> {
         }
     }
 
-    /// There can be no threads or processes.
+    /// Threads or processes could not be started.
     pub(super) fn not_started(&self, epoch: u64, reason: String, is_final: bool) -> Input {
         if is_final {
             return Input::Fatal { epoch, reason };
@@ -155,7 +154,7 @@ impl Supervisor<'_, '_> {
         Input::Failed { epoch, reason }
     }
 
-    /// What a checkpoint had prepared in a sink is gone.
+    /// What a checkpoint had prepared in a sink is lost.
     fn lost(&self, epoch: u64, node: usize) -> Input {
         let sink = self.catalog.sinks().find(|(sink, _)| *sink == node);
         let (Some((_, sink)), Some(manifest)) = (sink, self.manifest()) else {
@@ -169,7 +168,7 @@ impl Supervisor<'_, '_> {
             Ok(is_first) => is_first,
             Err(error) => return self.not_begun(epoch, error.to_string(), false),
         };
-        // Of several things that were prepared one may be committed.
+        // If several things were prepared, one of them may be committed.
         let is_first = is_first && prepared == 1;
         let follows = match is_first {
             true => "it was the first checkpoint, so the query starts over",

@@ -1,5 +1,4 @@
-//! Watches a query that runs: hears what its workers say, and lets it be tuned, balanced, saved and
-//! stopped.
+//! Watches a running query: handles its events, and calls the tuner, the rebalancer and the coordinator.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -18,51 +17,51 @@ use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::tuner::Tuner;
 
-/// How long a query that is stopped may take to bring what is on its way to its sinks: longer than
-/// a full set of links of a slow pipeline, shorter than a supervisor's patience (10 s).
+/// How long a stopped query may take to write the rows that are on their way: longer than a slow pipeline
+/// needs to empty full links, and shorter than service managers wait (10 s).
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Signals that come so soon after the first one are that one.
+/// Signals that follow the first one within this time count as the same.
 const SAME_SIGNAL: Duration = Duration::from_millis(50);
 
-/// A query that runs.
+/// A running query.
 pub struct Watch<'a> {
-    /// Who runs it.
+    /// The host that runs the query.
     pub host: &'a LocalHost,
-    /// What is run.
+    /// The compiled program.
     pub program: &'a Program,
-    /// Its sources and sinks.
+    /// The sources and sinks.
     pub catalog: &'a ProgramCatalog<'a>,
-    /// When the first incarnation was started.
+    /// The time at which the first incarnation was started.
     pub started: Instant,
-    /// Instances that have not ended.
+    /// The number of instances that have not ended.
     pub running: usize,
-    /// What sinks have measured that have ended.
+    /// The measurements of sinks that have ended.
     pub sinks: Vec<SinkResult>,
-    /// Why it fails.
+    /// Why the query fails.
     pub error: Option<Error>,
-    /// Its operators hold more than they may: what those of a process may.
+    /// The memory limit per process, if operators hold more.
     pub over: Option<u64>,
-    /// When the first signal came.
+    /// The time of the first signal.
     pub signalled: Option<Instant>,
-    /// When it has to have stopped.
+    /// The time by which the query must have stopped.
     pub stop_by: Option<Instant>,
-    /// When those who have not dropped the query by then are left alone.
+    /// The time after which workers that have not dropped the query are abandoned.
     pub abandon_by: Option<Instant>,
     /// The progress line.
     pub shown: Progress,
-    /// Draws a line a second, where that was asked for.
+    /// Prints a line per second, if requested.
     pub live: Option<Live>,
-    /// Keeps latency targets, where there are any.
+    /// Keeps latency targets, if there are any.
     pub tuner: Option<Tuner<'a>>,
-    /// Moves keys between instances, where there are several.
+    /// Moves keys between instances, if there are several.
     pub rebalancer: Option<Rebalancer<'a>>,
-    /// Takes checkpoints, where it takes any.
+    /// Takes checkpoints, if the query takes any.
     pub coordinator: Option<Coordinator>,
 }
 
 impl Watch<'_> {
-    /// Until it has come to its end, was stopped, or has failed.
+    /// Watches the query until it has ended, was stopped, or has failed.
     pub fn until_end(&mut self, events: &mpsc::Receiver<RunEvent>, duration: Option<Duration>) {
         let mut end_at = duration.map(|duration| self.started + duration);
         if let Some(tuner) = &mut self.tuner {
@@ -83,7 +82,7 @@ impl Watch<'_> {
             let ends = [end_at, self.stop_by, self.abandon_by, save];
             let deadlines = ends.into_iter().chain([shown, tick, look, live]);
             let received = match deadlines.flatten().min() {
-                // Nothing to wait for but events: no timer runs (I7).
+                // There are only events to wait for, so no timer runs (I7).
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(at) => events.recv_timeout(at.saturating_duration_since(Instant::now())),
             };
@@ -141,15 +140,15 @@ impl Watch<'_> {
         }
     }
 
-    /// The first stops the query, the next one drops it. A terminal and whoever passes signals on may both
-    /// send the same one.
+    /// Handles a signal: the first stops the query, the next one drops it. A terminal and a parent process
+    /// may both send the same signal.
     fn signal(&mut self, now: Instant) {
         match self.signalled {
             Some(at) if now.duration_since(at) < SAME_SIGNAL => {}
             Some(_) => self.remove(now),
             None => {
                 self.signalled = Some(now);
-                // It may have been stopped by its duration, and take too long.
+                // The query may have been stopped by its duration and take too long.
                 match self.stop_by {
                     Some(_) => self.remove(now),
                     None => self.stop(now),
@@ -159,7 +158,7 @@ impl Watch<'_> {
     }
 
     fn is_over(&self) -> bool {
-        // What was prepared has to be committed, and that needs those who prepared it.
+        // What was prepared has to be committed by the sinks that prepared it.
         let is_kept = match &self.coordinator {
             Some(coordinator) if self.error.is_none() && self.abandon_by.is_none() => {
                 *coordinator.verdict() == Verdict::Running
@@ -169,7 +168,7 @@ impl Watch<'_> {
         self.running == 0 && !is_kept
     }
 
-    /// Moves begin again that a checkpoint has kept from it.
+    /// Resumes moves of buckets that waited for a checkpoint.
     fn balance_behind_checkpoints(&mut self) {
         let (Some(rebalancer), Some(coordinator)) = (&mut self.rebalancer, &mut self.coordinator)
         else {
@@ -183,7 +182,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Does what follows from what has become of the checkpoints.
+    /// Acts on the coordinator's verdict.
     fn judge(&mut self, now: Instant) {
         let Some(coordinator) = &self.coordinator else {
             return;
@@ -267,14 +266,14 @@ impl Watch<'_> {
             WorkerEvent::OverBudget { limit, .. } => {
                 if self.over.is_none() {
                     self.over = Some(limit);
-                    // What has been read is saved, where that was asked for.
+                    // What has been read is saved, if the query takes checkpoints.
                     match self.coordinator.is_some() {
                         true => self.stop(now),
                         false => self.remove(now),
                     }
                 }
             }
-            // The host sees to them.
+            // The host handles these.
             WorkerEvent::Snapshot { .. }
             | WorkerEvent::Changed
             | WorkerEvent::Handover(_)
@@ -290,7 +289,7 @@ impl Watch<'_> {
             } => {
                 self.ended(instance);
                 self.sinks.extend(sinks);
-                // What follows from a failure elsewhere is said only if that says nothing.
+                // A consequence of another failure is reported only if there is nothing better.
                 let known = self.error.as_ref();
                 if known.is_none_or(|known| known.consequence && !error.consequence) {
                     self.error = Some(error);

@@ -1,18 +1,18 @@
-//! What worker processes were asked, and have answered: at most one question is open for each process, so
-//! that one that doesn't read is told nothing more, and one that doesn't answer holds nobody up.
+//! Requests to worker processes and their answers. At most one request per process is open, so a process that
+//! doesn't read gets no more requests, and one that doesn't answer delays no other.
 
 use crate::probe::Seen;
 
-/// What worker processes were asked and have answered.
+/// The open requests and the answers.
 pub struct Asked {
-    /// By process: it has not answered yet.
+    /// Whether each process has not answered yet.
     waiting: Vec<bool>,
-    /// What has come since the last correction, at most one answer from each process.
+    /// The answers since the last correction, at most one from each process.
     seen: Vec<Seen>,
 }
 
 impl Asked {
-    /// So many processes, none of which was asked yet.
+    /// No requests and answers, for so many processes.
     pub fn new(processes: usize) -> Asked {
         Asked {
             waiting: vec![false; processes],
@@ -20,13 +20,13 @@ impl Asked {
         }
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub fn processes(&self) -> usize {
         self.waiting.len()
     }
 
-    /// A tick: whom to ask now, which are those that have answered; and their answers, where they waited for
-    /// somebody who has not.
+    /// A tick: returns the processes to ask now, which are those that have answered, and answers that were
+    /// still waiting for another process.
     pub fn tick(&mut self) -> (Vec<usize>, Vec<Seen>) {
         let waiting = self.waiting.iter_mut().enumerate();
         let asked = waiting.filter_map(|(process, waiting)| {
@@ -35,8 +35,7 @@ impl Asked {
         (asked.collect(), std::mem::take(&mut self.seen))
     }
 
-    /// A process has answered: all answers, where it was the last. Nothing comes of an answer that nobody
-    /// has asked for.
+    /// Handles an answer; returns all answers if it was the last one. An answer without a request is ignored.
     pub fn answer(&mut self, seen: Seen) -> Option<Vec<Seen>> {
         let waiting = self.waiting.get_mut(seen.process)?;
         if !std::mem::take(waiting) {
@@ -85,7 +84,7 @@ mod tests {
             assert_eq!((now, processes(&seen)), (vec![0], vec![0]));
         }
         assert_eq!(asked.tick(), (Vec::new(), Vec::new()));
-        // It comes late, and counts.
+        // It arrives late and counts.
         assert_eq!(asked.answer(seen_by(1)), None);
         let all = asked.answer(seen_by(0)).unwrap();
         assert_eq!(processes(&all), [1, 0]);

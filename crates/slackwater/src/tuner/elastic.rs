@@ -1,5 +1,5 @@
-//! Where instances run, and who goes where when the load changes: within one process, since an instance
-//! moves with its state and its ends of links.
+//! Decides which worker each instance runs on when the load changes. Only within one process, since an
+//! instance moves with its state and its ends of links.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,18 +9,18 @@ use slackwater_engine::deploy::Deployment;
 use crate::plan::Plan;
 use crate::probe::Seen;
 
-/// Instances gather only after the load was low for so long: spreading again costs the rows that
-/// come meanwhile.
+/// Instances gather on fewer workers only after the load was low for this long, because distributing them
+/// again delays rows.
 const GATHER_AFTER_NS: u64 = 3_000_000_000;
 
-/// A tick's weight in the busy share of an instance, per second.
+/// The weight of new measurements in the busy share of an instance, per second.
 const WEIGHT_PER_S: f64 = 2.0;
 
 pub struct Elastic {
     residents: Vec<Resident>,
-    /// Who is on the way, and where to.
+    /// The moving instances and their new workers.
     moving: HashMap<usize, usize>,
-    /// For how long gathering has been the thing to do.
+    /// How long the load has been low enough to gather.
     low_ns: u64,
     moves: u64,
     used_max: usize,
@@ -59,10 +59,9 @@ impl Elastic {
         self.used_max = self.used_max.max(self.used());
     }
 
-    /// Looks at what each instance did; which instance is to go to which worker. `cores` is the CPU
-    /// time of each worker per second, which its instances share as the clock around their work
-    /// says: that clock also runs while another program has the core, and misses what a source does
-    /// before it has something.
+    /// Decides by the activity which instance moves to which worker. `cores` is the CPU time of each worker
+    /// per second. It is divided among the worker's instances by their busy times, which also include time in
+    /// which another program has the core, and miss what a source does before it has rows.
     pub fn look(
         &mut self,
         seen: &[Seen],
@@ -116,7 +115,7 @@ impl Elastic {
         relocated.collect()
     }
 
-    /// Rows that came to each worker: from its sources, or, where it has none, over links.
+    /// The input rows of each worker: from its sources or, without any, over links.
     pub fn rows_taken(&self, seen: &[Seen], workers: usize) -> Vec<u64> {
         let (mut read, mut linked) = (vec![0; workers], vec![0; workers]);
         for instance in seen.iter().flat_map(|seen| &seen.instances) {
@@ -134,7 +133,7 @@ impl Elastic {
             .collect()
     }
 
-    /// An instance runs where it was sent.
+    /// An instance has arrived on its new worker.
     pub fn arrived(&mut self, number: usize) {
         if let Some(worker) = self.moving.remove(&number) {
             self.residents[number].worker = worker;
@@ -143,14 +142,14 @@ impl Elastic {
         self.count_used();
     }
 
-    /// An instance has ended; it goes nowhere.
+    /// An instance has ended and no longer moves.
     pub fn ended(&mut self, number: usize) {
         self.moving.remove(&number);
         self.residents[number].movable = false;
         self.residents[number].busy = 0.0;
     }
 
-    /// Nobody is on the way.
+    /// Whether no instance is moving.
     pub fn is_settled(&self) -> bool {
         self.moving.is_empty()
     }
@@ -166,8 +165,8 @@ impl Elastic {
         workers.collect::<BTreeSet<usize>>().into_iter().collect()
     }
 
-    /// How many sleeping workers a row passes in a row: the source's, and again each that hosts a
-    /// source and is entered from another.
+    /// The number of sleeping workers that a row passes: the source's, and each further worker that hosts a
+    /// source and receives the row from another worker.
     pub fn sleeps_in_a_row(&self, plan: &Plan) -> f64 {
         let sleeping = |worker: usize| {
             let instances = self.residents.iter().zip(&plan.execution.instances);
@@ -187,12 +186,12 @@ impl Elastic {
         sleeps.into_iter().fold(1.0, f64::max)
     }
 
-    /// Moves so far.
+    /// The number of moves so far.
     pub fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// The most workers in use at once.
+    /// The largest number of workers in use at once.
     pub fn workers_used_max(&self) -> usize {
         self.used_max
     }

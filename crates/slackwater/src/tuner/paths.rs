@@ -1,5 +1,4 @@
-//! The paths of a program: which sources a sink with a latency target hears from, and by way of
-//! which subqueries.
+//! The paths of a program: the sources that feed a sink with a latency target, and the subqueries in between.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +8,22 @@ use slackwater_sql::program::Program;
 use super::running::PathParts;
 use crate::plan::Plan;
 
-/// What is taken to arrive at a source that doesn't say, in rows per second.
+/// The assumed rows per second of a source without a declared rate.
 const ROWS_PER_S: f64 = 10_000.0;
 
-/// Interrupts that so many rows per second bring at most: what comes together wakes once.
+/// The most interrupts per second: rows that arrive together wake a worker once.
 const ARRIVALS_PER_S_MAX: f64 = 1_000.0;
 
-/// A sink with a latency target, and what feeds it.
+/// A sink with a latency target, and the sources and subqueries that feed it.
 #[derive(Debug, Clone)]
 pub struct Path {
     /// The sink's node.
     pub sink: usize,
     /// Its target in nanoseconds.
     pub target_ns: u64,
-    /// The sources that it hears from.
+    /// The sources that feed the sink.
     pub sources: Vec<usize>,
-    /// The subqueries between them and it, in order, the sources' and its own among them.
+    /// The subqueries on the path in order, including those of the sources and the sink.
     pub subqueries: Vec<usize>,
 }
 
@@ -49,7 +48,7 @@ pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
     paths.collect()
 }
 
-/// What a path consists of in this plan.
+/// The parts of a path in this plan.
 pub fn parts(program: &Program, plan: &Plan, path: &Path) -> PathParts {
     let instances_of = |wanted: &dyn Fn(usize) -> bool| {
         let instances = plan.execution.instances.iter().enumerate();
@@ -71,7 +70,7 @@ pub fn parts(program: &Program, plan: &Plan, path: &Path) -> PathParts {
     }
 }
 
-/// How many workers a row of the path passes in a row at most, as the plan has its instances.
+/// The largest number of workers that a row of the path passes, with the planned placement of instances.
 pub fn workers_in_a_row(plan: &Plan, path: &Path) -> usize {
     let instances = &plan.execution.instances;
     let worker_of = &plan.placement.worker_of;
@@ -87,7 +86,7 @@ pub fn workers_in_a_row(plan: &Plan, path: &Path) -> usize {
     passed.into_iter().max().unwrap_or(1)
 }
 
-/// The work of each subquery of a path, as guessed.
+/// The estimated work of each subquery of a path.
 pub fn guesses(program: &Program, plan: &Plan, path: &Path) -> Vec<Work> {
     let subqueries = path.subqueries.iter();
     let works = subqueries.map(|&subquery| {
@@ -103,7 +102,7 @@ pub fn guesses(program: &Program, plan: &Plan, path: &Path) -> Vec<Work> {
     works.collect()
 }
 
-/// What arrives at a path's sources, and whether they say so themselves.
+/// The load of a path's sources, and whether they all declare their rates.
 pub fn load(program: &Program, path: &Path) -> (Load, bool) {
     let rates = path.sources.iter().map(|&node| {
         let source = program.nodes[node].as_source()?;
@@ -119,8 +118,7 @@ pub fn load(program: &Program, path: &Path) -> (Load, bool) {
     (load, known)
 }
 
-/// Whether a source sets its rows' pace itself, so that collecting them is its business and not its
-/// worker's.
+/// Whether a source paces its rows, so that the source collects them and not its worker.
 pub fn is_paced(program: &Program, node: usize) -> bool {
     let source = program.nodes[node].as_source();
     source.is_some_and(|source| source.connector.describe().rows_per_s.is_some())

@@ -1,4 +1,4 @@
-//! How the paths to sinks with a latency target are planned, before anything was measured.
+//! Plans the paths to sinks with a latency target, before anything is measured.
 
 use slackwater_control::latency::controller::Setting;
 use slackwater_control::latency::model::{HostCosts, Waiting};
@@ -9,24 +9,24 @@ use slackwater_sql::program::Program;
 use super::paths::{self, Path, paths};
 use crate::plan::Plan;
 
-/// Targets beyond this are kept as if they were this: a wake-up in ten seconds costs nothing, and what
-/// comes meanwhile has to fit a buffer.
+/// Longer targets are treated like this one: a wake-up every ten seconds costs nothing, and what arrives in
+/// the meantime has to fit a buffer.
 pub const TARGET_NS_MAX: u64 = 10_000_000_000;
 
-/// A path with how it is planned: for `explain`, and to begin with.
+/// The plan of a path: for `explain`, and for the start.
 pub struct PathPlan {
     /// The path.
     pub path: Path,
     /// The planner's answer.
     pub planned: Planned,
-    /// Rows per second that were reckoned with.
+    /// The rows per second of the plan.
     pub rows_per_s: f64,
-    /// The sources say so themselves.
+    /// Whether the sources declare that rate.
     pub rate_known: bool,
 }
 
-/// Costs of waiting as the model wants them. The engine's have no time until a look; a wake-up
-/// takes about as long as it costs both sides, and twice that in one of a hundred.
+/// The costs of waiting for the model. The engine's costs don't contain the duration of a wake-up, which is
+/// about as long as the CPU time of both sides, and twice that at p99.
 pub fn host_costs(costs: Costs) -> HostCosts {
     HostCosts {
         wake_ns: costs.wake_ns as f64,
@@ -60,7 +60,7 @@ pub fn plan_paths(program: &Program, plan_: &Plan, costs: Costs) -> Vec<PathPlan
     plans.collect()
 }
 
-/// Warnings of targets that no plan keeps, with the number that one would.
+/// Warnings about targets that no plan meets, with the lowest target that could be met.
 pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
     let missed = plans.iter().filter(|plan| !plan.planned.meets_target);
     let lines = missed.map(|plan| {
@@ -80,12 +80,12 @@ pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
     lines.collect()
 }
 
-/// What the planner's answer is to begin with.
+/// The first setting of a planned path.
 pub fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
     let delay_ns = match planned.chosen.shape.source {
         Waiting::Sleep(time_ns) => time_ns as u64,
-        // Interrupts cost least at the rate that was assumed; a busier source may sleep all the
-        // same, and what chooses between the two is the worker itself.
+        // Interrupts cost least at the assumed rate. A busier source may still sleep: the worker itself
+        // chooses between the two.
         _ if planned.meets_target => target_ns / 2,
         _ => 0,
     };

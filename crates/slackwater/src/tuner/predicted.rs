@@ -1,14 +1,14 @@
-//! What the model predicts of a running query, with learned costs and measured rates.
+//! The model's prediction for a running query, with measured costs and rates.
 
 use slackwater_control::latency::controller::Setting;
 use slackwater_control::latency::model::{
     HostCosts, Load, Shape, UTILISATION_MAX, Waiting, Work, predict,
 };
 
-/// Interrupts that rows bring at most, per second: what comes together wakes once.
+/// The most interrupts per second: rows that arrive together wake a worker once.
 const ARRIVALS_PER_S_MAX: f64 = 1_000.0;
 
-/// One worker's part of the work.
+/// One worker's share of the work.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
     work: Work,
@@ -18,7 +18,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// A worker that runs a source: it waits as long as was set, and read so many rows in an interval.
+    /// The share of a worker that runs a source, which waits as set and read `rows` in the interval.
     pub fn of_source(work: Work, rows: u64, interval_ns: u64, setting: Setting) -> Share {
         let rows_per_s = per_second(rows, interval_ns);
         Share {
@@ -35,7 +35,7 @@ impl Share {
         }
     }
 
-    /// A worker that others wake; so often it was.
+    /// The share of a worker that others have woken `activations` times.
     pub fn woken(work: Work, rows: u64, activations: u64, interval_ns: u64) -> Share {
         Share {
             work,
@@ -53,10 +53,10 @@ fn per_second(count: u64, interval_ns: u64) -> f64 {
     count as f64 * 1e9 / interval_ns.max(1) as f64
 }
 
-/// The model's predictions for every interval in which something was done.
+/// The model's predictions for every active interval.
 #[derive(Debug, Default)]
 pub struct Predicted {
-    /// CPU time, and the intervals' time, in seconds.
+    /// The CPU time and the intervals' time, in seconds.
     cpu_s: f64,
     active_s: f64,
     /// The p99 of each interval in nanoseconds times its rows, and the rows.
@@ -65,8 +65,8 @@ pub struct Predicted {
 }
 
 impl Predicted {
-    /// Adds what the model says of an interval in which sources read so many rows. The CPU time is that of
-    /// all shares; the latency that of the slowest source's worker, and then of the slowest that is woken.
+    /// Adds the model's prediction for an interval in which sources read `rows`. The CPU time is that of all
+    /// shares; the latency is that of the slowest source's worker plus that of the slowest woken one.
     pub fn add(&mut self, shares: &[Share], costs: &HostCosts, rows: u64, interval_ns: u64) {
         let (mut cores, mut first_ns, mut then_ns) = (0.0, 0.0f64, 0.0f64);
         for share in shares {
@@ -74,11 +74,11 @@ impl Predicted {
                 groups: vec![1],
                 source: share.waiting,
                 between: Waiting::Interrupt,
-                // What the fit calls a chunk is an activation, however many chunks it has.
+                // For the fit, a chunk is one activation, however many chunks it has.
                 chunk_rows: f64::MAX,
             };
             let prediction = predict(&shape, &[share.work], &share.load, costs);
-            // Of a worker that falls behind the model says nothing.
+            // The model can't predict a worker that falls behind.
             if prediction.utilisation > UTILISATION_MAX {
                 return;
             }
@@ -98,7 +98,7 @@ impl Predicted {
         self.rows += rows as f64;
     }
 
-    /// CPU time per second, and the p99 in nanoseconds, if anything was predicted.
+    /// The CPU time per second and the p99 in nanoseconds, if anything was predicted.
     pub fn mean(&self) -> Option<(f64, f64)> {
         let mean = || (self.cpu_s / self.active_s, self.p99_rows / self.rows);
         (self.rows > 0.0).then(mean)

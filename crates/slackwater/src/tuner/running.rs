@@ -1,10 +1,11 @@
-//! The paths of a query while it runs: what the processes along each have seen, put together and handed to
-//! its [`Controller`]. Pure: no clock, no counters, no commands.
+//! The paths of a running query: combines the activity of the processes along each path and hands it to the
+//! path's [`Controller`]. Pure: no clock, no counters, no commands.
 //!
-//! A path may lead through several processes: its sources are in some, its sink in others. Each reports what
-//! it has seen, so the halves of a row's way may come in different rounds. The controller only adds
-//! up rows, latencies and shares of time, and the clock that latencies are taken by is common to the
-//! processes of a host: a half that comes later counts later.
+//! A path may lead through several
+//! processes: its sources are in some, its sink in others. Each process reports its own activity, so the two
+//! halves of a row's way may be reported in different rounds. The controller only adds up rows, latencies and
+//! shares of time, and all processes of a host share the clock, so a half that is reported later counts
+//! later.
 
 use std::collections::BTreeSet;
 
@@ -14,29 +15,29 @@ use slackwater_control::latency::model::Work;
 
 use crate::probe::{Seen, WorkerSeen};
 
-/// What finding something costs a worker and a path, before anything was measured.
+/// The assumed cost of finding work, before anything is measured.
 const WORK_GUESSED: Work = Work {
     per_chunk_ns: 30_000.0,
     per_row_ns: 100.0,
 };
 
-/// A worker, as of the last time that its process was looked at.
+/// The activity of a worker, from the last report of its process.
 #[derive(Debug, Clone)]
 pub struct WorkerState {
     /// Waits after which there was something to do.
     pub activations: u64,
-    /// Rows that came to it: from its sources, or, where it has none, over links.
+    /// The input rows: from its sources or, without any, over links.
     pub rows: u64,
-    /// How long the process was looked at, in nanoseconds.
+    /// The length of the process's interval, in nanoseconds.
     pub interval_ns: u64,
-    /// The share of that time that it was awake.
+    /// The share of that time in which the worker was awake.
     pub utilization: f64,
-    /// Whether it slept for a time, rather than to be woken.
+    /// Whether it used timed sleeps instead of waiting to be woken.
     pub slept: bool,
-    /// CPU time per second.
+    /// The CPU time per second.
     pub cores: f64,
     fit: Fit,
-    /// CPU time and time of all intervals in which something was done, in seconds.
+    /// The CPU time and the length of all active intervals, in seconds.
     active: (f64, f64),
 }
 
@@ -56,7 +57,7 @@ impl Default for WorkerState {
 }
 
 impl WorkerState {
-    /// Takes in what was seen of the worker within an interval; so many rows came to it.
+    /// Adds the activity of the worker in an interval, with its input rows.
     pub fn see(&mut self, seen: &WorkerSeen, rows: u64, interval_ns: u64) {
         let seconds = interval_ns.max(1) as f64 / 1e9;
         self.activations = seen.activations;
@@ -73,23 +74,23 @@ impl WorkerState {
         }
     }
 
-    /// What an activation and a row cost it.
+    /// The costs of an activation and of a row.
     pub fn work(&self) -> Work {
         self.fit.work()
     }
 
-    /// What finding something costs, however little it is, in nanoseconds.
+    /// The cost of finding any work at all, in nanoseconds.
     pub fn found_ns(&self) -> u64 {
         self.fit.work().per_chunk_ns as u64
     }
 
-    /// CPU time per second while something was done.
+    /// The CPU time per second in active intervals.
     pub fn mean_cores(&self) -> f64 {
         self.active.0 / self.active.1.max(1e-9)
     }
 }
 
-/// What a path consists of, by numbers of the query graph and of the deployment.
+/// The parts of a path, by their numbers in the query graph and the deployment.
 #[derive(Debug, Clone, Default)]
 pub struct PathParts {
     /// Nodes of its sources.
@@ -100,27 +101,27 @@ pub struct PathParts {
     pub instances: BTreeSet<usize>,
     /// The sink's node.
     pub sink: usize,
-    /// One of its sources sets its rows' pace itself, and collects them for the delay.
+    /// Whether one of its sources paces its rows and collects them for the delay.
     pub is_paced: bool,
 }
 
-/// What a path's correction takes into account beside the path.
+/// What the correction of a path takes into account besides the path.
 #[derive(Debug, Clone, Copy)]
 pub struct Around {
-    /// How long it is since the last correction, in nanoseconds.
+    /// The time since the last correction, in nanoseconds.
     pub interval_ns: u64,
-    /// The busiest worker's share of the time.
+    /// The busy share of the busiest worker.
     pub utilization: f64,
     /// Whether one of the sources' workers slept.
     pub slept: bool,
-    /// How many sleeping workers a row passes in a row.
+    /// The number of sleeping workers that a row passes.
     pub sleeps: f64,
 }
 
-/// What a correction came to.
+/// The result of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrected {
-    /// Rows that the sources had read.
+    /// The rows that the sources have read.
     pub rows: u64,
     /// The setting before.
     pub before: Setting,
@@ -128,7 +129,7 @@ pub struct Corrected {
     pub after: Setting,
 }
 
-/// One path while it runs.
+/// One path of a running query.
 #[derive(Debug, Clone)]
 pub struct PathControl {
     parts: PathParts,
@@ -137,7 +138,7 @@ pub struct PathControl {
 }
 
 impl PathControl {
-    /// A path that begins with what the planner has chosen.
+    /// A path that starts with the planner's setting.
     pub fn new(parts: PathParts, goal: Goal, setting: Setting) -> PathControl {
         PathControl {
             parts,
@@ -146,12 +147,12 @@ impl PathControl {
         }
     }
 
-    /// What the path consists of.
+    /// The parts of the path.
     pub fn parts(&self) -> &PathParts {
         &self.parts
     }
 
-    /// How the path is run for now.
+    /// The current setting of the path.
     pub fn setting(&self) -> Setting {
         self.controller.setting()
     }
@@ -161,7 +162,7 @@ impl PathControl {
         self.controller.changes()
     }
 
-    /// Corrects the path by what processes have seen, at most once each; `None` where it had nothing to do.
+    /// Corrects the path by the processes' activity, at most one report each; `None` if the path was idle.
     pub fn correct(&mut self, seen: &[Seen], around: &Around) -> Option<Corrected> {
         let instances = seen.iter().flat_map(|seen| &seen.instances);
         let (mut rows, mut chunks, mut busy_ns) = (0, 0, 0);

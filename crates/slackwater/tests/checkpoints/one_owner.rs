@@ -43,8 +43,7 @@ fn is_whole(case: &Case) {
 }
 
 /// Arguments of strace that let opening the file of the sink take so long, as a slow disk may, in the
-/// incarnation
-/// `epoch` and in versions that didn't number it.
+/// incarnation `epoch` and in versions that didn't number it.
 fn slow(case: &Case, epoch: u64, delay_us: u64) -> Vec<String> {
     let names = [
         format!(".copies.csv.{epoch:010}.unfinished"),

@@ -67,9 +67,12 @@ fn joins_and_unions_go_on_where_they_were() {
         };
         let rows_in = |out: &Path| {
             let parts = std::fs::read_dir(out).unwrap();
-            let texts = parts.map(|part| std::fs::read_to_string(part.unwrap().path()).unwrap());
-            let texts = texts.collect::<String>();
-            let mut rows = texts.lines().map(str::to_string).collect::<Vec<String>>();
+            let contents = parts.map(|part| std::fs::read_to_string(part.unwrap().path()).unwrap());
+            let contents = contents.collect::<String>();
+            let mut rows = contents
+                .lines()
+                .map(str::to_string)
+                .collect::<Vec<String>>();
             rows.sort();
             rows
         };

@@ -5,7 +5,7 @@ use crate::process::Folder;
 use super::{EVENTS, reading, refused};
 
 #[test]
-fn an_expression_that_fails_condemns_its_row_only() {
+fn an_expression_that_fails_rejects_its_row_only() {
     let lines = "2147483647,9223372036854775807,0,12\n-2147483648,-9223372036854775808,-1,300\n6,4,2,1\n8,2,4,x\n";
     let folder = Folder::with(&[("in.csv", lines)]);
     // What comes out, and the lines that are refused with what their reasons say.
@@ -106,7 +106,7 @@ fn an_expression_that_fails_condemns_its_row_only() {
 }
 
 #[test]
-fn a_condition_that_fails_condemns_its_row_only() {
+fn a_condition_that_fails_rejects_its_row_only() {
     let folder = Folder::with(&[("in.csv", "6,2\n1,0\n9,3\n2147483647,1\n")]);
     let text = reading(
         "a INT, b INT",
@@ -153,7 +153,7 @@ fn constants_that_overflow_are_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_computed_column_that_fails_condemns_its_record() {
+fn a_computed_column_that_fails_rejects_its_record() {
     let folder = Folder::with(&[("in.csv", "1,0\n6,2\n")]);
     folder
         .run(

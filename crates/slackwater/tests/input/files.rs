@@ -94,7 +94,7 @@ fn files_of_columns_that_are_none_are_named_and_leave_no_output() {
             folder.write(&format!("in.{format}"), wrong);
             for parallelism in ["1", "2"] {
                 let finished = folder.run(&text, &["--parallelism", parallelism]);
-                finished.fails(1, &[&error, "make or fetch it again"]);
+                finished.fails(1, &[&error, "create or fetch it again"]);
                 assert!(!folder.path("out.csv").exists(), "no half output");
             }
         }
@@ -129,10 +129,10 @@ fn a_file_that_breaks_off_is_read_on_when_it_is_whole() {
     folder.run(text, &saved).fails(1, &said);
     let written = |folder: &Folder| {
         let parts = crate::crash::parts(&folder.path("out"));
-        let texts = parts
+        let contents = parts
             .iter()
             .map(|part| std::fs::read_to_string(part).unwrap());
-        crate::process::sorted(&texts.collect::<String>())
+        crate::process::sorted(&contents.collect::<String>())
     };
     let before = written(&folder);
     assert!((1..30_000).contains(&before.len()), "{} rows", before.len());

@@ -97,7 +97,7 @@ fn a_record_can_be_told_to_end_the_query() {
             "'on_error' = 'skip'",
         ];
         run("SELECT n, k FROM t", parallelism).fails(1, &parts);
-        // An expression that fails condemns its row, which ends the query in the same way.
+        // An expression that fails rejects its row, which ends the query in the same way.
         folder.write("in.csv", b"1,a\n0,b\n");
         let parts = ["error: in.csv:2: ", "zero", "'on_error' = 'skip'"];
         run("SELECT 8 / n, k FROM t", parallelism).fails(1, &parts);

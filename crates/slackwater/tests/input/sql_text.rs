@@ -1,4 +1,4 @@
-//! Texts that are no SQL, nearly SQL, or SQL that nobody would write: refused, and never a panic.
+//! Input that is not SQL, nearly SQL, or unusual SQL: rejected, and never a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -101,8 +101,8 @@ fn no_text_makes_the_planner_panic() {
     let words = TEXT.split(' ').collect::<Vec<&str>>();
     let mut seeded = Seeded(20);
     let mut refused = 0;
-    const TEXTS: usize = 1_500;
-    for _ in 0..TEXTS {
+    const PROGRAMS: usize = 1_500;
+    for _ in 0..PROGRAMS {
         let mut changed = words.clone();
         for _ in 0..=seeded.below(2) {
             let at = seeded.below(changed.len() as u64) as usize;
@@ -127,8 +127,8 @@ fn no_text_makes_the_planner_panic() {
         }
     }
     assert!(
-        (TEXTS / 2..TEXTS).contains(&refused),
-        "{refused} of {TEXTS}"
+        (PROGRAMS / 2..PROGRAMS).contains(&refused),
+        "{refused} of {PROGRAMS}"
     );
 }
 

@@ -48,7 +48,7 @@ fn kafka_loses_and_doubles_no_row_whatever_is_killed_in_many_rounds() {
     rounds(rounds_long(ROUNDS_LONG * ANSWERS.len() as u64));
 }
 
-/// What was prepared dies with its process, and the query goes on from before it: also when that is all
+/// What was prepared is lost with its process, and the query resumes from before it: also when that is all
 /// that the newest checkpoints have, and when there is no checkpoint before it.
 #[test]
 fn kafka_goes_on_from_before_what_was_given_up() {

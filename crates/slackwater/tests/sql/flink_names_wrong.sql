@@ -99,10 +99,10 @@ SELECT a FROM t;
 CREATE TABLE t (a INT) WITH ('connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'localhost:9092', 'key.format' = 'json', 'value.format' = 'json');
 INSERT INTO t SELECT auction FROM bids;
 
---- options of Flink's datagen
+--- options of datagen in Flink
 CREATE TABLE t (a INT) WITH ('connector' = 'datagen', 'rows-per-second' = '10', 'fields.a.kind' = 'sequence');
 
---- options of Flink's print
+--- options of print in Flink
 CREATE TABLE t (a INT) WITH ('connector' = 'print', 'print-identifier' = 'x');
 
 --- a folder that is watched

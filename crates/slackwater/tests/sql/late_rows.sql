@@ -68,8 +68,8 @@ SET 'late_rows' = 'late';
 SELECT window_start, bidder FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND) WHERE bidder <> 'dave';
 
 --- columns with other types
-CREATE TABLE texts (ms STRING, price DECIMAL(8, 3)) WITH ('connector' = 'file', 'path' = 'out/texts.csv');
-SET 'late_rows' = 'texts';
+CREATE TABLE strings (ms STRING, price DECIMAL(8, 3)) WITH ('connector' = 'file', 'path' = 'out/strings.csv');
+SET 'late_rows' = 'strings';
 SELECT window_start, COUNT(*) AS n FROM TUMBLE(TABLE strict, DESCRIPTOR(ts), INTERVAL '5' SECOND) GROUP BY window_start, window_end;
 
 --- EXPLAIN

@@ -18,8 +18,8 @@ SELECT id FROM timed;
 SELECT n FROM strict;
 
 --- a record with too few fields ends the query
-CREATE TABLE texts (id INT, n STRING, at STRING) WITH ('connector' = 'file', 'path' = 'data/broken.csv', 'on_error' = 'fail');
-SELECT id, at FROM texts;
+CREATE TABLE strings (id INT, n STRING, at STRING) WITH ('connector' = 'file', 'path' = 'data/broken.csv', 'on_error' = 'fail');
+SELECT id, at FROM strings;
 
 --- a time that can't be parsed ends the query
 CREATE TABLE times (id INT, at TIMESTAMP(0), customer TIMESTAMP(0)) WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json', 'on_error' = 'fail');

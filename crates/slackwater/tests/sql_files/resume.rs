@@ -33,8 +33,8 @@ pub fn check(file: &str, case: &Case, expected: &str) -> bool {
     // Not every table has a rate: a table that is looked up is read at once.
     let paced = format!("{RATE}'path' = 'data/");
     let paced = case.text.replace("'path' = 'data/", &paced);
-    let mut texts = [paced.as_str(), &case.text].into_iter();
-    texts.any(|text| is_resumed(file, case, text, expected))
+    let mut programs = [paced.as_str(), &case.text].into_iter();
+    programs.any(|text| is_resumed(file, case, text, expected))
 }
 
 fn is_resumed(file: &str, case: &Case, text: &str, expected: &str) -> bool {

@@ -33,7 +33,7 @@ use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::Sink;
 
 use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
-use super::{MEND_GONE, unreadable};
+use super::{HINT_GONE, unreadable};
 use crate::encode::Encoder;
 use crate::format::Format;
 use crate::packing::Packing;
@@ -188,7 +188,7 @@ impl Growing {
             self.hidden(epoch).display()
         );
         Error::new(self.path.display().to_string(), reason)
-            .hint(MEND_GONE)
+            .hint(HINT_GONE)
             .final_one()
     }
 
@@ -303,7 +303,7 @@ impl Growing {
         if length.len() < bytes {
             let (place, found) = (from.display().to_string(), length.len());
             let reason = format!("has {found} bytes, but {bytes} were written");
-            return Err(Error::new(place, reason).hint(MEND_GONE).final_one());
+            return Err(Error::new(place, reason).hint(HINT_GONE).final_one());
         }
         let renamed = match is_locked {
             true => {

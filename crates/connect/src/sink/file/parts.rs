@@ -18,7 +18,7 @@ use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::Sink;
 
 use super::output::{Output, failed, folder_of, remove, sync_file, sync_folder};
-use super::{MEND_GONE, unreadable};
+use super::{HINT_GONE, unreadable};
 use crate::file_encoder::FileEncoder;
 use crate::file_format::{EXTENSIONS, FileFormat};
 
@@ -133,7 +133,7 @@ impl Prepared {
         }
         let reason = format!("has {} bytes, but {bytes} were written", metadata.len());
         Err(Error::new(path.display().to_string(), reason)
-            .hint(MEND_GONE)
+            .hint(HINT_GONE)
             .final_one())
     }
 }
@@ -164,7 +164,7 @@ pub(super) fn commit(folder: &Path, prepared: &str) -> Result<()> {
             }
             let reason = format!("neither it nor {} exists any longer", part.hidden);
             Err(Error::new(to.display().to_string(), reason)
-                .hint(MEND_GONE)
+                .hint(HINT_GONE)
                 .final_one())
         }
         Err(error) => Err(failed(&to, "give the part its name", &error)),

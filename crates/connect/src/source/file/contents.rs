@@ -144,9 +144,8 @@ impl Lines {
             None => error.hint("check the file and its disk"),
             Some(packing) => {
                 let name = packing.name();
-                let hint = format!(
-                    "is it broken, or not {name}? fetch it again, or give it another ending"
-                );
+                let hint =
+                    format!("the file may be damaged, or not {name}: fetch it again, or rename it");
                 error.hint(hint).final_one()
             }
         }

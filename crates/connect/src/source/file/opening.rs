@@ -18,7 +18,7 @@ use crate::lines::{Mark, RecordReader};
 use crate::packing::Packing;
 
 /// The hint for a file that is not the one that was read before.
-const MEND: &str = "put the file back as it was, or start over without the checkpoints";
+const HINT: &str = "put the file back as it was, or start over without the checkpoints";
 
 /// Counts what is read from the file itself, before it is decompressed.
 struct Counted {
@@ -46,7 +46,7 @@ pub(super) fn check_all_there(files: &[FoundFile], resume: &[Resume], unit: &str
         Some(gone) => {
             let read = gone.position.saturating_sub(1);
             let reason = format!("was read up to {unit} {read} and is no longer among the files");
-            Err(Error::new(gone.name.clone(), reason).hint(MEND).final_one())
+            Err(Error::new(gone.name.clone(), reason).hint(HINT).final_one())
         }
     }
 }
@@ -84,14 +84,14 @@ fn seek(file: &mut File, path: &Path, bookmark: &str) -> Result<Mark> {
             "has {bytes} bytes, but {} of it were read before",
             mark.offset
         );
-        return Err(Error::new(place, reason).hint(MEND).final_one());
+        return Err(Error::new(place, reason).hint(HINT).final_one());
     }
     if !is_line_end(file, &mark, bytes).map_err(failed)? {
         let reason = format!(
             "is not the file that was read before: no line ends at byte {}",
             mark.offset
         );
-        return Err(Error::new(place, reason).hint(MEND).final_one());
+        return Err(Error::new(place, reason).hint(HINT).final_one());
     }
     file.seek(SeekFrom::Start(mark.offset)).map_err(failed)?;
     Ok(mark)
@@ -183,7 +183,7 @@ impl OpenFile {
         let (lines, read) = (line - 1, self.first_new - 1);
         let reason = format!("ends after {unit} {lines}, but was read up to {unit} {read} before");
         Err(Error::new(name_of(&self.path), reason)
-            .hint(MEND)
+            .hint(HINT)
             .final_one())
     }
 }

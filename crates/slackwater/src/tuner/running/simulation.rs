@@ -1,5 +1,5 @@
-//! A path through two processes in simulated time: a source that sleeps in the first, a sink that is woken in
-//! the second, and answers of both that may come a round or more late.
+//! Simulates a path through two processes: a source that sleeps in the first, a sink that is woken in the
+//! second, and answers of both that may arrive one or more rounds late.
 
 use proptest::prelude::*;
 use slackwater_control::latency::model::HostCosts;
@@ -11,14 +11,14 @@ const TARGET_NS: u64 = 20_000_000;
 const INTERVAL_NS: u64 = 500_000_000;
 const ROUNDS: usize = 60;
 
-/// Corrections that the controller may take: the delay falls at once, but what it falls by is learned.
+/// The corrections that the controller may need: the delay falls at once, but the right amount is learned.
 const SETTLED: usize = 20;
 
 #[derive(Debug, Clone, Copy)]
 struct World {
     seed: u64,
     rows_per_s: f64,
-    /// What the sink's process needs for what comes together, and the way to it.
+    /// The time that the sink's process needs for a batch, including the way to it.
     sink_ns: f64,
     hop_ns: f64,
     /// The share of rounds in which a process does not answer in time.
@@ -50,7 +50,7 @@ fn path() -> PathControl {
     PathControl::new(parts, goal, setting)
 }
 
-/// What a process has done since it has answered last.
+/// The activity of a process since its last answer.
 fn nothing(process: usize) -> Seen {
     Seen {
         process,
@@ -70,7 +70,7 @@ fn nothing(process: usize) -> Seen {
     }
 }
 
-/// The setting of each round, and the share of its rows that was late.
+/// Returns the setting of each round, and the share of its rows that was late.
 fn run(world: &World) -> Vec<(Setting, f64)> {
     let mut random = fastrand::Rng::with_seed(world.seed);
     let mut path = path();
@@ -177,7 +177,7 @@ fn nothing_is_known_of_a_sink_whose_process_never_answers() {
 }
 
 proptest! {
-    /// Half of the target is left with the delay at its floor.
+    /// With the delay at its floor, half of the target is left.
     #[test]
     fn a_target_is_met_across_processes_though_answers_are_missed(
         seed: u64,
@@ -193,7 +193,7 @@ proptest! {
         prop_assert!(settled.iter().all(|(setting, _)| setting.delay_ns > 1_000_000), "{settled:?}");
     }
 
-    /// What processes have seen comes to the same as if one process had seen it.
+    /// The reports of several processes give the same result as that of one process.
     #[test]
     fn the_same_is_decided_wherever_it_was_seen(
         rows in 0u64..100_000,
