@@ -81,8 +81,10 @@ fn every_type_is_written_and_read_back() {
         "CREATE TABLE t (i INTEGER PRIMARY KEY, s INT, x REAL, b BOOLEAN, d TEXT, day DATE, at TEXT, t TEXT);
          CREATE TABLE u AS SELECT * FROM t;
          INSERT INTO t VALUES
-           (-9223372036854775808, -32768, 0.1, 1, '123456789012345678.90', '2024-02-29', '2024-02-29 12:34:56.789', 'é''\"'),
-           (1, 2, 3, 0, 5, NULL, NULL, ''), (2, NULL, NULL, NULL, NULL, '0001-01-01', '1969-12-31 23:59:59.999', NULL),
+           (-9223372036854775808, -32768, 0.1, 1, '123456789012345678.90', '2024-02-29', '2024-02-29 \
+           12:34:56.789', 'é''\"'),
+           (1, 2, 3, 0, 5, NULL, NULL, ''), (2, NULL, NULL, NULL, NULL, '0001-01-01', '1969-12-31 \
+           23:59:59.999', NULL),
            (3, 1, 1e300, 'true', '-0.01', NULL, NULL, 7);",
     );
     let source = table_of(folder.path(), &types, &[]);

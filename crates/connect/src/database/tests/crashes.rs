@@ -174,7 +174,8 @@ proptest! {
         query.act(Act::Checkpoint(true, commits));
         query.act(Act::Crash(2));
         prop_assert_eq!(look(&connection, has_key), query.visible());
-        let left = connection.query_row("SELECT count(*) FROM slackwater_staged", [], |row| row.get::<_, i64>(0));
+        let left = connection.query_row("SELECT count(*) FROM \
+                                         slackwater_staged", [], |row| row.get::<_, i64>(0));
         prop_assert_eq!(left.unwrap(), 0);
     }
 }
