@@ -394,7 +394,7 @@ fn no_file_is_forgotten() {
 /// Users write SQL that is nearly right: each word of each case is left out, and
 /// exchanged with the next one.
 #[test]
-fn nearly_right_texts_never_panic_and_errors_have_places() {
+fn nearly_right_statements_never_panic_and_errors_have_places() {
     // Every one would take minutes. The step is no divisor of anything, so all kinds get their turn.
     let step = std::env::var("EVERY_TEXT").map_or(41, |_| 1);
     let mut nth = 0;
