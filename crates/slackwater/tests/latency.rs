@@ -285,9 +285,11 @@ fn regression_what_lets_rows_wait_longer_than_a_target_is_warned_of_with_both_pl
     };
     let err = run(&[]);
     for part in [
-        "warning: 'linger' at query.sql:2 lets rows wait for up to 50 ms, so the latency target of 20 ms at query.sql:1 \
+        "warning: 'linger' at query.sql:2 lets rows wait for up to 50 ms, so the latency target of 20 ms at \
+         query.sql:1 \
          can't be met\n  = remove 'linger'",
-        "warning: 'wait_delay' = '30 ms' at query.sql:3 has no effect: the latency target of 20 ms at query.sql:1",
+        "warning: 'wait_delay' = '30 ms' at query.sql:3 has no effect: the latency target of 20 ms at \
+         query.sql:1",
     ] {
         assert!(err.contains(part), "'{part}' is not in:\n{err}");
     }
