@@ -48,12 +48,12 @@ SELECT ms * 9000000000000000 AS a FROM good WHERE ms > 30000;
 SELECT id, CAST(n * 2 + 10 AS TINYINT) AS n FROM records;
 
 --- a string that is not a number
-CREATE TABLE texts (id INT, n STRING, at STRING) WITH ('connector' = 'file', 'path' = 'data/broken.csv');
-SELECT id, CAST(n AS BIGINT) AS n FROM texts WHERE id <> 3;
+CREATE TABLE strings (id INT, n STRING, at STRING) WITH ('connector' = 'file', 'path' = 'data/broken.csv');
+SELECT id, CAST(n AS BIGINT) AS n FROM strings WHERE id <> 3;
 
 --- a string that is not a number ends the query
-CREATE TABLE texts (ms BIGINT, auction INT, bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'data/bids.csv', 'on_error' = 'fail');
-SELECT CAST(bidder AS BIGINT) AS n FROM texts WHERE auction = 2 AND ms > 30000;
+CREATE TABLE strings (ms BIGINT, auction INT, bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'data/bids.csv', 'on_error' = 'fail');
+SELECT CAST(bidder AS BIGINT) AS n FROM strings WHERE auction = 2 AND ms > 30000;
 
 --- a condition that fails keeps no row
 SELECT id FROM records WHERE 100 / n > 1;
