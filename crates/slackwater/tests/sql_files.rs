@@ -19,7 +19,8 @@
 //! - `-- in order`: the terminal's rows in the order in which they are printed;
 //! - `-- explain`: what EXPLAIN prints, without the part that depends on the machine, but with the warnings.
 //!
-//! After a wanted change `UPDATE_EXPECTED=1 cargo test -p slackwater-sql -p slackwater --test main`
+//! An empty string is not shown: a case about it writes `… || '.'`. After a wanted change
+//! `UPDATE_EXPECTED=1 cargo test -p slackwater-sql -p slackwater --test main -- errors_of sql_files`
 //! rewrites the `.out` files; read the difference before you keep it.
 
 use std::collections::BTreeMap;
@@ -194,6 +195,12 @@ fn check(name: &str) {
         // The messages of SQL that doesn't compile are compared in `crates/sql`; that the program shows them
         // so is tried once for each file.
         if !compiles(&case.text) && std::mem::replace(&mut has_shown_error, true) {
+            assert!(
+                expected.outcome(&case.title).is_some() || cases::is_update(),
+                "{file}, {}: does not compile, and has no expected error yet; to write it: {}",
+                case.title,
+                cases::UPDATE_COMMAND
+            );
             continue;
         }
         let mut first: Option<String> = None;

@@ -4,8 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
-/// If this variable is set, the tests rewrite the expected outcomes.
-pub const UPDATE: &str = "UPDATE_EXPECTED";
+/// The command that rewrites the expected outcomes: of SQL that does not compile, and of queries that run.
+pub const UPDATE_COMMAND: &str = "UPDATE_EXPECTED=1 cargo test -p slackwater-sql -p slackwater --test main -- \
+                                  errors_of sql_files";
+
+/// Whether the tests rewrite the expected outcomes.
+pub fn is_update() -> bool {
+    std::env::var_os("UPDATE_EXPECTED").is_some()
+}
 
 /// The end of the outcome of a case that does not compile.
 pub const WRONG_TEXT: &str = "exit code 2\n";
@@ -69,6 +75,16 @@ pub fn cases(text: &str) -> Vec<Case> {
 pub struct Expected {
     path: PathBuf,
     outcomes: Vec<(String, String)>,
+    /// Whether the file differs from what it should hold.
+    is_changed: bool,
+}
+
+/// An outcome without blank lines at its end.
+fn trimmed(outcome: &str) -> String {
+    match outcome.trim_end() {
+        "" => String::new(),
+        outcome => format!("{outcome}\n"),
+    }
 }
 
 impl Expected {
@@ -80,10 +96,22 @@ impl Expected {
         let blocks = blocks.split("\n--- ").filter(|block| !block.is_empty());
         let outcomes = blocks.map(|block| {
             let (title, outcome) = block.split_once('\n').expect("a title is a line");
-            (title.to_string(), format!("{}\n", outcome.trim_end()))
+            (title.to_string(), trimmed(outcome))
         });
         let outcomes = outcomes.collect();
-        Expected { path, outcomes }
+        Expected {
+            path,
+            outcomes,
+            is_changed: false,
+        }
+    }
+
+    /// The text of the file.
+    pub fn text(&self) -> String {
+        let blocks = self.outcomes.iter();
+        blocks
+            .map(|(title, outcome)| format!("--- {title}\n{outcome}\n"))
+            .collect()
     }
 
     /// The expected outcome of a case.
@@ -95,15 +123,20 @@ impl Expected {
 
     /// Compares the outcome of case number `nth`, or stores it if expected outcomes are rewritten.
     pub fn compare(&mut self, nth: usize, title: &str, found: &str) -> Result<(), String> {
-        if self.outcome(title) == Some(&format!("{}\n", found.trim_end())) {
+        if self.outcome(title) == Some(&trimmed(found)) {
             return Ok(());
         }
-        if std::env::var_os(UPDATE).is_none() {
-            let expected = self.outcome(title).unwrap_or("nothing\n");
+        if !is_update() {
+            let expected = self
+                .outcome(title)
+                .unwrap_or("(no outcome in the file yet)\n");
             let name = self.path.display();
-            return Err(format!("{name}, {title} gives\n{found}not\n{expected}"));
+            return Err(format!(
+                "{name}, {title}\nexpected:\n{expected}found:\n{found}to accept it: {UPDATE_COMMAND}\n"
+            ));
         }
-        let block = (title.to_string(), format!("{}\n", found.trim_end()));
+        self.is_changed = true;
+        let block = (title.to_string(), trimmed(found));
         match self.outcomes.iter().position(|(known, _)| known == title) {
             Some(at) => self.outcomes[at] = block,
             None => self.outcomes.insert(nth.min(self.outcomes.len()), block),
@@ -115,11 +148,12 @@ impl Expected {
     /// unknown cases.
     pub fn finish(mut self, cases: &[Case]) -> Result<(), String> {
         let is_case = |title: &String| cases.iter().any(|case| case.title == *title);
-        if std::env::var_os(UPDATE).is_some() {
+        if is_update() {
+            let stored = self.outcomes.len();
             self.outcomes.retain(|(title, _)| is_case(title));
-            let blocks = self.outcomes.iter();
-            let text = blocks.map(|(title, outcome)| format!("--- {title}\n{outcome}\n"));
-            std::fs::write(&self.path, text.collect::<String>()).expect("the folder of the tests");
+            if self.is_changed || self.outcomes.len() < stored {
+                std::fs::write(&self.path, self.text()).expect("the folder of the tests");
+            }
             return Ok(());
         }
         match self.outcomes.iter().find(|(title, _)| !is_case(title)) {

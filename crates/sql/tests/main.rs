@@ -36,6 +36,19 @@ fn errors_of_wrong_sql_4() {
     check(3);
 }
 
+#[test]
+fn a_file_that_is_rewritten_stays_as_it_is() {
+    let files = fs::read_dir(folder()).unwrap().map(|file| file.unwrap());
+    let files = files.map(|file| file.file_name().into_string().unwrap());
+    for name in files.filter_map(|file| file.strip_suffix(".out").map(str::to_string)) {
+        let text = fs::read_to_string(folder().join(format!("{name}.out"))).unwrap();
+        assert!(
+            Expected::of(&name).text() == text,
+            "{name}.out has other blank lines"
+        );
+    }
+}
+
 fn check(share: usize) {
     // The SQL refers to its inputs as `data/…`.
     static MOVED: Once = Once::new();

@@ -104,7 +104,8 @@ impl Budget {
     }
 
     /// Compares findings with the budget: a message for every number that isn't exact.
-    pub fn compare(&self, findings: &[Finding]) -> Vec<String> {
+    /// Those at places that `is_new` knows come first.
+    pub fn compare(&self, findings: &[Finding], is_new: impl Fn(&str) -> bool) -> Vec<String> {
         let today = Self::of(findings);
         let mut messages = Vec::new();
         for (key @ (check, place), count) in &today.0 {
@@ -112,21 +113,24 @@ impl Budget {
             if *count <= allowed {
                 continue;
             }
-            let here = findings
+            let mut here = findings
                 .iter()
-                .filter(|finding| finding.check == check && finding.place == *place);
-            let line = |finding: &Finding| {
-                format!("{}: {}: {}\n", finding.at, finding.check, finding.what)
+                .filter(|finding| finding.check == check && finding.place == *place)
+                .collect::<Vec<&Finding>>();
+            here.sort_by_key(|finding| !is_new(&finding.at));
+            let line = |finding: &&Finding| {
+                let new = if is_new(&finding.at) { " (new)" } else { "" };
+                format!("{}: {}: {}{new}\n", finding.at, finding.check, finding.what)
             };
-            let mut message: String = here.clone().take(SHOWN_MAX).map(line).collect();
-            let more = here.clone().count().saturating_sub(SHOWN_MAX);
+            let mut message: String = here.iter().take(SHOWN_MAX).map(line).collect();
+            let more = here.len().saturating_sub(SHOWN_MAX);
             if more > 0 {
                 message += &format!("{place}: {check}: and {more} more\n");
             }
             if allowed > 0 {
                 message += &format!("  {count} of them, and {FILE} allows {allowed}\n");
             }
-            let fix = here.clone().next().map_or("", |finding| finding.fix);
+            let fix = here.first().map_or("", |finding| finding.fix);
             messages.push(format!("{message}  fix: {fix}"));
         }
         for ((check, place), allowed) in &self.0 {
@@ -165,10 +169,10 @@ mod tests {
     fn more_and_fewer_than_allowed_are_messages() {
         let found = findings(&[("words", "docs"), ("words", "docs"), ("lines", "a.rs")]);
         assert_eq!(
-            budget("# x\n2 words docs\n1 lines a.rs\n").compare(&found),
+            budget("# x\n2 words docs\n1 lines a.rs\n").compare(&found, |_| false),
             [""; 0]
         );
-        let messages = budget("1 words docs\n2 lines a.rs\n").compare(&found);
+        let messages = budget("1 words docs\n2 lines a.rs\n").compare(&found, |_| false);
         let more = "docs:1: words: is wrong\ndocs:2: words: is wrong\n  \
                     2 of them, and tools/tidy/budget.txt allows 1\n  fix: mark it";
         let fewer = "tools/tidy/budget.txt: lines a.rs: 1, and 2 are allowed\n  \
@@ -177,8 +181,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_new_comes_first() {
+        let found = findings(&[("words", "docs"), ("words", "docs")]);
+        let messages = budget("1 words docs\n").compare(&found, |at| at == "docs:2");
+        let first = "docs:2: words: is wrong (new)\ndocs:1: words: is wrong\n";
+        assert!(messages[0].starts_with(first), "{messages:?}");
+    }
+
+    #[test]
     fn what_has_no_budget_is_a_message() {
-        let messages = Budget::default().compare(&findings(&[("words", "docs")]));
+        let messages = Budget::default().compare(&findings(&[("words", "docs")]), |_| false);
         assert_eq!(messages, ["docs:1: words: is wrong\n  fix: mark it"]);
     }
 

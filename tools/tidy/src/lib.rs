@@ -11,6 +11,7 @@
 //! function beside the others with a bad example in its tests, and name it in [`findings`].
 
 pub mod budget;
+pub mod changed;
 pub mod cycles;
 pub mod dead;
 pub mod layers;
@@ -86,7 +87,8 @@ pub fn findings(tree: &Tree) -> Result<Vec<Finding>, String> {
 pub fn check(root: &Path) -> Result<(), String> {
     let tree = Tree::read(root)?;
     let budget = Budget::parse(tree.get(budget::FILE).unwrap_or_default())?;
-    let messages = budget.compare(&findings(&tree)?);
+    let changed = changed::lines(root);
+    let messages = budget.compare(&findings(&tree)?, |at| changed.contains(at));
     if messages.is_empty() {
         Ok(())
     } else {
