@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 /// The command that rewrites the expected outcomes: of SQL that does not compile, and of queries that run.
-pub const UPDATE_COMMAND: &str = "UPDATE_EXPECTED=1 cargo test -p slackwater-sql -p slackwater --test main -- \
-                                  errors_of sql_files";
+pub const UPDATE_COMMAND: &str = "UPDATE_EXPECTED=1 cargo test -p slackwater-sql -p slackwater \
+                                  --test main -- errors_of sql_files";
 
 /// Whether the tests rewrite the expected outcomes.
 pub fn is_update() -> bool {
