@@ -163,7 +163,7 @@ impl Rows {
         self.bytes += row.iter().flatten().map(String::len).sum::<usize>();
         if self.table.primary_key.is_empty() {
             if is_deleted {
-                let reason = "the query takes rows back, and the table has no primary key";
+                let reason = "the query retracts rows, and the table has no primary key";
                 let hint = "declare it with the table: PRIMARY KEY (id) NOT ENFORCED";
                 return Err(Error::new(&self.table.place, reason).hint(hint).final_one());
             }
