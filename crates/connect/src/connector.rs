@@ -32,6 +32,13 @@ pub struct ConnectorKind {
     pub(crate) formats: Formats,
     /// Whether a source's columns may be `METADATA`.
     pub(crate) has_metadata: bool,
+    /// The option with the path of the files that a table reads or writes. `None`: it reads and writes no
+    /// files, whatever its options are called.
+    pub path: Option<&'static str>,
+    /// What a sink has for itself: two sinks that share it would lose rows.
+    pub exclusive: Exclusive,
+    /// Whether a source reads the process's standard input, which can have only one reader.
+    pub reads_standard_input: bool,
     /// The options of all uses.
     pub(crate) options: &'static [OptionKind],
     /// The options of sources, without those of every source and of the format.
@@ -40,6 +47,18 @@ pub struct ConnectorKind {
     pub(crate) sink_options: &'static [OptionKind],
     /// The options of lookups.
     pub(crate) lookup_options: &'static [OptionKind],
+}
+
+/// What a sink shares with no other sink of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exclusive {
+    /// The file or folder at the path in this option. A sink would overwrite what another one writes to it,
+    /// and what a source reads from it.
+    File(&'static str),
+    /// The name in this option, or else the table's: the sink's progress is stored under it.
+    Name(&'static str),
+    /// Nothing: any number of sinks can write to one place.
+    Nothing,
 }
 
 /// Another engine's name for a connector.
@@ -51,6 +70,15 @@ pub(crate) struct Alias {
 }
 
 impl ConnectorKind {
+    /// The option with the path of files whose rows can have several formats, so that their ending suggests
+    /// one.
+    pub fn path_with_format(&self) -> Option<&'static str> {
+        match self.formats {
+            Formats::Files => self.path,
+            Formats::None | Formats::Messages | Formats::Lines => None,
+        }
+    }
+
     pub(crate) fn can(&self, usage: Use) -> bool {
         match usage {
             Use::Source => self.source.is_some(),

@@ -80,12 +80,13 @@ pub fn lookup(table: &TableDefinition) -> Result<Option<Arc<dyn LookupConnector>
 pub fn dead_letters(table: &TableDefinition) -> Result<FileDeadLetters, OptionError> {
     let options = Options::new(&table.options);
     let kind = ConnectorKind::named(options.text("connector").unwrap_or_default());
-    dead_letters::dead_letters(table, kind.map_or(Formats::None, |kind| kind.formats))
+    let formats = kind.map_or(Formats::None, |kind| kind.formats);
+    dead_letters::dead_letters(&table.name, &options, formats)
 }
 
 impl ConnectorKind {
-    /// The connector of that name, in any case.
-    fn named(name: &str) -> Option<&'static ConnectorKind> {
+    /// The connector of that name, in any case; `None` if there is none.
+    pub fn named(name: &str) -> Option<&'static ConnectorKind> {
         CONNECTORS.iter().find(|kind| {
             let is_alias = |alias: &Alias| alias.name.eq_ignore_ascii_case(name);
             kind.name.eq_ignore_ascii_case(name) || kind.aliases.iter().any(is_alias)
@@ -229,3 +230,7 @@ fn check_no_metadata(table: &TableDefinition, what: &str) -> Result<(), OptionEr
 
 #[cfg(test)]
 mod docs_tests;
+#[cfg(test)]
+mod facts_tests;
+#[cfg(test)]
+mod options_tests;

@@ -59,8 +59,6 @@ pub(crate) struct Table {
     pub(crate) retries: u32,
     /// The size and age of the lookup cache.
     pub(crate) cache: slackwater_engine::operator::lookup_join::CacheSettings,
-    /// Whether strings may contain zero bytes.
-    pub(crate) takes_zeros: bool,
     /// Makes connections.
     pub(crate) server: Arc<dyn Server>,
 }
@@ -69,6 +67,9 @@ pub(crate) struct Table {
 pub(crate) trait Server: Send + Sync {
     /// A connection, after checking that the table exists with its columns.
     fn connect(&self, table: &Arc<Table>) -> Attempt<Box<dyn Client>>;
+
+    /// Whether strings may contain zero bytes.
+    fn takes_zeros(&self) -> bool;
 }
 
 impl Table {

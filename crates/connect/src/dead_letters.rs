@@ -16,7 +16,7 @@ use slackwater_engine::source::{DeadLetters, Rejected};
 
 use crate::file_format::Formats;
 use crate::options::{OptionError, Options};
-use crate::table::{TableDefinition, table_settings};
+use crate::table;
 
 /// The folder of dead-letter files whose table names no path, relative to the working folder.
 const DEFAULT_FOLDER: &str = "slackwater-dead-letter";
@@ -49,14 +49,14 @@ struct State {
     file: Option<File>,
 }
 
-/// Makes the dead letters of a source table from its options `on_error` and `dead_letter`. `formats` are
-/// those of its connector: they say what a record's position is.
+/// Makes the dead letters of the source table `name` from its options `on_error` and `dead_letter`. `formats`
+/// are those of its connector: they say what a record's position is.
 pub(crate) fn dead_letters(
-    table: &TableDefinition,
+    name: &str,
+    options: &Options<'_>,
     formats: Formats,
 ) -> std::result::Result<FileDeadLetters, OptionError> {
-    let options = Options::new(&table.options);
-    let fail = table_settings(table)?.on_error_fail;
+    let fail = table::settings(options)?.on_error_fail;
     let path = match options.text("dead_letter") {
         Some("") => {
             return Err(OptionError::new(
@@ -68,12 +68,12 @@ pub(crate) fn dead_letters(
         Some(path) => PathBuf::from(path),
         None => {
             // A quoted table name may hold anything; the file must stay in its folder.
-            let name = table.name.replace(['/', '\\', '\0'], "_");
+            let name = name.replace(['/', '\\', '\0'], "_");
             Path::new(DEFAULT_FOLDER).join(format!("{name}.jsonl"))
         }
     };
     Ok(FileDeadLetters {
-        table: table.name.clone(),
+        table: name.to_string(),
         path,
         separator: match formats {
             // A message's offset or number is not a line.
@@ -81,7 +81,7 @@ pub(crate) fn dead_letters(
             Formats::None | Formats::Lines | Formats::Files => ':',
         },
         fail,
-        of_first: may_have_header(&options, formats)
+        of_first: may_have_header(options, formats)
             .then_some("if the first line names the columns: 'csv.header' = 'true'"),
         count: AtomicU64::new(0),
         state: Mutex::default(),

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::connector::ConnectorKind;
 use crate::connectors::every_name;
 use crate::options::OptionError;
 
@@ -222,8 +223,6 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
             found.push(to("connector", "connector", "file"));
             "file"
         }
-        // The name is kept, because such a topic can be written but not read.
-        Some("upsert-kafka") => "kafka",
         Some(name) if name == "jdbc" || name.starts_with("jdbc:") => return Err(jdbc(options)),
         Some(name) => {
             if let Some((_, hint)) = CONNECTORS.iter().find(|(known, _)| *known == name) {
@@ -234,7 +233,8 @@ pub fn renamed(options: &BTreeMap<String, String>) -> Result<Vec<Renamed>, Optio
                 let reason = format!("'{name}' is not supported");
                 return Err(OptionError::new("connector", reason, fix));
             }
-            name
+            // An alias is kept, because the connector checks what such a table can't have.
+            ConnectorKind::named(name).map_or(name, |kind| kind.name)
         }
         None => return Ok(found),
     };
@@ -358,6 +358,11 @@ mod tests {
                 ("csv.ignore-parse-errors".to_string(), None),
                 to("path", "path", "/data/in.csv"),
             ]
+        );
+        let alias = [("connector", "Upsert-Kafka"), ("value.format", "json")];
+        assert_eq!(
+            renamed(&options(&alias)).unwrap(),
+            [to("value.format", "format", "json")]
         );
         let ours = [("connector", "kafka"), ("topic", "t"), ("format", "json")];
         assert_eq!(renamed(&options(&ours)).unwrap(), []);

@@ -67,7 +67,7 @@ use std::sync::Arc;
 
 use slackwater_engine::sink::SinkConnector;
 
-pub use connector::ConnectorKind;
+pub use connector::{ConnectorKind, Exclusive};
 pub use connectors::{CONNECTORS, dead_letters, known_table_options, lookup, sink, source};
 pub use dead_letters::FileDeadLetters;
 pub use elsewhere::{Renamed, renamed};

@@ -107,11 +107,25 @@ pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> St
 /// The options of one table, with readers for common kinds of values.
 pub(crate) struct Options<'a> {
     values: &'a BTreeMap<String, String>,
+    /// The names that were looked up. An option that is declared and never looked up would be accepted and
+    /// have no effect.
+    #[cfg(test)]
+    looked_up: std::cell::RefCell<std::collections::BTreeSet<String>>,
 }
 
 impl<'a> Options<'a> {
     pub(crate) fn new(values: &'a BTreeMap<String, String>) -> Options<'a> {
-        Options { values }
+        Options {
+            values,
+            #[cfg(test)]
+            looked_up: Default::default(),
+        }
+    }
+
+    /// The names that were looked up; one that ends with a dot stands for all names that begin with it.
+    #[cfg(test)]
+    pub(crate) fn looked_up(&self) -> std::collections::BTreeSet<String> {
+        self.looked_up.borrow().clone()
     }
 
     /// The first option that is not among `known`.
@@ -125,7 +139,19 @@ impl<'a> Options<'a> {
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
+        #[cfg(test)]
+        self.looked_up.borrow_mut().insert(name.to_string());
         self.values.get(name).map(String::as_str)
+    }
+
+    /// The options whose names begin with this, which ends with a dot.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn beginning_with(&self, prefix: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        #[cfg(test)]
+        self.looked_up.borrow_mut().insert(prefix.to_string());
+        let all = self.values.iter();
+        let chosen = all.filter(move |(name, _)| name.starts_with(prefix));
+        chosen.map(|(name, value)| (&name[..], &value[..]))
     }
 
     pub(crate) fn required(&self, name: &str, example: &str) -> Result<&'a str, OptionError> {

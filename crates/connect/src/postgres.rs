@@ -7,7 +7,7 @@ mod statements;
 
 #[cfg(not(feature = "postgres"))]
 use self::{not_built as look_up, not_built as read, not_built as write};
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::database_options as described;
 use crate::file_format::Formats;
 use crate::options::option;
@@ -23,6 +23,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: Some(look_up),
     formats: Formats::None,
     has_metadata: false,
+    path: None,
+    exclusive: Exclusive::Name("sink.name"),
+    reads_standard_input: false,
     options: &[
         option(
             "url",

@@ -5,7 +5,7 @@ mod client;
 
 #[cfg(not(feature = "sqlite"))]
 use self::{not_built as look_up, not_built as read, not_built as write};
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::database_options as described;
 use crate::file_format::Formats;
 use crate::options::option;
@@ -21,6 +21,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: Some(look_up),
     formats: Formats::None,
     has_metadata: false,
+    path: Some("path"),
+    exclusive: Exclusive::Name("sink.name"),
+    reads_standard_input: false,
     options: &[
         option("path", "required", "the file"),
         option(

@@ -91,7 +91,11 @@ pub(crate) fn check_latency_target(options: &Options<'_>) -> Result<(), OptionEr
 
 /// The settings of a source table that the engine acts on.
 pub fn table_settings(table: &TableDefinition) -> Result<TableSettings, OptionError> {
-    let options = Options::new(&table.options);
+    settings(&Options::new(&table.options))
+}
+
+/// The settings that the options choose.
+pub(crate) fn settings(options: &Options<'_>) -> Result<TableSettings, OptionError> {
     let idle_timeout_ns = options.duration_ns("idle_timeout")?;
     if idle_timeout_ns == Some(0) {
         return Err(OptionError::new(

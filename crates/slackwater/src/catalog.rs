@@ -2,6 +2,7 @@
 
 mod controls;
 mod endings;
+mod kind;
 mod tables;
 mod written;
 
@@ -33,6 +34,7 @@ use crate::slow::{Slowness, slowed};
 
 pub use controls::Controls;
 pub use endings::endings;
+pub use kind::connector_of;
 pub use tables::BuiltIn;
 use tables::{definition, option_error};
 

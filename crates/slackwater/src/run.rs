@@ -11,7 +11,7 @@ use slackwater_sql::node::SourceSpec;
 use slackwater_sql::program::{Program, compile};
 
 use crate::calibrate;
-use crate::catalog::{BuiltIn, ProgramCatalog};
+use crate::catalog::{BuiltIn, ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
 use crate::costs::Learned;
 use crate::machine::{Machine, Used};
@@ -305,16 +305,16 @@ fn finished(attempted: Attempted) -> Box<Finished> {
     })
 }
 
-/// Rejects `stdin` tables if the program itself came from standard input.
+/// Rejects tables that are read from standard input if the program itself came from standard input.
 fn check_standard_input(script: &Script, program: &Program) -> Result<(), Failure> {
     let reads_it = |(_, source): (usize, &SourceSpec)| {
-        let is_it = source.connector.describe().connector == "stdin";
-        is_it.then(|| source.table.name.clone())
+        let kind = connector_of(&source.table).filter(|kind| kind.reads_standard_input)?;
+        Some((source.table.name.clone(), kind.name))
     };
     match program.sources().find_map(reads_it) {
-        Some(table) if script.has(STANDARD_INPUT) => Err(Failure::Usage(format!(
-            "{STANDARD_INPUT}: table '{table}' has 'connector' = 'stdin', but the SQL itself came from \
-             there\n  \
+        Some((table, connector)) if script.has(STANDARD_INPUT) => Err(Failure::Usage(format!(
+            "{STANDARD_INPUT}: table '{table}' has 'connector' = '{connector}', but the SQL itself came \
+             from there\n  \
              = read the query from a file: slackwater run query.sql"
         ))),
         _ => Ok(()),

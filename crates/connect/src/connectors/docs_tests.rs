@@ -1,17 +1,19 @@
 //! The tables of options in `docs/connectors` are generated from the entries; `UPDATE_EXPECTED=1` writes
-//! them.
+//! them, and the page of a connector that has none.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use super::{CONNECTORS, ConnectorKind};
 use crate::file_format::{FORMATS, Formats};
 use crate::options::OptionKind;
 use crate::table::{self, Use};
 
-fn page(name: &str) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    root.join("../../docs/connectors").join(name)
-}
+/// The command that writes the tables, and pages that don't exist yet.
+const UPDATE: &str = "UPDATE_EXPECTED=1 cargo test -p slackwater-connect connectors::";
+
+const BEGIN: &str = "<!-- options of ";
+const END: &str = "<!-- end of options -->";
 
 fn row(option: &OptionKind) -> String {
     let dots = if option.name.ends_with('.') {
@@ -68,8 +70,6 @@ fn expected(name: &str, section: &str) -> String {
 
 /// The page with its tables as they should be, and the sections that it has.
 fn generated(text: &str) -> (String, Vec<String>) {
-    const BEGIN: &str = "<!-- options of ";
-    const END: &str = "<!-- end of options -->";
     let (mut written, mut sections) = (String::new(), Vec::new());
     let mut rest = text;
     while let Some(at) = rest.find(BEGIN) {
@@ -90,21 +90,91 @@ fn generated(text: &str) -> (String, Vec<String>) {
     (written + rest, sections)
 }
 
+/// Checks that the page `DIRECTORY/NAME` has the tables `sections`, as they should be. `update`: writes the
+/// tables, and the page if there is none.
+fn check_page(
+    directory: &Path,
+    name: &str,
+    sections: &[String],
+    update: bool,
+) -> Result<(), String> {
+    let path = directory.join(name);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(format!("docs/connectors/{name}: {error}"));
+        }
+        Err(_) if update => format!(
+            "# Connector `{}`\n\n{}",
+            name.trim_end_matches(".md"),
+            markers(sections)
+        ),
+        Err(_) => {
+            let lines = markers(sections);
+            return Err(format!(
+                "create docs/connectors/{name}, with these lines:\n\n{lines}\n{UPDATE} creates it"
+            ));
+        }
+    };
+    let (written, found) = generated(&text);
+    let lacking = |of: &[String], all: &[String]| -> Vec<String> {
+        let missing = all.iter().filter(|section| !of.contains(section));
+        missing.cloned().collect()
+    };
+    let missing = lacking(&found, sections);
+    if !missing.is_empty() {
+        let lines = markers(&missing);
+        return Err(format!(
+            "docs/connectors/{name} needs these lines:\n\n{lines}"
+        ));
+    }
+    let unknown = lacking(sections, &found);
+    if !unknown.is_empty() || found.len() > sections.len() {
+        let tables = match unknown.is_empty() {
+            true => found.join("', '"),
+            false => unknown.join("', '"),
+        };
+        return Err(format!(
+            "docs/connectors/{name} has tables that do not exist, or one of them twice: '{tables}'"
+        ));
+    }
+    if update {
+        return std::fs::write(&path, written).map_err(|error| error.to_string());
+    }
+    match written == text {
+        true => Ok(()),
+        false => Err(format!(
+            "docs/connectors/{name}: the options have changed; {UPDATE} writes the page again"
+        )),
+    }
+}
+
+/// The lines between which the tables of these sections are written.
+fn markers(sections: &[String]) -> String {
+    let lines = sections.iter();
+    let lines = lines.map(|section| format!("{BEGIN}{section} -->\n{END}\n"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The tables of options on a connector's page.
+fn sections_of(kind: &ConnectorKind) -> Vec<String> {
+    let sections = [
+        ("all", !kind.options.is_empty()),
+        ("source", kind.can(Use::Source)),
+        ("sink", kind.can(Use::Sink)),
+        ("lookup", kind.can(Use::Lookup)),
+    ];
+    let had = sections.iter().filter(|(_, has)| *has);
+    let had = had.map(|(section, _)| format!("{}: {section}", kind.name));
+    had.collect()
+}
+
 #[test]
 fn the_pages_of_connectors_and_formats_have_all_options() {
     let update = std::env::var_os("UPDATE_EXPECTED").is_some();
-    let mut wanted = Vec::new();
-    for kind in CONNECTORS {
-        let sections = [
-            ("all", !kind.options.is_empty()),
-            ("source", kind.can(Use::Source)),
-            ("sink", kind.can(Use::Sink)),
-            ("lookup", kind.can(Use::Lookup)),
-        ];
-        let had = sections.iter().filter(|(_, has)| *has);
-        let had = had.map(|(section, _)| format!("{}: {section}", kind.name));
-        wanted.push((format!("{}.md", kind.name), had.collect::<Vec<_>>()));
-    }
+    let mut pages: Vec<(String, Vec<String>)> = (CONNECTORS.iter())
+        .map(|kind| (format!("{}.md", kind.name), sections_of(kind)))
+        .collect();
     let sections = FORMATS.iter().flat_map(|format| {
         let sections = [
             ("both", format.options),
@@ -114,22 +184,63 @@ fn the_pages_of_connectors_and_formats_have_all_options() {
         let had = sections.into_iter().filter(|(_, list)| !list.is_empty());
         had.map(|(section, _)| format!("{}: {section}", format.name))
     });
-    wanted.push(("formats.md".to_string(), sections.collect()));
-    for (name, mut wanted) in wanted {
-        let path = page(&name);
-        let text = std::fs::read_to_string(&path);
-        let text = text.unwrap_or_else(|error| panic!("{name} needs its page: {error}"));
-        let (written, mut sections) = generated(&text);
-        sections.sort();
-        wanted.sort();
-        assert_eq!(sections, wanted, "the tables of options in {name}");
-        if update {
-            std::fs::write(&path, written).unwrap();
-        } else {
-            let what = "the options have changed; UPDATE_EXPECTED=1 writes the page again";
-            assert!(written == text, "{name}: {what}");
-        }
-    }
+    pages.push(("formats.md".to_string(), sections.collect()));
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/connectors");
+    let checked = pages
+        .iter()
+        .filter_map(|(name, sections)| check_page(&directory, name, sections, update).err());
+    let wrong: Vec<String> = checked.collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn a_connector_without_a_page_is_told_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let sections = sections_of(ConnectorKind::named("tcp").unwrap());
+    let check = |sections: &[String], update| check_page(folder.path(), "tcp.md", sections, update);
+    assert_eq!(
+        check(&sections, false).unwrap_err(),
+        "create docs/connectors/tcp.md, with these lines:\n\n\
+         <!-- options of tcp: all -->\n<!-- end of options -->\n\n\
+         <!-- options of tcp: source -->\n<!-- end of options -->\n\n\
+         <!-- options of tcp: sink -->\n<!-- end of options -->\n\n\
+         UPDATE_EXPECTED=1 cargo test -p slackwater-connect connectors:: creates it"
+    );
+    let path = folder.path().join("tcp.md");
+    assert!(!path.exists());
+
+    check(&sections, true).unwrap();
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page.starts_with("# Connector `tcp`\n\n<!-- options of tcp: all -->\n\n| option |"));
+    assert!(page.contains("| `address` | required |"), "{page}");
+    assert!(page.ends_with("|\n\n<!-- end of options -->\n"), "{page}");
+    assert_eq!(check(&sections, false), Ok(()));
+
+    let changed = page.replace("| required |", "| none |");
+    std::fs::write(&path, changed).unwrap();
+    assert_eq!(
+        check(&sections, false).unwrap_err(),
+        "docs/connectors/tcp.md: the options have changed; UPDATE_EXPECTED=1 cargo test -p \
+         slackwater-connect connectors:: writes the page again"
+    );
+    check(&sections, true).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), page);
+
+    let error = check(
+        &[&sections[..], &["tcp: lookup".to_string()]].concat(),
+        true,
+    )
+    .unwrap_err();
+    assert!(error.ends_with(
+        "needs these lines:\n\n<!-- options of tcp: lookup -->\n<!-- end of options -->\n"
+    ));
+    let error = check(&sections[..2], false).unwrap_err();
+    assert!(
+        error.ends_with("do not exist, or one of them twice: 'tcp: sink'"),
+        "{error}"
+    );
+    std::fs::write(&path, [&page[..], &page[..]].concat()).unwrap();
+    assert!(check(&sections, false).unwrap_err().contains("twice"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::file_format::{FileFormat, Formats};
 use crate::options::{OptionError, Options, option};
 use crate::table::TableDefinition;
@@ -20,6 +20,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: None,
     formats: Formats::Files,
     has_metadata: false,
+    path: Some("path"),
+    exclusive: Exclusive::File("path"),
+    reads_standard_input: false,
     options: &[],
     source_options: &[
         option(

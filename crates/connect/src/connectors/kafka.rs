@@ -10,7 +10,7 @@ use slackwater_engine::source::SourceConnector;
 
 #[cfg(not(feature = "kafka"))]
 use self::{not_built as read, not_built as write};
-use crate::connector::{Alias, ConnectorKind};
+use crate::connector::{Alias, ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 #[cfg(feature = "kafka")]
 use crate::options::Options;
@@ -30,6 +30,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: None,
     formats: Formats::Messages,
     has_metadata: true,
+    path: None,
+    exclusive: Exclusive::Nothing,
+    reads_standard_input: false,
     options: &[
         option(
             "topic",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 use crate::format::Format;
 use crate::options::{OptionError, Options, option};
@@ -21,6 +21,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: None,
     formats: Formats::Messages,
     has_metadata: true,
+    path: None,
+    exclusive: Exclusive::Nothing,
+    reads_standard_input: false,
     options: &[
         option(
             "address",

@@ -64,7 +64,6 @@ pub(crate) fn open(
         sink_name: sink_name.to_string(),
         retries: retries.unwrap_or(RETRIES) as u32,
         cache: cache(options)?,
-        takes_zeros: connector != "postgres",
         server,
     }))
 }

@@ -157,7 +157,7 @@ impl Rows {
 
     /// Takes a row or a retraction.
     fn take(&mut self, row: RowText, is_deleted: bool) -> Result<()> {
-        if !self.table.takes_zeros {
+        if !self.table.server.takes_zeros() {
             self.check_zeros(&row)?;
         }
         self.bytes += row.iter().flatten().map(String::len).sum::<usize>();

@@ -94,7 +94,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn read(table: &TableDefinition, options: &Options<'_>) -> Result<Cluster> {
+    pub(crate) fn read(options: &Options<'_>) -> Result<Cluster> {
         let topic = options.required("topic", "orders")?;
         let mut topics: Vec<String> = topic.split(';').map(|name| name.trim().into()).collect();
         topics.sort();
@@ -117,14 +117,12 @@ impl Cluster {
         }
         let servers = options.required("properties.bootstrap.servers", "127.0.0.1:9092")?;
         let mut properties = vec![];
-        for (name, value) in &table.options {
-            let Some(property) = name.strip_prefix(PREFIX) else {
-                continue;
-            };
+        for (name, value) in options.beginning_with(PREFIX) {
+            let property = &name[PREFIX.len()..];
             if let Some((_, hint)) = OWN.iter().find(|(own, _)| *own == property) {
                 return Err(OptionError::new(name, "is set by the engine", *hint));
             }
-            properties.push((property.to_string(), value.clone()));
+            properties.push((property.to_string(), value.to_string()));
         }
         let cluster = Cluster {
             servers: servers.to_string(),

@@ -224,7 +224,7 @@ fn transactions_have_names_and_a_time() {
         let table = kafka(options);
         let options = Options::new(&table.options);
         let prefix = Delivering::read(&table, &options).unwrap().prefix;
-        let cluster = Cluster::read(&table, &options).unwrap();
+        let cluster = Cluster::read(&options).unwrap();
         (prefix, cluster.transaction_timeout().as_millis())
     };
     assert_eq!(settings_of(&[]), ("slackwater.orders.t".into(), 900_000));
@@ -239,7 +239,7 @@ fn transactions_have_names_and_a_time() {
 #[test]
 fn a_build_without_tls_says_so() {
     let table = kafka(&[("properties.security.protocol", "SSL")]);
-    let error = Cluster::read(&table, &Options::new(&table.options)).unwrap_err();
+    let error = Cluster::read(&Options::new(&table.options)).unwrap_err();
     assert!(
         error.to_string().contains("--features kafka-tls"),
         "{error}"
@@ -250,7 +250,7 @@ fn a_build_without_tls_says_so() {
 #[test]
 fn a_build_without_zstandard_says_so() {
     let table = kafka(&[("properties.compression.codec", "zstd")]);
-    let error = Cluster::read(&table, &Options::new(&table.options)).unwrap_err();
+    let error = Cluster::read(&Options::new(&table.options)).unwrap_err();
     assert!(
         error.to_string().contains("--features kafka-zstd"),
         "{error}"

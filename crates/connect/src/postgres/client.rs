@@ -141,6 +141,10 @@ impl Server for Address {
             prepared: HashMap::new(),
         }))
     }
+
+    fn takes_zeros(&self) -> bool {
+        false
+    }
 }
 
 /// Names and types of the table's columns.

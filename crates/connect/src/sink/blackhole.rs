@@ -10,7 +10,7 @@ use slackwater_engine::sink::{
     SinkRequest,
 };
 
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 
 /// The connector's entry in the table of connectors.
@@ -22,6 +22,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: None,
     formats: Formats::None,
     has_metadata: false,
+    path: None,
+    exclusive: Exclusive::Nothing,
+    reads_standard_input: false,
     options: &[],
     source_options: &[],
     sink_options: &[],

@@ -17,7 +17,7 @@ use slackwater_engine::sink::{
 };
 use unicode_width::UnicodeWidthStr;
 
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::encode::Cell;
 use crate::file_format::Formats;
 
@@ -30,6 +30,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: None,
     formats: Formats::None,
     has_metadata: false,
+    path: None,
+    exclusive: Exclusive::Nothing,
+    reads_standard_input: false,
     options: &[],
     source_options: &[],
     sink_options: &[],

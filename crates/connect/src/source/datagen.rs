@@ -15,7 +15,7 @@ use slackwater_engine::source::{
 };
 use slackwater_engine::time::now_ns;
 
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::datagen::{Columns, GeneratorSpec, Order};
 use crate::file_format::Formats;
 use crate::options::{OptionError, Options, Rate, option};
@@ -30,6 +30,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: None,
     formats: Formats::None,
     has_metadata: false,
+    path: None,
+    exclusive: Exclusive::Nothing,
+    reads_standard_input: false,
     options: &[],
     source_options: &[
         option("generator", "required", "`nexmark` or `uservisits`"),

@@ -22,7 +22,7 @@ use slackwater_engine::time::now_ns;
 
 use super::count_bytes;
 use super::stream::{Linger, StreamPartition, StreamSpec};
-use crate::connector::ConnectorKind;
+use crate::connector::{ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 use crate::format::Format;
 
@@ -40,6 +40,9 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     lookup: None,
     formats: Formats::Lines,
     has_metadata: false,
+    path: None,
+    exclusive: Exclusive::Nothing,
+    reads_standard_input: true,
     options: &[],
     source_options: &[],
     sink_options: &[],

@@ -73,6 +73,10 @@ impl Server for File {
             connection,
         }))
     }
+
+    fn takes_zeros(&self) -> bool {
+        true
+    }
 }
 
 /// Checks that the table has the columns.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use slackwater_sql::program::Program;
 use slackwater_sql::table::Table;
 
+use super::kind::connector_of;
+
 /// Endings of file names that suggest another format than csv, and that format if it is supported.
 const ENDINGS: [(&str, Option<&str>); 6] = [
     ("json", Some("json")),
@@ -35,11 +37,11 @@ pub fn endings(program: &Program) -> Vec<String> {
 }
 
 fn ending(table: &Table, done: &str) -> Option<String> {
-    let is_file = table.options.get("connector")?.eq_ignore_ascii_case("file");
-    if !is_file || table.options.contains_key("format") {
+    if table.options.contains_key("format") {
         return None;
     }
-    let path = table.options.get("path")?.to_lowercase();
+    let option = connector_of(table)?.path_with_format()?;
+    let path = table.options.get(option)?.to_lowercase();
     let path = path.trim_end_matches(".gz").trim_end_matches(".zst");
     let (ending, format) = ENDINGS.iter().find(|(ending, _)| {
         path.strip_suffix(ending)
@@ -50,7 +52,7 @@ fn ending(table: &Table, done: &str) -> Option<String> {
         None => format!("{ending} is not a supported format"),
     };
     Some(format!(
-        "table '{}': its 'path' ends in .{ending}, but without 'format' it is {done} as csv: {hint}",
+        "table '{}': its '{option}' ends in .{ending}, but without 'format' it is {done} as csv: {hint}",
         table.name
     ))
 }

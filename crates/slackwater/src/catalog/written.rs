@@ -4,28 +4,36 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use slackwater_connect::Exclusive;
 use slackwater_sql::error::SqlError;
 use slackwater_sql::program::Program;
 use slackwater_sql::table::Table;
 
-/// Rejects two sinks with the same file, folder, or name in a database, and a sink whose file is also read.
+use super::kind::connector_of;
+
+/// Rejects two sinks that share what each needs for itself ([`Exclusive`]), and a sink whose file is also
+/// read.
 pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
     let mut written: HashMap<PathBuf, &str> = HashMap::new();
     let mut sinks: HashMap<String, &str> = HashMap::new();
     let read = read(program);
     let tables = program.sinks().filter_map(|(_, sink)| sink.table.as_ref());
     for table in tables {
-        if let Some(name) = database_sink(table) {
-            if let Some(other) = sinks.insert(name.clone(), &table.name) {
-                return Err(same_name(table, other, &name));
+        let option = match connector_of(table).map(|kind| kind.exclusive) {
+            Some(Exclusive::File(option)) => option,
+            Some(Exclusive::Name(option)) => {
+                let name = table.options.get(option).unwrap_or(&table.name);
+                if let Some(other) = sinks.insert(name.clone(), &table.name) {
+                    return Err(same_name(table, other, option, name));
+                }
+                continue;
             }
-            continue;
-        }
-        // Only files have a path.
-        let Some(path) = table.options.get("path") else {
+            Some(Exclusive::Nothing) | None => continue,
+        };
+        let Some(path) = table.options.get(option) else {
             continue;
         };
-        let place = table.option_places.get("path").copied();
+        let place = table.option_places.get(option).copied();
         let place = place.unwrap_or(table.span);
         if let Some(source) = read.get(&real_path(Path::new(path))) {
             let reason = format!(
@@ -56,20 +64,16 @@ pub fn check(program: &Program) -> std::result::Result<(), SqlError> {
 /// The files that tables read, with the names of the tables.
 fn read(program: &Program) -> HashMap<PathBuf, &str> {
     let sources = program.sources().map(|(_, source)| &source.table);
-    let paths = sources.filter_map(|table| Some((table.options.get("path")?, &table.name[..])));
+    let paths = sources.filter_map(|table| {
+        let path = table.options.get(connector_of(table)?.path?)?;
+        Some((path, &table.name[..]))
+    });
     // A pattern does not name a file.
     let files = paths.map(|(path, name)| (real_path(Path::new(path)), name));
     files.collect()
 }
 
-/// The name under which a database stores the query's progress on the table; `None` for other sinks.
-fn database_sink(table: &Table) -> Option<String> {
-    let connector = table.options.get("connector")?.to_ascii_lowercase();
-    let name = table.options.get("sink.name").unwrap_or(&table.name);
-    matches!(&connector[..], "sqlite" | "postgres").then(|| name.clone())
-}
-
-fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
+fn same_name(table: &Table, other: &str, option: &str, name: &str) -> SqlError {
     let (reason, hint) = match other == table.name {
         true => (
             format!("two queries write to table '{other}'"),
@@ -77,7 +81,7 @@ fn same_name(table: &Table, other: &str, name: &str) -> SqlError {
         ),
         false => (
             format!(
-                "tables '{other}' and '{}' have the same 'sink.name', '{name}'",
+                "tables '{other}' and '{}' have the same '{option}', '{name}'",
                 table.name
             ),
             "give each its own name",

@@ -13,7 +13,7 @@ use slackwater_sql::node::SinkSpec;
 use slackwater_sql::program::Program;
 
 use super::events::Signals;
-use crate::catalog::ProgramCatalog;
+use crate::catalog::{ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
 use crate::costs::Learned;
 use crate::machine::{Machine, Used};
@@ -87,9 +87,11 @@ impl Query<'_> {
         let Some(table) = &sink.table else {
             return Refused::Usage(error.to_string());
         };
-        let place = table.option_places.get("path").copied();
-        let option = place.map_or("", |_| ", option 'path'");
-        // A server is not a place in the SQL.
+        // An error about a file is shown at its path; a server is not a place in the SQL.
+        let path = connector_of(table).and_then(|kind| kind.path);
+        let place = path.and_then(|path| Some((path, *table.option_places.get(path)?)));
+        let option = place.map_or(String::new(), |(path, _)| format!(", option '{path}'"));
+        let place = place.map(|(_, place)| place);
         let server = match place.is_none() && error.place == sink.connector.describe().to_string() {
             true => format!("{}: ", error.place),
             false => String::new(),

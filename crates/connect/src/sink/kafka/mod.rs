@@ -62,7 +62,7 @@ impl KafkaConnector {
         options: &Options<'_>,
         format: Format,
     ) -> std::result::Result<KafkaConnector, OptionError> {
-        let cluster = Cluster::read(table, options)?;
+        let cluster = Cluster::read(options)?;
         if cluster.topics.len() > 1 {
             let hint = "use a table for each topic";
             return Err(OptionError::new(

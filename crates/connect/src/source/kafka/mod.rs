@@ -72,7 +72,7 @@ impl KafkaConnector {
     ) -> std::result::Result<KafkaConnector, OptionError> {
         let columns = Columns::new(table)?;
         let format = Format::of_source(options, &columns.values)?;
-        let cluster = Cluster::read(table, options)?;
+        let cluster = Cluster::read(options)?;
         let scan = Scan::read(options, cluster.topics.len())?;
         let presence = Arc::new(Presence::new(&table.name, &cluster.servers));
         let planned = plan(&cluster, &presence).map_err(|error| {
