@@ -91,14 +91,15 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
         });
         (ends, _watch) = connect::shared_memory(&part, others.collect()).map_err(failed)?;
     }
-    let (notes_sender, notes) = mpsc::channel();
+    let sinks = start.shape.sinks(&deployment, start.process);
+    // One note of each sink and of the source at a time.
+    let (notes_sender, notes) = mpsc::sync_channel(sinks + 1);
     let control = Arc::new(PhaseControl::new(start.phases.clone(), notes_sender));
     let factory = Factory(control.clone());
     let deployed = runtime.deploy_part(&deployment, start.process, &factory, ends);
     deployed.map_err(|error| error.to_string())?;
     std::thread::spawn(move || end_with_the_first_failure(&events));
     say(Report::Ready)?;
-    let sinks = start.shape.sinks(&deployment, start.process);
     let has_source = start.process == 0;
     loop {
         let (Order::Begin(phase), _) = receive(channel)? else {

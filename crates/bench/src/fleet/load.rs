@@ -90,12 +90,12 @@ pub struct PhaseControl {
     /// Number of its messages that may be sent.
     allowed: AtomicU64,
     waker: Mutex<Option<Waker>>,
-    notes: mpsc::Sender<Note>,
+    notes: mpsc::SyncSender<Note>,
 }
 
 impl PhaseControl {
     /// Starts before the first of these phases; the instances send their reports through `notes`.
-    pub fn new(phases: Vec<Phase>, notes: mpsc::Sender<Note>) -> PhaseControl {
+    pub fn new(phases: Vec<Phase>, notes: mpsc::SyncSender<Note>) -> PhaseControl {
         PhaseControl {
             phases,
             phase: AtomicU64::new(0),
