@@ -392,7 +392,7 @@ fn no_file_is_forgotten() {
         let name = file.file_stem().unwrap().to_string_lossy().to_string();
         assert!(
             NAMES.contains(&name.as_str()),
-            "{} belongs to no test",
+            "{} belongs to no test: add it to `files!` in tests/sql_files.rs",
             file.display()
         );
     }

@@ -13,7 +13,7 @@
 // Shared by all layers: errors, types, names, and how SQL is shown.
 pub mod error;
 pub mod explain;
-mod names;
+pub mod names;
 mod rewording;
 pub mod types;
 mod walk;

@@ -1,4 +1,5 @@
-//! Files that nothing reaches: sources without a `mod`, pages without a link, examples that nothing runs.
+//! Files that nothing reaches: sources without a `mod`, pages without a link, examples that nothing runs; and
+//! targets of the Makefile without a rule.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +16,43 @@ const LINKS_FIX: &str = "link to where the page is now";
 const EXAMPLES: &str = "dead-examples";
 const EXAMPLES_FIX: &str = "run it in a test or the Makefile, so that it can't rot, or delete it";
 
-/// Sources, pages and examples that nothing leads to, and links that lead nowhere.
+const TARGETS: &str = "dead-targets";
+const TARGETS_FIX: &str = "write its rule, or remove it from .PHONY";
+
+/// Sources, pages and examples that nothing leads to, and links and targets that lead nowhere.
 pub fn check(tree: &Tree, packages: &[Package]) -> Vec<Finding> {
     let mut found = sources(tree, packages);
     pages(tree, &mut found);
     examples(tree, &mut found);
+    targets(tree, &mut found);
     found
+}
+
+/// Targets that `.PHONY` names: make does nothing for one without a rule, and says so as if all was well.
+fn targets(tree: &Tree, found: &mut Vec<Finding>) {
+    let text = tree.get("Makefile").unwrap_or_default();
+    for (nth, line) in text.lines().enumerate() {
+        let Some(names) = line.strip_prefix(".PHONY:") else {
+            continue;
+        };
+        let has_rule = |name: &str| {
+            let mut lines = text.lines();
+            lines.any(|line| {
+                line.strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with(':'))
+            })
+        };
+        for name in names.split_whitespace().filter(|name| !has_rule(name)) {
+            let what = format!("{name} has no rule");
+            found.push(Finding::in_line(
+                TARGETS,
+                "Makefile",
+                nth + 1,
+                what,
+                TARGETS_FIX,
+            ));
+        }
+    }
 }
 
 fn file(check: &'static str, path: &str, what: &str, fix: &'static str) -> Finding {

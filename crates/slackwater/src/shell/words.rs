@@ -2,6 +2,7 @@
 
 use slackwater_connect::{CONNECTORS, FORMATS};
 use slackwater_sql::connectors::Connectors;
+use slackwater_sql::names::WINDOW_FUNCTIONS;
 use slackwater_sql::session::Session;
 
 use super::commands::COMMANDS;
@@ -36,7 +37,6 @@ const KEYWORDS: &[&str] = &[
     "FULL",
     "GROUP",
     "HAVING",
-    "HOP",
     "IN",
     "INNER",
     "INSERT",
@@ -62,7 +62,6 @@ const KEYWORDS: &[&str] = &[
     "TIMESTAMP",
     "TINYINT",
     "TRUE",
-    "TUMBLE",
     "UNION",
     "USING",
     "VIEW",
@@ -159,7 +158,8 @@ impl Words {
             false => word.to_uppercase(),
         };
         let upper = prefix.to_uppercase();
-        let keywords = KEYWORDS.iter().filter(|word| word.starts_with(&upper));
+        let keywords = KEYWORDS.iter().chain(WINDOW_FUNCTIONS);
+        let keywords = keywords.filter(|word| word.starts_with(&upper));
         found.extend(keywords.map(|word| in_case(word)));
         let functions = self.functions(prefix).into_iter();
         found.extend(functions.map(|name| in_case(name) + "("));
@@ -246,6 +246,12 @@ mod tests {
             (9, vec!["bidder".to_string()])
         );
         assert!(words.complete("sel").1.contains(&"select".to_string()));
+        assert!(
+            words
+                .complete("FROM CUMU")
+                .1
+                .contains(&"CUMULATE".to_string())
+        );
         assert!(
             words
                 .complete("SELECT SPLIT_I")

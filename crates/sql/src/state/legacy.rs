@@ -2,8 +2,8 @@
 //! engine, of Arrow 59 and of DataFusion 55.
 //!
 //! **Frozen.** These strings are in manifests of format 1. They are derived from the identity alone, so that
-//! renaming types elsewhere does not change them. Never add to this module: new kinds of state have no old
-//! form.
+//! renaming types elsewhere does not change them. New kinds of state have no old form: their arm of a `match`
+//! is `Vec::new()`.
 
 use super::{
     Aggregate, AggregateForm, Column, Frame, Function, JoinKind, OverCall, OverFunction, Side,
