@@ -44,6 +44,9 @@ pub struct SinkCapabilities {
     /// Whether prepared output can be lost before it is committed: a transaction that a broker ends
     /// ([`Recovered::Lost`]).
     pub may_lose_prepared: bool,
+    /// The options, in milliseconds, that let rows wait in the connector's own client. The measured latency
+    /// does not include this wait.
+    pub client_waits_ms: &'static [&'static str],
 }
 
 /// Secures and commits what the sinks of a table have prepared ([`Sink::prepare`]).

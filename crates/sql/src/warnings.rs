@@ -163,7 +163,7 @@ pub fn conflicts_with_targets(
         let (Some(table), Some(target_ns)) = (&sink.table, sink.latency_target_ns) else {
             continue;
         };
-        for name in ["properties.linger.ms", "properties.queue.buffering.max.ms"] {
+        for &name in sink.connector.capabilities().client_waits_ms {
             let value = table.options.get(name);
             let ns = value.and_then(|value| parse_duration_ns(&format!("{value} ms")));
             let own = targets.iter().find(|target| target.target_ns == target_ns);

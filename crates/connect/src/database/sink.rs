@@ -81,6 +81,7 @@ impl SinkConnector for DatabaseSink {
             accepts,
             delivery: Delivery::ExactlyOnce,
             may_lose_prepared: false,
+            client_waits_ms: &[],
         }
     }
 

@@ -198,6 +198,16 @@ fn a_sink_of_one_transaction_has_one_instance() {
 }
 
 #[test]
+fn the_options_that_let_rows_wait_in_the_producer_are_milliseconds() {
+    let waits = sink(&kafka(&[])).unwrap().capabilities().client_waits_ms;
+    assert!(waits.contains(&"properties.linger.ms"), "{waits:?}");
+    for name in waits {
+        assert!(sink(&kafka(&[(name, "7")])).is_ok(), "{name}");
+        assert!(sink(&kafka(&[(name, "soon")])).is_err(), "{name}");
+    }
+}
+
+#[test]
 fn transactions_need_checkpoints_and_one_instance() {
     let request = |instances, epoch| SinkRequest {
         epoch,

@@ -49,6 +49,7 @@ impl SinkConnector for BlackholeConnector {
             // Nothing is written, so nothing is written twice.
             delivery: Delivery::ExactlyOnce,
             may_lose_prepared: false,
+            client_waits_ms: &[],
         }
     }
 

@@ -172,6 +172,7 @@ impl SinkConnector for FileConnector {
             accepts: Accepts::Rows,
             delivery: Delivery::ExactlyOnce,
             may_lose_prepared: false,
+            client_waits_ms: &[],
         }
     }
 

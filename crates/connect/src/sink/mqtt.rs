@@ -144,6 +144,7 @@ impl SinkConnector for MqttConnector {
             accepts: Accepts::Rows,
             delivery: Delivery::AtLeastOnce,
             may_lose_prepared: false,
+            client_waits_ms: &[],
         }
     }
 

@@ -79,6 +79,7 @@ impl SinkConnector for PrintConnector {
             accepts: Accepts::Changes,
             delivery: Delivery::AtLeastOnce,
             may_lose_prepared: false,
+            client_waits_ms: &[],
         }
     }
 

@@ -83,6 +83,7 @@ impl SinkConnector for TcpConnector {
             accepts: Accepts::Rows,
             delivery: Delivery::AtLeastOnce,
             may_lose_prepared: false,
+            client_waits_ms: &[],
         }
     }
 

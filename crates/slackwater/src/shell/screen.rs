@@ -220,6 +220,7 @@ impl SinkConnector for LiveConnector {
             accepts: Accepts::Rows,
             delivery: Delivery::AtLeastOnce,
             may_lose_prepared: false,
+            client_waits_ms: &[],
         }
     }
 

@@ -136,6 +136,7 @@ impl SinkConnector for KafkaConnector {
             },
             delivery,
             may_lose_prepared: self.delivering.exactly_once,
+            client_waits_ms: &["properties.linger.ms", "properties.queue.buffering.max.ms"],
         }
     }
 
