@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use crate::tcp::hello::{HELLO_BYTES, Hello, REPLY_BYTES, Reply};
 use crate::tcp::line::Broken;
+use crate::tcp::record::Record;
 use crate::tcp::socket::{self, Moved};
 
 /// A connection whose greeting is in progress.
@@ -42,6 +43,20 @@ impl Greeting {
             return "did not accept the connection";
         }
         "did not answer the greeting"
+    }
+
+    /// The last record of a writer that is dropped before it is answered. Only sent after a whole greeting: a
+    /// connection that is not made yet, or takes no more, ends without.
+    pub(super) fn leave(&mut self, word: Record) {
+        if self.sent < HELLO_BYTES
+            && let Ok(Moved::Bytes(count)) = socket::send(&self.socket, &self.hello[self.sent..])
+        {
+            self.sent += count;
+        }
+        if self.sent == HELLO_BYTES {
+            let _ = socket::send(&self.socket, &word.encode());
+        }
+        socket::finish(&self.socket);
     }
 
     /// Sends the greeting and reads the answer, as far as they go without waiting.

@@ -60,7 +60,7 @@ pub(super) enum Answer {
     StaleEpoch,
     /// The writer belongs to a later incarnation than the reader.
     NewerEpoch,
-    /// No reader expects the link: not yet, or no longer.
+    /// No reader expects the link yet.
     UnknownLink,
     /// Frames of another writer have already come by this link.
     OtherWriter,
@@ -70,9 +70,11 @@ pub(super) enum Answer {
     Ended,
     /// The window is not valid.
     Window,
+    /// The link's reader has left.
+    Left,
 }
 
-const ANSWERS: [Answer; 10] = [
+const ANSWERS: [Answer; 11] = [
     Answer::Accepted,
     Answer::Version,
     Answer::Token,
@@ -83,6 +85,7 @@ const ANSWERS: [Answer; 10] = [
     Answer::Position,
     Answer::Ended,
     Answer::Window,
+    Answer::Left,
 ];
 
 /// Why bytes are not a greeting that can be answered.

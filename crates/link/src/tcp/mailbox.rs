@@ -5,7 +5,7 @@
 //! connection replaces one that the reader has not fetched. The reader's hot path touches two atomics of
 //! its slot and no lock.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -157,6 +157,14 @@ impl Slot {
     }
 }
 
+/// The readers of one acceptor.
+#[derive(Default)]
+struct Slots {
+    expected: HashMap<u64, Arc<Slot>>,
+    /// Links whose readers have left: one number for each reader that ever was.
+    left: HashSet<u64>,
+}
+
 /// The state of one acceptor.
 pub(super) struct Shared {
     pub(super) identity: Identity,
@@ -165,7 +173,7 @@ pub(super) struct Shared {
     stopping: AtomicBool,
     /// Whether the thread has ended: no connection will come any more.
     closed: AtomicBool,
-    slots: Mutex<HashMap<u64, Arc<Slot>>>,
+    slots: Mutex<Slots>,
     refusals: Mutex<(u64, VecDeque<LinkError>)>,
 }
 
@@ -185,12 +193,17 @@ impl Shared {
     ///
     /// When the link has a reader already: a bug in the caller.
     pub(super) fn expect(&self, link: u64, slot: Arc<Slot>) {
-        let before = lock(&self.slots).insert(link, slot);
+        let mut slots = lock(&self.slots);
+        slots.left.remove(&link);
+        let before = slots.expected.insert(link, slot);
+        drop(slots);
         assert!(before.is_none(), "two readers of link {link}");
     }
 
     pub(super) fn forget(&self, link: u64) {
-        lock(&self.slots).remove(&link);
+        let mut slots = lock(&self.slots);
+        slots.expected.remove(&link);
+        slots.left.insert(link);
     }
 
     pub(super) fn stop(&self) {
@@ -204,7 +217,7 @@ impl Shared {
     /// Called at the end of the thread: readers without a connection need not wait for one.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for slot in lock(&self.slots).values() {
+        for slot in lock(&self.slots).expected.values() {
             slot.waker.wake();
         }
     }
@@ -246,12 +259,26 @@ impl Shared {
                 "stop this process: it was replaced",
             );
         }
-        let slot = lock(&self.slots).get(&link).cloned();
+        let (slot, has_left) = {
+            let slots = lock(&self.slots);
+            (
+                slots.expected.get(&link).cloned(),
+                slots.left.contains(&link),
+            )
+        };
         let Some(slot) = slot else {
+            if has_left {
+                let reason = format!("asks for link {link}, whose reader has left");
+                return refuse(
+                    Answer::Left,
+                    reason,
+                    "nothing to do: the writer is told, and ends",
+                );
+            }
             return refuse(
                 Answer::UnknownLink,
                 format!("asks for link {link}, which has no reader"),
-                "the writer tries again; nothing to do if the reader has just closed or starts soon",
+                "the writer tries again; nothing to do if the reader starts soon",
             );
         };
         match slot.answer(hello) {

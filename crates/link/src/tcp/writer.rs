@@ -32,6 +32,7 @@ use crate::tcp::greeting::Greeting;
 use crate::tcp::hello::{Answer, Hello, Reply, VERSION};
 use crate::tcp::line::{Broken, Line, LineEvent, Patience};
 use crate::tcp::outgoing::Outgoing;
+use crate::tcp::record::Record;
 use crate::tcp::socket;
 use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
@@ -349,7 +350,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
                 format!("has already received the end of link {}", self.link),
                 "give each link one writer",
             ),
-            Answer::UnknownLink if self.reader.is_some() => self.close_down(None),
+            Answer::Left => self.close_down(None),
             Answer::UnknownLink => {
                 let trouble = format!("has no reader for link {}", self.link);
                 return self.retry(trouble, now_ns);
@@ -463,8 +464,19 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
 impl<P> Drop for Writer<P> {
     fn drop(&mut self) {
         let is_complete = self.is_closing || self.outgoing.is_empty();
-        if let Phase::Open(line) = &mut self.phase {
-            line.leave(&self.outgoing, is_complete);
+        match &mut self.phase {
+            Phase::Open(line) => line.leave(&self.outgoing, is_complete),
+            Phase::Greeting(greeting) => {
+                // The reader finds it after the greeting, if that is accepted.
+                let is_complete = is_complete && self.outgoing.is_empty();
+                let frames = self.outgoing.end();
+                greeting.leave(if is_complete {
+                    Record::End { frames }
+                } else {
+                    Record::Gone
+                });
+            }
+            Phase::Apart { .. } | Phase::Ended | Phase::Closed(_) => {}
         }
     }
 }

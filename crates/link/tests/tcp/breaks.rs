@@ -201,6 +201,47 @@ fn dropping_a_writer_with_frames_is_an_error_after_those_that_were_sent() {
     );
 }
 
+/// Whether the greeting is answered by then is a matter of luck, so it is tried often.
+#[test]
+fn regression_a_writer_dropped_during_its_greeting_says_so() {
+    let waiter = Waiter::new().expect("a waiter");
+    let acceptor = bind(settings());
+    for link in 0..50 {
+        let mut reader = acceptor.reader(link, "the writer", &waiter);
+        let started = Instant::now();
+        let writer = connect_link(acceptor.local_address(), link, &waiter, settings());
+        if link % 2 == 0 {
+            drop(writer);
+            while !reader.is_closed() {
+                assert!(started.elapsed() < settings().peer_timeout, "not told");
+                assert!(reader.receive().expect("an end").is_none());
+            }
+        } else {
+            let mut writer = writer;
+            writer.post(pieces(0, 10)).expect("room");
+            drop(writer);
+            let error = error_of(&mut reader, |_| panic!("a frame"));
+            assert!(error.reason.contains("closed before the end"), "{error}");
+            assert!(started.elapsed() < settings().peer_timeout, "not told");
+        }
+    }
+}
+
+#[test]
+fn regression_a_reader_that_left_before_its_writer_came_closes_the_link() {
+    let waiter = Waiter::new().expect("a waiter");
+    let acceptor = bind(settings());
+    drop(acceptor.reader(LINK, "the writer", &waiter));
+    let mut writer = connect(acceptor.local_address(), &waiter, settings());
+    writer.post(pieces(0, 10)).expect("room");
+    let end = Instant::now() + TOO_LONG;
+    while !writer.is_closed() {
+        assert!(Instant::now() < end, "not noticed");
+        writer.push(false);
+    }
+    assert_eq!(writer.error(), None, "it left normally");
+}
+
 #[test]
 fn a_writer_that_dies_is_an_error_within_the_time_out() {
     // A connection that closes without an end, as a killed process's does.

@@ -58,7 +58,16 @@ pub fn bind(settings: Settings) -> Acceptor {
 }
 
 pub fn connect(address: SocketAddr, waiter: &Waiter, settings: Settings) -> Writer<Vec<u8>> {
-    Writer::connect(address, IDENTITY, LINK, "the reader", waiter, settings)
+    connect_link(address, LINK, waiter, settings)
+}
+
+pub fn connect_link(
+    address: SocketAddr,
+    link: u64,
+    waiter: &Waiter,
+    settings: Settings,
+) -> Writer<Vec<u8>> {
+    Writer::connect(address, IDENTITY, link, "the reader", waiter, settings)
 }
 
 /// Both ends on one thread, connected.
