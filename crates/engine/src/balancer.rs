@@ -164,7 +164,7 @@ impl Route {
     /// Sends a chunk; `counters` are this route's.
     pub fn chunk(&mut self, chunk: Chunk, counters: &StepCounters) -> Result<()> {
         match &mut self.dealing {
-            Dealing::ToOne => self.send(0, Message::Chunk(chunk)),
+            Dealing::ToOne => self.send_chunk(0, chunk),
             Dealing::Segments(bytes) => {
                 let bytes = *bytes;
                 segments(chunk, bytes).try_for_each(|part| self.send(0, Message::Chunk(part)))
@@ -172,15 +172,20 @@ impl Route {
             Dealing::InTurn { next } => {
                 let link = *next;
                 *next = (link + 1) % self.senders.len();
-                self.send(link, Message::Chunk(chunk))
+                self.send_chunk(link, chunk)
             }
             Dealing::Demand(_) => {
-                self.undealt.push_back(Message::Chunk(chunk));
+                // The parts are dealt one by one, so that a receiver holds few of them.
+                let senders = self.senders.iter();
+                match senders.filter_map(|sender| sender.rows_max(&chunk)).min() {
+                    Some(rows) => self.undealt.extend(chunk.parts(rows).map(Message::Chunk)),
+                    None => self.undealt.push_back(Message::Chunk(chunk)),
+                }
                 self.deal().map(|_| ())
             }
             Dealing::Keyed(keyed) => {
                 for (link, part) in keyed.split(chunk, counters)? {
-                    self.send(link, Message::Chunk(part))?;
+                    self.send_chunk(link, part)?;
                 }
                 Ok(())
             }
@@ -301,6 +306,21 @@ impl Route {
     /// Whether messages are held back.
     pub fn is_blocked(&self) -> bool {
         self.queued > 0 || !self.undealt.is_empty()
+    }
+
+    /// Sends a chunk, in parts if the link's messages are smaller. The reader is woken for the first part and
+    /// whenever the number of parts has doubled, so that it works on them while the rest is encoded.
+    fn send_chunk(&mut self, link: usize, chunk: Chunk) -> Result<()> {
+        let Some(rows) = self.senders[link].rows_max(&chunk) else {
+            return self.send(link, Message::Chunk(chunk));
+        };
+        for (number, part) in chunk.parts(rows).enumerate() {
+            self.send(link, Message::Chunk(part))?;
+            if self.queues[link].is_empty() && (number + 1).is_power_of_two() {
+                self.senders[link].ring(false);
+            }
+        }
+        Ok(())
     }
 
     fn send(&mut self, link: usize, message: Message) -> Result<()> {

@@ -4,6 +4,8 @@
 //! while something downstream needs it, where its rows came from ([`Origin`]) and what they do to
 //! the result ([`RowKind`]).
 
+mod parts;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -130,14 +130,32 @@ impl WorkerCounters {
 pub struct LinkCounters {
     /// Messages sent or received.
     pub messages: AtomicU64,
+    /// The rows in them.
+    pub rows: AtomicU64,
     /// The bytes of their frames.
     pub bytes: AtomicU64,
     /// Time spent sending (encode, copy, wake) or receiving (find, decode, check), in nanoseconds: CPU
     /// time unless the thread was preempted, for neither side blocks.
     pub busy_ns: AtomicU64,
+    /// Set from outside, for the sending side: the bytes of a message at most, as far as rows allow. Chunks
+    /// of more are sent in parts; 0 if they are always sent whole.
+    pub message_bytes: AtomicU64,
 }
 
 impl LinkCounters {
+    /// Sets the bytes of the messages that follow; `None` to send chunks whole.
+    pub fn resize(&self, message_bytes: Option<usize>) {
+        // Relaxed: the number publishes nothing but itself.
+        let bytes = message_bytes.map_or(0, |bytes| bytes.max(1) as u64);
+        self.message_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The bytes of a message at most; `None` if chunks are sent whole.
+    pub fn message_bytes(&self) -> Option<usize> {
+        let bytes = self.message_bytes.load(Ordering::Relaxed);
+        (bytes > 0).then_some(bytes as usize)
+    }
+
     pub(crate) fn add(counter: &AtomicU64, amount: u64) {
         InstanceCounters::add(counter, amount);
     }

@@ -141,7 +141,7 @@ impl Deployment {
         });
         let relays = self.relays.iter().map(|relay| &relay.links);
         let leaves = |link: &usize| {
-            let LinkPlan { from, to } = self.links[*link];
+            let LinkPlan { from, to, .. } = self.links[*link];
             self.process(from) != self.process(to)
         };
         let feeds = broadcasts
@@ -269,6 +269,20 @@ pub struct LinkPlan {
     pub from: usize,
     /// The receiving instance.
     pub to: usize,
+    /// Between processes, the bytes of a message at most: larger chunks are sent in parts. `None` to send
+    /// them whole.
+    pub message_bytes: Option<usize>,
+}
+
+impl LinkPlan {
+    /// A link whose chunks are sent whole.
+    pub fn new(from: usize, to: usize) -> LinkPlan {
+        LinkPlan {
+            from,
+            to,
+            message_bytes: None,
+        }
+    }
 }
 
 /// Makes the sources, operators and sinks that the nodes of a query graph stand for.

@@ -19,13 +19,17 @@ use std::sync::Arc;
 use arrow_buffer::Buffer;
 use slackwater_link::{Frame, FrameReceiver, FrameSender, LinkError, Receiver, SendError, Sender};
 
-use crate::chunk::Message;
+use crate::chunk::{Chunk, Message};
 use crate::counters::LinkCounters;
 use crate::error::{Error, Result};
 use crate::time::now_ns;
 use crate::wire::{Decoder, Encoder};
 use fan::Fan;
 use relay::Relay;
+
+/// Shorter frames say little about the width of rows: up to a kilobyte of a frame is its header and the table
+/// of its buffers.
+const FRAME_BYTES_TELLING: usize = 8 << 10;
 
 /// The sending end.
 pub enum LinkSender {
@@ -46,6 +50,9 @@ pub struct RemoteSender {
     /// Whether to close the link after these frames.
     is_closing: bool,
     encoded: Vec<Vec<Buffer>>,
+    /// The bytes of a row, header and table of the frame included, in the last frame that was long enough
+    /// to tell; 0 before the first.
+    row_bytes: usize,
     counters: Arc<LinkCounters>,
 }
 
@@ -58,8 +65,27 @@ impl LinkSender {
             waiting: VecDeque::new(),
             is_closing: false,
             encoded: Vec::new(),
+            row_bytes: 0,
             counters,
         }))
+    }
+
+    /// The rows of a message at most, for a chunk that is about to be sent: what fits into the planned bytes,
+    /// by the width of the rows before it. `None` if the chunk is sent whole, as it always is inside the
+    /// process.
+    pub fn rows_max(&self, chunk: &Chunk) -> Option<usize> {
+        match self {
+            LinkSender::Local(_) | LinkSender::Fan(_) => None,
+            LinkSender::Remote(sender) => {
+                let bytes = sender.counters.message_bytes()?;
+                let row_bytes = match sender.row_bytes {
+                    0 => fan::batch_bytes(chunk).div_ceil(chunk.rows().max(1)),
+                    known => known,
+                };
+                let rows = (bytes / row_bytes.max(1)).max(1);
+                (rows < chunk.rows()).then_some(rows)
+            }
+        }
     }
 
     /// Takes a message, or hands it back when the link is full. Messages to a receiver that is gone are
@@ -185,6 +211,13 @@ impl RemoteSender {
         let started = now_ns();
         self.encoder.encode(&message, &mut self.encoded)?;
         LinkCounters::add(&self.counters.messages, 1);
+        if let (Message::Chunk(chunk), Some(frame)) = (&message, self.encoded.last()) {
+            let bytes = frame.iter().map(|piece| piece.len()).sum::<usize>();
+            if bytes >= FRAME_BYTES_TELLING || self.row_bytes == 0 {
+                self.row_bytes = bytes.div_ceil(chunk.rows().max(1));
+            }
+            LinkCounters::add(&self.counters.rows, chunk.rows() as u64);
+        }
         self.waiting.extend(self.encoded.drain(..));
         self.flush_waiting()?;
         LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
@@ -340,6 +373,9 @@ impl RemoteReceiver {
                     relay.decoded(&message);
                 }
                 LinkCounters::add(&self.counters.messages, 1);
+                if let Message::Chunk(chunk) = &message {
+                    LinkCounters::add(&self.counters.rows, chunk.rows() as u64);
+                }
                 LinkCounters::add(&self.counters.busy_ns, now_ns() - started);
                 return Ok(Some(message));
             }

@@ -78,6 +78,11 @@ fn row_bytes(program: &Program, node: usize) -> usize {
     widths.sum::<usize>().max(1)
 }
 
+/// The latency and bandwidth of links of this kind between processes of this host: measured, else built in.
+pub fn link_points(kind: Kind) -> Vec<LinkPoint> {
+    costs(kind, 1).between_processes
+}
+
 /// What a broadcast over links of this kind costs on this host: measured, else the built-in costs.
 pub fn costs(kind: Kind, cores: usize) -> Costs {
     match calibrate::load() {

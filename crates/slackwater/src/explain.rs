@@ -1,6 +1,8 @@
 //! `explain`: the query graph, its subqueries, their instances and where they run. As text here, as drawings
 //! in `picture.rs`, `dot.rs` and `svg.rs`, as JSON in `json.rs`.
 
+use std::collections::BTreeSet;
+
 use clap::ValueEnum;
 use slackwater_control::query::{Edge, Exchange};
 use slackwater_sql::program::Program;
@@ -109,6 +111,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     for warning in &program.warnings {
         text.push_str(&format!("  warning: {warning}\n"));
     }
+    text.push_str(&messages(program, plan));
     text.push_str(&latency::targets(program, plan));
     text
 }
@@ -138,6 +141,30 @@ fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
         Exchange::Spread if !plan.crosses(edge.from, to) => String::new(),
         Exchange::Demand | Exchange::Spread => "by demand".to_string(),
     }
+}
+
+/// The size of messages between processes: a line for each edge of the query graph, since its links differ in
+/// nothing that decides it. Empty in one process.
+fn messages(program: &Program, plan: &Plan) -> String {
+    if plan.messages.is_empty() {
+        return String::new();
+    }
+    let kind = program.settings.link.used();
+    let cost = match crate::calibrate::load() {
+        Ok(_) => "calibrated",
+        Err(_) => "built-in",
+    };
+    let mut text = format!("\nMessages between processes ({kind}, {cost} cost)\n");
+    let mut known = BTreeSet::new();
+    for messages in &plan.messages {
+        let link = &plan.execution.links[messages.link];
+        if known.insert((link.from_node, link.to_node, link.input)) {
+            let (from, to) = (link.from_node, link.to_node);
+            let size = crate::messages::describe(messages).replacen(": ", ":\n      ", 1);
+            text.push_str(&format!("  #{from} -> #{to}: {size}\n"));
+        }
+    }
+    text
 }
 
 /// A worker with where it runs: `worker 0 (process 1, core 3 of node 0)`.

@@ -42,6 +42,7 @@ mod checkpoints;
 mod notices;
 
 pub mod broadcast;
+mod messages;
 mod parallel;
 pub mod plan;
 pub mod planner;

@@ -4,6 +4,7 @@ use slackwater_control::broadcast::links::Broadcast;
 use slackwater_control::broadcast::model::Choice;
 use slackwater_control::demand::demand;
 use slackwater_control::expand::{ExecutionGraph, expand};
+use slackwater_control::latency::message::{LinkLoad, MessagePlan};
 use slackwater_control::place::{Placement, Question, Strategy, place};
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 use slackwater_control::split::{Subqueries, split_each};
@@ -44,6 +45,8 @@ pub struct Plan {
     pub elastic: bool,
     /// The decided broadcasts.
     pub broadcasts: Vec<Decided>,
+    /// The size of messages on the links between processes, by link.
+    pub messages: Vec<LinkMessages>,
     /// How workers wait.
     pub wait: WaitMode,
     /// Notes for the user about restrictions and decisions.
@@ -61,6 +64,36 @@ pub struct Decided {
     pub choice: Choice,
 }
 
+/// The size of messages on a link between processes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkMessages {
+    /// The link's number.
+    pub link: usize,
+    /// What was known of the link.
+    pub load: LinkLoad,
+    /// The bytes of a message, and why.
+    pub size: Size,
+}
+
+/// The size of messages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Size {
+    /// As planned.
+    Planned(MessagePlan),
+    /// As set; `None` for whole chunks.
+    Set(Option<usize>),
+}
+
+impl Size {
+    /// The bytes of a message; `None` for whole chunks.
+    pub fn bytes(&self) -> Option<usize> {
+        match self {
+            Size::Planned(plan) => Some(plan.size_bytes),
+            Size::Set(bytes) => *bytes,
+        }
+    }
+}
+
 impl Plan {
     /// Whether an edge between two nodes leads from one subquery to another.
     pub fn crosses(&self, from: usize, to: usize) -> bool {
@@ -70,6 +103,11 @@ impl Plan {
     /// Whether a subquery begins with a source.
     pub fn is_source(&self, subquery: usize) -> bool {
         self.sources[subquery]
+    }
+
+    /// The size of a link's messages, if it leads to another process and is not part of a broadcast.
+    pub fn messages_of(&self, link: usize) -> Option<&LinkMessages> {
+        self.messages.iter().find(|messages| messages.link == link)
     }
 
     /// The decision for a broadcast from one node to another.
@@ -150,6 +188,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
         wait: WaitMode::default(),
         notes: Vec::new(),
         broadcasts: Vec::new(),
+        messages: Vec::new(),
         checkpoints: false,
     }
 }
@@ -193,11 +232,13 @@ pub fn instance_name(graph: &QueryGraph, plan: &Plan, instance: usize) -> String
 
 /// The engine's form of the plan.
 pub fn deployment(program: &Program, plan: &Plan) -> Deployment {
-    let links = plan.execution.links.iter();
+    let links = plan.execution.links.iter().enumerate();
     let links = links
-        .map(|link| LinkPlan {
-            from: link.from,
-            to: link.to,
+        .map(|(number, link)| LinkPlan {
+            message_bytes: plan
+                .messages_of(number)
+                .and_then(|messages| messages.size.bytes()),
+            ..LinkPlan::new(link.from, link.to)
         })
         .collect();
     let instances = (0..plan.execution.instances.len())

@@ -9,6 +9,7 @@ use slackwater_sql::settings::{Parallelism, Processes};
 use crate::broadcast;
 use crate::costs::{Learned, query_costs};
 use crate::machine::Machine;
+use crate::messages;
 use crate::parallel::choose;
 use crate::plan::{Plan, PlanRequest, has_target, plan};
 
@@ -49,6 +50,7 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         machine,
     });
     broadcast::decide(program, &mut plan);
+    messages::decide(program, &mut plan, &costs);
     plan.notes.extend(machine.notes.iter().cloned());
     plan.notes.extend(chosen.notes);
     let subqueries = plan.subqueries.subqueries.iter();

@@ -6,15 +6,15 @@ mod seen;
 
 use std::sync::Arc;
 
-use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
-use slackwater_engine::deploy::{Deployment, StepKind};
+use slackwater_engine::counters::{InstanceCounters, LinkCounters, WorkerCounters};
+use slackwater_engine::deploy::{Deployment, LinkSide, StepKind};
 use slackwater_engine::latency::{SLOTS, upper_ns};
 use slackwater_engine::source::Tuning;
 use slackwater_engine::time::now_ns;
 
 use crate::machine;
 
-pub use seen::{InstanceSeen, Seen, SinkSeen, WorkerSeen};
+pub use seen::{InstanceSeen, LinkSeen, Seen, SinkSeen, WorkerSeen};
 
 /// Measures the activity of one process.
 pub struct Probe {
@@ -23,6 +23,8 @@ pub struct Probe {
     instances: Vec<InstanceProbe>,
     /// Instances of sinks with a latency target.
     sinks: Vec<SinkProbe>,
+    /// The links to other processes.
+    links: Vec<LinkProbe>,
     /// How full the buffers of sources are, by node.
     sources: Vec<(usize, Arc<Tuning>)>,
     looked_ns: u64,
@@ -39,6 +41,12 @@ struct InstanceProbe {
     instance: usize,
     counters: Arc<InstanceCounters>,
     last: [u64; 4],
+}
+
+struct LinkProbe {
+    link: usize,
+    counters: Arc<LinkCounters>,
+    last: [u64; 2],
 }
 
 struct SinkProbe {
@@ -94,9 +102,21 @@ impl Probe {
             workers: workers.collect(),
             instances,
             sinks,
+            links: Vec::new(),
             sources,
             looked_ns: now_ns(),
         }
+    }
+
+    /// Also measures what this process's links to other processes carry.
+    pub fn watch(&mut self, links: &[LinkSide]) {
+        let sending = links.iter().filter(|side| side.sends);
+        let probes = sending.map(|side| LinkProbe {
+            link: side.link,
+            counters: Arc::clone(&side.counters),
+            last: [0; 2],
+        });
+        self.links = probes.collect();
     }
 
     /// Returns the activity since the last look.
@@ -114,6 +134,7 @@ impl Probe {
                 .filter(|seen| *seen != InstanceSeen::nothing(seen))
                 .collect(),
             sinks: self.sinks.iter_mut().filter_map(SinkProbe::look).collect(),
+            links: self.links.iter_mut().filter_map(LinkProbe::look).collect(),
             fills: fills.filter(|(_, fill)| *fill > 0.0).collect(),
         }
     }
@@ -168,6 +189,18 @@ impl InstanceProbe {
             reads: from_source > 0,
             busy_ns,
         }
+    }
+}
+
+impl LinkProbe {
+    fn look(&mut self) -> Option<LinkSeen> {
+        let now = [&self.counters.rows, &self.counters.bytes].map(InstanceCounters::read);
+        let [rows, bytes] = since(&mut self.last, now);
+        (rows > 0).then_some(LinkSeen {
+            link: self.link,
+            rows,
+            bytes,
+        })
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Field names are fixed, because scripts read them.
 
+mod links;
 mod sinks;
 mod tuning;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+pub use links::{LinkReport, LinkSideReport};
 pub use tuning::TuningReport;
 
 /// The result of a run.
@@ -292,33 +294,6 @@ pub struct ProcessReport {
     pub looks: u64,
     /// How often one of its workers was told how to wait, or a source how to cut its rows into chunks.
     pub settings: u64,
-}
-
-/// A link between processes.
-#[derive(Debug, Clone, Serialize)]
-pub struct LinkReport {
-    /// Sending instance.
-    pub from: String,
-    /// Receiving instance.
-    pub to: String,
-    /// `shm` or `tcp`.
-    pub kind: String,
-    /// The counts of the sending side.
-    pub send: LinkSideReport,
-    /// The counts of the receiving side.
-    pub receive: LinkSideReport,
-}
-
-/// One side of a link between processes.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct LinkSideReport {
-    /// The number of messages.
-    pub messages: u64,
-    /// The bytes of the messages' frames.
-    pub bytes: u64,
-    /// The seconds spent on encoding, copying and waking, or on finding, decoding and checking messages.
-    /// Measured by a clock that also runs while the thread is preempted.
-    pub busy_s: f64,
 }
 
 /// A subquery.

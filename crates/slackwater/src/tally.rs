@@ -104,16 +104,19 @@ impl Tally<'_> {
                     from: instance_name(graph, self.plan, ends.from),
                     to: instance_name(graph, self.plan, ends.to),
                     kind: self.program.settings.link.used().to_string(),
+                    message_bytes: None,
                     send: LinkSideReport::default(),
                     receive: LinkSideReport::default(),
                 }
             });
             let side = LinkSideReport {
                 messages: counts.messages,
+                rows: counts.rows,
                 bytes: counts.bytes,
                 busy_s: counts.busy_s,
             };
             if counts.sends {
+                link.message_bytes = counts.message_bytes;
                 link.send = side;
             } else {
                 link.receive = side;

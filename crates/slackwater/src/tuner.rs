@@ -18,6 +18,7 @@
 
 mod asked;
 mod elastic;
+mod messages;
 mod paths;
 mod planned;
 mod predicted;
@@ -42,6 +43,7 @@ use crate::probe::{Probe, Seen};
 
 use asked::Asked;
 use elastic::Elastic;
+use messages::Messages;
 pub use planned::{PathPlan, host_costs, plan_paths, warnings};
 use planned::{TARGET_NS_MAX, first_setting};
 use predicted::Predicted;
@@ -104,6 +106,7 @@ pub struct Tuner<'a> {
     paths: Vec<PathControl>,
     workers: Vec<WorkerState>,
     elastic: Elastic,
+    messages: Messages,
     costs: HostCosts,
     ticked_ns: u64,
     corrected_ns: u64,
@@ -161,6 +164,7 @@ impl<'a> Tuner<'a> {
             paths,
             workers: vec![WorkerState::default(); workers],
             elastic: Elastic::new(deployment, plan),
+            messages: Messages::new(&plan.messages),
             costs: costs_,
             ticked_ns: now_ns,
             corrected_ns: now_ns,
@@ -303,6 +307,12 @@ impl<'a> Tuner<'a> {
         for (instance, worker) in self.elastic.look(seen, interval_ns, &cores, may_move) {
             self.host.tell(HostCommand::Relocate { instance, worker });
             self.soon = SOON_TICKS;
+        }
+        for (link, message_bytes) in self.messages.correct(seen) {
+            self.host.tell(HostCommand::Resize {
+                link,
+                message_bytes,
+            });
         }
         self.apply();
         let all_answered = match &self.looks {

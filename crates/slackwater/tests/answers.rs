@@ -60,9 +60,11 @@ fn check(name: &str, text: &str, only_last: bool) {
     let placements = PLACEMENTS.iter().filter(|(is_fast, ..)| *is_fast || every);
     for &(_, parallelism, processes, link) in placements {
         let chunk_rows = (16 + seeded.below(5000)).to_string();
+        let message_bytes = message_bytes(&mut seeded);
         let settings = [
             ("parallelism", parallelism),
             ("chunk_rows", chunk_rows.as_str()),
+            ("message_bytes", message_bytes.as_str()),
             ("processes", processes),
             ("link", link),
         ];
@@ -95,6 +97,15 @@ const PLACEMENTS: &[(bool, &str, &str, &str)] = &[
 /// With `EVERY_CASE`, how often each query runs as many instances, with keys that move.
 const MANY: u64 = 3;
 
+/// Whole chunks, messages of the planned size, or messages of 64 bytes to 64 KiB.
+fn message_bytes(seeded: &mut Seeded) -> String {
+    match seeded.below(6) {
+        0 => "none".to_string(),
+        1 => "auto".to_string(),
+        _ => (64 << seeded.below(11)).to_string(),
+    }
+}
+
 /// Random parallelism, threads, balancer and phases; keys that move all the time.
 fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, String)> {
     let mut settings = vec![
@@ -103,6 +114,7 @@ fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, St
         ("processes", (1 + seeded.below(2)).to_string()),
         ("link", ["shm", "tcp"][seeded.below(2) as usize].to_string()),
         ("chunk_rows", (500 + seeded.below(8000)).to_string()),
+        ("message_bytes", message_bytes(seeded)),
         ("rebalance", "shuffle".to_string()),
         (
             "two_phase",

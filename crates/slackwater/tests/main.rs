@@ -15,6 +15,7 @@ mod killed;
 mod late_rows;
 mod latency;
 mod links;
+mod messages;
 mod mqtt;
 mod nexmark;
 mod notices;

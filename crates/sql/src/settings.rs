@@ -16,7 +16,7 @@ use crate::error::{Result, SqlError, nearest};
 use elsewhere::Meant;
 use values::latency_target;
 
-pub use choices::{Balancer, LinkKind, Parallelism, Processes, Rebalance, TwoPhase};
+pub use choices::{Balancer, LinkKind, MessageBytes, Parallelism, Processes, Rebalance, TwoPhase};
 pub use elsewhere::is_parallelism;
 pub use table::{SETTINGS, Setting, Topic, setting};
 
@@ -34,6 +34,8 @@ pub struct Settings {
     pub placement: Option<Strategy>,
     /// What connects the processes.
     pub link: LinkKind,
+    /// The size of messages between processes.
+    pub message_bytes: MessageBytes,
     /// The maximum number of rows per chunk.
     pub chunk_rows: usize,
     /// How long a source may collect rows for a chunk, in nanoseconds.
@@ -97,6 +99,9 @@ pub const CHUNK_ROWS: usize = 8192;
 /// The maximum of `chunk_rows`: 1 M rows of 1 KB are a gigabyte per chunk.
 pub const CHUNK_ROWS_MAX: usize = 1 << 20;
 
+/// The maximum of `message_bytes`: larger messages need not be cut.
+pub const MESSAGE_BYTES_MAX: u64 = 16 << 20;
+
 /// The default of `linger`, without a latency target: 10 ms.
 pub const LINGER_NS: u64 = 10_000_000;
 
@@ -130,6 +135,7 @@ impl Default for Settings {
             processes: Processes::Count(1),
             placement: None,
             link: LinkKind::Auto,
+            message_bytes: MessageBytes::Auto,
             chunk_rows: CHUNK_ROWS,
             linger_ns: LINGER_NS,
             linger_set: false,

@@ -120,7 +120,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),
-            ("plan", "broadcast parallel plan planner"),
+            ("plan", "broadcast messages parallel plan planner"),
             ("hosts", "hosts"),
             (
                 "beside a run",

@@ -125,10 +125,8 @@ fn broadcast(
         let input = InputPlan::Ports(vec![into]);
         instance(number, process_of(number), input, sink())
     });
-    let links = execution.links.iter().map(|link| LinkPlan {
-        from: link.from,
-        to: link.to,
-    });
+    let links = execution.links.iter();
+    let links = links.map(|link| LinkPlan::new(link.from, link.to));
     let relays = execution.relays.iter().map(|relay| RelayPlan {
         link: relay.link,
         links: relay.links.clone(),
@@ -160,7 +158,7 @@ fn line(workers: usize) -> Deployment {
     Deployment {
         instances: instances.collect(),
         links: (0..last)
-            .map(|from| LinkPlan { from, to: from + 1 })
+            .map(|from| LinkPlan::new(from, from + 1))
             .collect(),
         chunk_rows: CHUNK_ROWS,
         process_of: (0..workers).collect(),

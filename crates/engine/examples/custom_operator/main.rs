@@ -208,7 +208,7 @@ fn main() -> Result<()> {
             instance("readings", InputPlan::Source { node: 0 }, vec![route]),
             instance("changes", InputPlan::Ports(vec![vec![0]]), detect),
         ],
-        links: vec![LinkPlan { from: 0, to: 1 }],
+        links: vec![LinkPlan::new(0, 1)],
         chunk_rows: 1024,
         process_of: Vec::new(),
         relays: Vec::new(),

@@ -138,6 +138,7 @@ impl Ends {
                         continue;
                     };
                     let counters = ends.side(number, true);
+                    counters.resize(link.message_bytes);
                     ends.senders
                         .insert(number, LinkSender::remote(frames, counters));
                 }

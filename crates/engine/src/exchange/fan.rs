@@ -309,13 +309,16 @@ impl Local {
 
 /// Cuts a chunk into parts of about `bytes` bytes, at least a row each; no row is copied.
 pub(crate) fn segments(chunk: Chunk, bytes: usize) -> impl Iterator<Item = Chunk> {
+    let parts = batch_bytes(&chunk).div_ceil(bytes.max(1)).max(1);
+    let rows = chunk.rows().div_ceil(parts);
+    chunk.parts(rows)
+}
+
+/// The bytes of a chunk's columns in memory; columns whose size is unknown count as empty.
+pub(crate) fn batch_bytes(chunk: &Chunk) -> usize {
     let columns = chunk.batch.columns().iter();
-    // Columns whose size is unknown count as empty.
     let sizes = columns.map(|column| column.to_data().get_slice_memory_size().unwrap_or(0));
-    let parts = sizes.sum::<usize>().div_ceil(bytes.max(1)).max(1);
-    let rows = chunk.rows().div_ceil(parts).max(1);
-    let starts = (0..chunk.rows()).step_by(rows);
-    starts.map(move |start| chunk.slice(start, rows.min(chunk.rows() - start)))
+    sizes.sum()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Tests of messages through shared memory, with both ends on one thread.
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -93,6 +95,62 @@ fn messages_arrive_as_they_were_sent() {
     };
     assert_eq!(count(&link.sent), count(&link.received));
     assert_eq!(count(&link.sent)[0], 7);
+}
+
+/// The rows of the chunks that a link has for its receiver, by message.
+fn rows_received(link: &mut Link) -> Vec<Vec<i64>> {
+    let mut received = Vec::new();
+    while let Some(message) = link.receiver.receive().unwrap() {
+        let Message::Chunk(chunk) = message else {
+            panic!("only chunks were sent: {message:?}");
+        };
+        let column = chunk.batch.column(0).as_primitive::<Int64Type>();
+        received.push(column.values().to_vec());
+    }
+    received
+}
+
+#[test]
+fn chunks_are_sent_in_parts_of_the_planned_bytes_which_may_change() {
+    let mut link = link(1 << 20);
+    let sender = std::mem::replace(
+        &mut link.sender,
+        LinkSender::Fan(Box::new(Fan::new(vec![]))),
+    );
+    let mut route = Route::new(BalancerPlan::PointToPoint, vec![sender]);
+    let counters = InstanceCounters::new(1, &[], &[]);
+    let mut next = 0;
+    let mut send = |link: &mut Link, route: &mut Route, rows: i64| {
+        let Message::Chunk(chunk) = chunk(next, rows) else {
+            unreachable!("a chunk was made")
+        };
+        route.chunk(chunk, &counters.steps[0]).unwrap();
+        route.ring();
+        assert!(!route.is_blocked());
+        let received = rows_received(link);
+        assert_eq!(received.concat(), (next..next + rows).collect::<Vec<_>>());
+        next += rows;
+        received.iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    // Whole, as long as nothing was planned.
+    assert_eq!(send(&mut link, &mut route, 4_000), [4_000]);
+    let bytes = InstanceCounters::read(&link.sent.bytes);
+    let row_bytes = (bytes as usize).div_ceil(4_000);
+    for message_bytes in [100 * row_bytes, 1_000 * row_bytes, 3_000 * row_bytes] {
+        link.sent.resize(Some(message_bytes));
+        let parts = send(&mut link, &mut route, 4_000);
+        let rows = message_bytes / row_bytes;
+        // Later strings are longer, and the header of each part counts.
+        assert!((rows / 2..=rows).contains(&parts[0]), "{parts:?}, {rows}");
+        assert!(parts.len() >= 4_000 / rows && parts[0] > 1, "{parts:?}");
+    }
+    // Less than a row takes: a row each.
+    link.sent.resize(Some(1));
+    assert_eq!(send(&mut link, &mut route, 3), [1, 1, 1]);
+    link.sent.resize(None);
+    assert_eq!(send(&mut link, &mut route, 4_000), [4_000]);
+    let rows = [&link.sent.rows, &link.received.rows].map(InstanceCounters::read);
+    assert_eq!(rows, [next as u64; 2]);
 }
 
 /// Chunks that are many times larger than the lane arrive while the receiver keeps what it got.

@@ -123,10 +123,7 @@ impl Broadcast {
                         self.origins + parent
                     }
                 };
-                links.push(LinkPlan {
-                    from,
-                    to: self.origins + receiver,
-                });
+                links.push(LinkPlan::new(from, self.origins + receiver));
                 arrives_by.push(number);
                 lanes.push(number);
             }

@@ -218,7 +218,7 @@ impl Pipeline {
         let sink = sources + aggregates;
         let mut links = Vec::new();
         let mut link = |from: usize, to: usize| {
-            links.push(LinkPlan { from, to });
+            links.push(LinkPlan::new(from, to));
             links.len() - 1
         };
         let targets = if self.through {

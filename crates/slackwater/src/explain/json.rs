@@ -70,6 +70,10 @@ struct Link {
     from_node: usize,
     to_node: usize,
     input: usize,
+    /// The bytes of a message at most; `null` inside a process, and for chunks that are sent whole.
+    message_bytes: Option<usize>,
+    /// Why, as in the text output; `null` inside a process.
+    message_reason: Option<String>,
 }
 
 /// A worker thread.
@@ -138,12 +142,17 @@ pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
         instances: instance.instances,
         worker: plan.placement.worker_of[number],
     });
-    let links = plan.execution.links.iter().map(|link| Link {
+    let links = plan.execution.links.iter().enumerate();
+    let links = links.map(|(number, link)| Link {
         from: link.from,
         to: link.to,
         from_node: link.from_node,
         to_node: link.to_node,
         input: link.input,
+        message_bytes: plan
+            .messages_of(number)
+            .and_then(|messages| messages.size.bytes()),
+        message_reason: plan.messages_of(number).map(crate::messages::describe),
     });
     let placement = &plan.placement;
     let workers = (0..placement.cores.len()).map(|worker| Worker {

@@ -93,8 +93,12 @@ pub struct LinkCounts {
     pub sends: bool,
     /// The number of messages.
     pub messages: u64,
+    /// The rows in them.
+    pub rows: u64,
     /// The bytes of the messages' frames.
     pub bytes: u64,
+    /// The bytes of a message at most, at the sending side; `None` if chunks are sent whole.
+    pub message_bytes: Option<usize>,
     /// The seconds spent on the link.
     pub busy_s: f64,
 }
@@ -103,13 +107,17 @@ impl From<&LinkSide> for LinkCounts {
     fn from(side: &LinkSide) -> LinkCounts {
         let LinkCounters {
             messages,
+            rows,
             bytes,
             busy_ns,
+            message_bytes: _,
         } = &*side.counters;
         LinkCounts {
             link: side.link,
             sends: side.sends,
             messages: InstanceCounters::read(messages),
+            rows: InstanceCounters::read(rows),
+            message_bytes: side.counters.message_bytes(),
             bytes: InstanceCounters::read(bytes),
             busy_s: InstanceCounters::read(busy_ns) as f64 / 1e9,
         }

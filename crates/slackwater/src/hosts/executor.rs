@@ -8,9 +8,10 @@
 //! - Instances and their state don't leave it, but for state that moves to an instance of another process.
 
 use std::collections::HashMap;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
-use slackwater_engine::deploy::{Deployment, InputPlan};
+use slackwater_engine::counters::LinkCounters;
+use slackwater_engine::deploy::{Deployment, InputPlan, LinkSide};
 use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::Runtime;
 use slackwater_engine::worker::{Listener, Unheard};
@@ -80,6 +81,8 @@ pub struct Executor {
     is_removed: bool,
     /// The probe of this process, if other processes can't look at its counters.
     probe: Option<Probe>,
+    /// The counters of the links to other processes, by link.
+    links: HashMap<usize, Arc<LinkCounters>>,
     steered: Steered,
 }
 
@@ -88,7 +91,8 @@ pub struct Executor {
 pub struct Steered {
     /// How often it was asked for its activity.
     pub looks: u64,
-    /// How often a worker was told how to wait, or a source how to cut its rows into chunks.
+    /// How often a worker was told how to wait, a source how to cut its rows into chunks, or a link the size
+    /// of its messages.
     pub settings: u64,
 }
 
@@ -112,8 +116,17 @@ impl Executor {
             relocating: HashMap::new(),
             is_removed: false,
             probe,
+            links: HashMap::new(),
             steered: Steered::default(),
         }
+    }
+
+    /// Takes over this process's links to other processes, the size of whose messages may change.
+    pub fn with_links(mut self, links: &[LinkSide]) -> Executor {
+        let sending = links.iter().filter(|side| side.sends);
+        let counters = sending.map(|side| (side.link, Arc::clone(&side.counters)));
+        self.links = counters.collect();
+        self
     }
 
     /// The number of requests for a latency target.
@@ -146,6 +159,15 @@ impl Executor {
             } => {
                 self.steered.settings += 1;
                 self.controls.tune(node, linger_ns, chunk_rows);
+            }
+            HostCommand::Resize {
+                link,
+                message_bytes,
+            } => {
+                if let Some(counters) = self.links.get(&link) {
+                    self.steered.settings += 1;
+                    counters.resize(Some(message_bytes));
+                }
             }
             HostCommand::Observe { .. } => {
                 if let Some(probe) = &mut self.probe {

@@ -248,9 +248,10 @@ impl Processes {
             },
             HostCommand::Relocate { instance, .. } => self.process_of_instance.get(*instance),
             HostCommand::Observe { process } => Some(process),
-            HostCommand::Tune { .. } | HostCommand::Combine { .. } | HostCommand::Commit { .. } => {
-                None
-            }
+            HostCommand::Tune { .. }
+            | HostCommand::Resize { .. }
+            | HostCommand::Combine { .. }
+            | HostCommand::Commit { .. } => None,
         };
         for (number, outbox) in self.outboxes.iter().enumerate() {
             if process.is_none_or(|&process| process == number) {

@@ -44,6 +44,13 @@ pub enum HostCommand {
         /// The most rows of a chunk.
         chunk_rows: usize,
     },
+    /// Change the size of a link's messages.
+    Resize {
+        /// The link, by its number in the deployment.
+        link: usize,
+        /// The bytes of a message at most.
+        message_bytes: usize,
+    },
     /// Pre-aggregate rows before they are sent to an aggregation.
     Combine {
         /// The aggregation's node in the query graph.

@@ -152,13 +152,14 @@ fn work(
     let controls = catalog.controls();
     let sources = controls.tunings();
     let sources = sources.map(|(node, tuning)| (node, Arc::clone(tuning)));
-    let probe = Probe::new(
+    let mut probe = Probe::new(
         &deployment,
         start.process,
         &deployed.counters,
         &runtime.counters(),
         sources.collect(),
     );
+    probe.watch(&deployed.links);
     let executor = Executor::new(
         runtime,
         &deployment,
@@ -166,7 +167,8 @@ fn work(
         controls,
         agent,
         Some(probe),
-    );
+    )
+    .with_links(&deployed.links);
     let worker = WorkerProcess {
         start,
         program: &program,

@@ -19,6 +19,8 @@ pub struct Seen {
     pub instances: Vec<InstanceSeen>,
     /// The latencies of sinks with a target that wrote rows.
     pub sinks: Vec<SinkSeen>,
+    /// What links to other processes carried, for those that this process sends on.
+    pub links: Vec<LinkSeen>,
     /// The largest fill of each source's buffer, 0 to 1, by node; without empty ones.
     pub fills: Vec<(usize, f64)>,
 }
@@ -62,6 +64,17 @@ pub struct SinkSeen {
     pub node: usize,
     /// Latencies in nanoseconds, and how many rows had them.
     pub latencies: Vec<(u64, u64)>,
+}
+
+/// What a link to another process carried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkSeen {
+    /// The link, by its number in the deployment.
+    pub link: usize,
+    /// The number of rows.
+    pub rows: u64,
+    /// The bytes of all frames.
+    pub bytes: u64,
 }
 
 impl InstanceSeen {

@@ -71,7 +71,7 @@ fn worker_processes_are_corrected_while_they_run() {
 fn worker_processes_wait_as_they_were_told() {
     let folder = folder(
         "SET 'latency_target' = '10 ms'; SET 'wait' = 'interrupt'; SET 'linger' = '1 ms';
-         SET 'chunk_rows' = '512';",
+         SET 'chunk_rows' = '512'; SET 'message_bytes' = '4 KiB';",
     );
     let arguments = ["--processes", "2", "--report", "report.json"];
     folder

@@ -76,6 +76,17 @@ pub enum LinkKind {
     Tcp,
 }
 
+/// The size of messages between processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageBytes {
+    /// By the calibrated cost of the link.
+    Auto,
+    /// Chunks are sent whole.
+    Whole,
+    /// At most so many bytes.
+    AtMost(usize),
+}
+
 impl LinkKind {
     /// All choices.
     pub const ALL: [LinkKind; 3] = [LinkKind::Auto, LinkKind::SharedMemory, LinkKind::Tcp];

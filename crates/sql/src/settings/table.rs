@@ -8,8 +8,9 @@ use super::values::{
     bytes, chosen, latency_target, number, positive_ns, state_ttl_us, unless_none,
 };
 use super::{
-    Balancer, CHECKPOINT_INTERVAL_MIN_NS, CHUNK_ROWS_MAX, LinkKind, PARALLELISM_MAX, PROCESSES_MAX,
-    Parallelism, Processes, RESTARTS_MAX, Rebalance, Settings, TwoPhase, WAIT_DELAY_MAX_NS,
+    Balancer, CHECKPOINT_INTERVAL_MIN_NS, CHUNK_ROWS_MAX, LinkKind, MESSAGE_BYTES_MAX,
+    MessageBytes, PARALLELISM_MAX, PROCESSES_MAX, Parallelism, Processes, RESTARTS_MAX, Rebalance,
+    Settings, TwoPhase, WAIT_DELAY_MAX_NS,
 };
 
 /// A setting.
@@ -277,6 +278,27 @@ pub const SETTINGS: &[Setting] = &[
         limits of their own.",
         set: |settings, value| {
             settings.memory_limit = unless_none(value, bytes)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "message_bytes",
+        values: "'auto', 'none', or a size up to '16 MiB' such as '64 KiB'",
+        default: "'auto'",
+        since: "0.1.0",
+        topic: Topic::Latency,
+        meaning: "the maximum size of a message between processes: larger chunks are sent in parts",
+        more: "`'auto'`: by the calibrated cost of the link, the width of rows and the latency target \
+        ([more](internals/latency.md#messages-between-processes)); `explain` shows the size and why. \
+        `'none'`: chunks are sent whole.",
+        set: |settings, value| {
+            settings.message_bytes = match value.trim() {
+                "auto" => MessageBytes::Auto,
+                "none" => MessageBytes::Whole,
+                size => MessageBytes::AtMost(
+                    bytes(size).filter(|bytes| *bytes <= MESSAGE_BYTES_MAX)? as usize,
+                ),
+            };
             Some(())
         },
     },

@@ -29,6 +29,9 @@ fn values_are_checked() {
         ("latency_target", "0 ms"),
         ("emit", "sometimes"),
         ("broadcast", "tree"),
+        ("message_bytes", "0"),
+        ("message_bytes", "17 MiB"),
+        ("message_bytes", "small"),
         ("wait", "sleep:0ms"),
         ("wait", "sleep"),
         ("wait", "doze"),
@@ -50,6 +53,12 @@ fn values_are_checked() {
     assert_eq!(settings.broadcast, Some(Algorithm::Ring));
     settings.set("broadcast", "auto", &[]).unwrap();
     assert_eq!(settings.broadcast, None);
+    settings.set("message_bytes", "64 KiB", &[]).unwrap();
+    assert_eq!(settings.message_bytes, MessageBytes::AtMost(65_536));
+    settings.set("message_bytes", "none", &[]).unwrap();
+    assert_eq!(settings.message_bytes, MessageBytes::Whole);
+    settings.set("message_bytes", "auto", &[]).unwrap();
+    assert_eq!(settings.message_bytes, MessageBytes::Auto);
     settings.set("balancer", "round_robin", &[]).unwrap();
     assert!(settings.check().is_err());
     settings.set("order", "none", &[]).unwrap();
