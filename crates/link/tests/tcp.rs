@@ -10,6 +10,8 @@ mod harness;
 mod breaks;
 #[path = "tcp/credits.rs"]
 mod credits;
+#[path = "tcp/ends.rs"]
+mod ends;
 #[path = "tcp/hostile.rs"]
 mod hostile;
 #[path = "tcp/idle.rs"]
