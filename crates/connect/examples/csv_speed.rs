@@ -48,6 +48,7 @@ fn request(projection: &[usize]) -> SourceRequest {
         projection: projection.to_vec(),
         instance: 0,
         instances: 1,
+        parsers: 1,
         tuning: Arc::new(Tuning::new(0, 8_192)),
         unit_per_partition: false,
         bytes_read: Arc::new(AtomicU64::new(0)),

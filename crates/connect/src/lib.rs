@@ -7,6 +7,7 @@
 //! connectors, file_format   the tables of connectors and formats, one entry each
 //! table, options            what the DDL says, checked before anything is opened
 //! source ── block ── lines  bytes into blocks, blocks into records
+//!            └── parsers    the same by several threads
 //!            └── format     records into columns (csv, json, combined_log, regex, raw)
 //! columns                   files of columns, both ways (parquet, arrow)
 //! packing                   files that are compressed (.gz, .zst)
@@ -48,6 +49,7 @@ mod lines;
 mod mqtt;
 mod pacer;
 mod packing;
+mod parsers;
 mod postgres;
 mod source;
 mod sqlite;

@@ -265,7 +265,7 @@ impl RecordReader {
 }
 
 /// The byte order mark, with which some editors begin a UTF-8 file.
-const BOM: &[u8] = b"\xEF\xBB\xBF";
+pub(crate) const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -516,7 +516,7 @@ pub(crate) mod tests {
     }
 
     /// Records of all kinds as CSV: quotes over lines, rejected ones, lines that are not records.
-    fn any_csv() -> impl Strategy<Value = String> {
+    pub(crate) fn any_csv() -> impl Strategy<Value = String> {
         let line = prop_oneof![
             4 => "[0-9]{1,3},[a-z]{0,9}",
             1 => "[0-9]{1,3},\"[a-z]{0,3}[\r\n,]{1,3}\"\"[a-z]{0,3}\"",

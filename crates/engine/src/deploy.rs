@@ -187,7 +187,7 @@ impl InstancePlan {
     /// The node of the instance's source, if it has one.
     pub fn source(&self) -> Option<usize> {
         match self.input {
-            InputPlan::Source { node } => Some(node),
+            InputPlan::Source { node, .. } => Some(node),
             InputPlan::Ports(_) => None,
         }
     }
@@ -216,6 +216,13 @@ impl InstancePlan {
     }
 }
 
+impl InputPlan {
+    /// A source whose instances parse alone.
+    pub fn source(node: usize) -> InputPlan {
+        InputPlan::Source { node, parsers: 1 }
+    }
+}
+
 /// Where an instance's rows come from.
 #[derive(Debug, Clone)]
 pub enum InputPlan {
@@ -223,6 +230,8 @@ pub enum InputPlan {
     Source {
         /// The source's node in the query graph.
         node: usize,
+        /// How many threads may parse for the instance, its own included.
+        parsers: usize,
     },
     /// Links, grouped by input of the head operator.
     Ports(Vec<Vec<usize>>),
@@ -285,10 +294,21 @@ impl LinkPlan {
     }
 }
 
+/// The part of a source that an instance reads.
+#[derive(Debug, Clone, Copy)]
+pub struct SourcePart {
+    /// The instance's number.
+    pub instance: usize,
+    /// Number of instances.
+    pub instances: usize,
+    /// How many threads may parse for the instance, its own included.
+    pub parsers: usize,
+}
+
 /// Makes the sources, operators and sinks that the nodes of a query graph stand for.
 pub trait Catalog {
-    /// The source at `node` for instance `instance` of `instances`.
-    fn source(&self, node: usize, instance: usize, instances: usize) -> Result<SourceParts>;
+    /// The source at `node` for one instance.
+    fn source(&self, node: usize, part: SourcePart) -> Result<SourceParts>;
 
     /// The operator at `node`.
     fn operator(&self, node: usize) -> Result<Operator>;

@@ -69,6 +69,8 @@ pub struct SourceRequest {
     pub instance: usize,
     /// Number of instances.
     pub instances: usize,
+    /// How many threads may parse for this instance, its own included; at least one.
+    pub parsers: usize,
     /// Settings that may change while the source runs.
     pub tuning: Arc<Tuning>,
     /// Whether each file (or connection) is a unit of work: they are read one after the other, with a

@@ -14,7 +14,7 @@ use slackwater_connect::{FileDeadLetters, TableDefinition};
 use slackwater_engine::budget::Budget;
 use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::chunk::PARTITIONS_PER_SOURCE;
-use slackwater_engine::deploy::{Catalog, SourceParts};
+use slackwater_engine::deploy::{Catalog, SourcePart, SourceParts};
 use slackwater_engine::intake::{IntakeSpec, Notices};
 use slackwater_engine::operator::aggregate::Combine;
 use slackwater_engine::operator::{Operator, Stateless};
@@ -265,7 +265,7 @@ impl<'a> ProgramCatalog<'a> {
 }
 
 impl Catalog for ProgramCatalog<'_> {
-    fn source(&self, node: usize, instance: usize, instances: usize) -> Result<SourceParts> {
+    fn source(&self, node: usize, part: SourcePart) -> Result<SourceParts> {
         let Some(spec) = self.program.nodes[node].as_source() else {
             return Err(Error::new(format!("node {node}"), "is not a source"));
         };
@@ -281,8 +281,9 @@ impl Catalog for ProgramCatalog<'_> {
         let resume = restored.iter().map(|state| state.resume.clone());
         let request = SourceRequest {
             projection: spec.projection.clone(),
-            instance,
-            instances,
+            instance: part.instance,
+            instances: part.instances,
+            parsers: part.parsers,
             tuning: self.tunings[&node].clone(),
             unit_per_partition: settings.unit_of_work_file,
             bytes_read: self.bytes_read[&node].clone(),

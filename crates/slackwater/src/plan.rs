@@ -39,6 +39,8 @@ pub struct Plan {
     pub memory_nodes: Vec<Option<usize>>,
     /// The instances of each parallel subquery of the statement that asked for the most.
     pub parallelism: usize,
+    /// The number of threads that parse the input of each source, by node.
+    pub parsers: Vec<usize>,
     /// Which subqueries begin with a source.
     pub sources: Vec<bool>,
     /// Whether instances start on one worker and are distributed while they run.
@@ -183,6 +185,12 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
         execution,
         placement,
         parallelism: request.most,
+        parsers: (request.parallelism.iter())
+            .map(|&wanted| match request.program.settings.parsers {
+                Some(parsers) => parsers,
+                None => wanted.min(request.workers),
+            })
+            .collect(),
         sources,
         elastic: request.elastic,
         wait: WaitMode::default(),
@@ -306,7 +314,13 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
     }
     let head = &graph.nodes[nodes[0]];
     let input = if is_source {
-        InputPlan::Source { node: nodes[0] }
+        let parsers = plan.parsers[nodes[0]];
+        let remainder = parsers % node.instances;
+        let share = parsers / node.instances + usize::from(node.index < remainder);
+        InputPlan::Source {
+            node: nodes[0],
+            parsers: share.max(1),
+        }
     } else {
         let ports = (0..head.inputs.len()).map(|input| {
             let links = plan.execution.links.iter().enumerate();

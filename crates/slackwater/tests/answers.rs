@@ -111,6 +111,7 @@ fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, St
     let mut settings = vec![
         ("parallelism", (2 + seeded.below(7)).to_string()),
         ("workers", (2 + seeded.below(3)).to_string()),
+        ("parsers", (1 + seeded.below(6)).to_string()),
         ("processes", (1 + seeded.below(2)).to_string()),
         ("link", ["shm", "tcp"][seeded.below(2) as usize].to_string()),
         ("chunk_rows", (500 + seeded.below(8000)).to_string()),

@@ -294,6 +294,7 @@ pub(crate) fn start_program(
         format!("--set=rebalance={rebalance}"),
         format!("--set=checkpoint_interval={interval}"),
         format!("--set=chunk_rows={}", 16 + seeded.below(2000)),
+        format!("--set=parsers={}", 1 + seeded.below(4)),
     ];
     let run = Command::new(program)
         .arg("run")

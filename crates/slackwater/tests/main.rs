@@ -20,6 +20,7 @@ mod mqtt;
 mod nexmark;
 mod notices;
 mod overload;
+mod parsers;
 mod placement;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod postgres;

@@ -28,6 +28,9 @@ pub struct Settings {
     pub parallelism: Option<Parallelism>,
     /// The number of threads; `None` for one per instance, at most the number of cores.
     pub workers: Option<usize>,
+    /// The number of threads that parse the input of each source; `None` for as many as its statement's
+    /// parallelism, at most the workers.
+    pub parsers: Option<usize>,
     /// The processes among which the workers are divided.
     pub processes: Processes,
     /// How instances are placed; `None` lets the machine decide.
@@ -132,6 +135,7 @@ impl Default for Settings {
         Settings {
             parallelism: None,
             workers: None,
+            parsers: None,
             processes: Processes::Count(1),
             placement: None,
             link: LinkKind::Auto,

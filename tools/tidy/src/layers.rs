@@ -89,6 +89,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("base", "block options packing time"),
             ("tables", "database_options table"),
             ("records", "encode format lines"),
+            ("records by threads", "parsers"),
             ("clients", "datagen kafka mqtt pacer tcp"),
             ("files", "columns file_format"),
             ("connectors", "connector dead_letters file_encoder"),

@@ -10,7 +10,7 @@ use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::{Deserialize, Serialize};
 use slackwater_engine::chunk::{Chunk, Positions};
-use slackwater_engine::deploy::{Catalog, SourceParts};
+use slackwater_engine::deploy::{Catalog, SourcePart, SourceParts};
 use slackwater_engine::expression::{Column, Expression};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::link::{Waiter, Waker};
@@ -140,7 +140,7 @@ fn schema() -> SchemaRef {
 pub struct Factory(pub Arc<PhaseControl>);
 
 impl Catalog for Factory {
-    fn source(&self, _: usize, _: usize, _: usize) -> Result<SourceParts> {
+    fn source(&self, _: usize, _: SourcePart) -> Result<SourceParts> {
         let column: Arc<dyn Expression> = Arc::new(Column::new(0, DataType::Int64));
         Ok(SourceParts {
             restored: Vec::new(),

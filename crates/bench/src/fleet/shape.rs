@@ -118,7 +118,7 @@ fn broadcast(
                 balancer: BalancerPlan::Broadcast { segment_bytes },
                 links: own.map(|(number, _)| number).collect(),
             };
-            return instance(number, 0, InputPlan::Source { node: SOURCE }, kind);
+            return instance(number, 0, InputPlan::source(SOURCE), kind);
         }
         let into = links.filter(|(_, link)| link.to == number);
         let into = into.map(|(number, _)| number).collect();
@@ -144,7 +144,7 @@ fn line(workers: usize) -> Deployment {
     let last = workers - 1;
     let instances = (0..workers).map(|worker| {
         let input = match worker {
-            0 => InputPlan::Source { node: SOURCE },
+            0 => InputPlan::source(SOURCE),
             // Link `i` leads from instance `i` to the next one.
             _ => InputPlan::Ports(vec![vec![worker - 1]]),
         };

@@ -195,7 +195,7 @@ proptest! {
         write(&path, &kind, &batches);
         let projection = columns_read.into_iter().collect::<Vec<usize>>();
         let table = of_file(&path, &columns(), &kind[..1]);
-        let read = read_with_cuts(&table, &projection, rows, &cuts);
+        let read = read_with_cuts(&table, &projection, rows, 0, &cuts);
         let partition = read.values().next().unwrap();
         prop_assert_eq!(&partition.rows, &expected(&batches, &projection));
         prop_assert_eq!(partition.refused.len(), 0);

@@ -254,6 +254,31 @@ impl Decoder {
 }
 
 impl DecodedRows {
+    /// The first `rows_max` rows with the rejected records before the last of them, and the others.
+    pub(crate) fn split(mut self, rows_max: usize) -> (DecodedRows, Option<DecodedRows>) {
+        let rows = self.batch.num_rows();
+        if rows <= rows_max {
+            return (self, None);
+        }
+        let last = self.positions.at(rows_max - 1);
+        let is_after = |rejected: &mut Rejected| rejected.position.is_some_and(|at| at > last);
+        let rest = DecodedRows {
+            batch: self.batch.slice(rows_max, rows - rows_max),
+            positions: match &self.positions {
+                Positions::Run { first } => Positions::Run {
+                    first: first + rows_max as u64,
+                },
+                Positions::List(list) => Positions::List(list.slice(rows_max, rows - rows_max)),
+            },
+            rejected: self.rejected.extract_if(.., is_after).collect(),
+        };
+        self.batch = self.batch.slice(0, rows_max);
+        if let Positions::List(list) = &self.positions {
+            self.positions = Positions::List(list.slice(0, rows_max));
+        }
+        (self, Some(rest))
+    }
+
     /// Removes the rejected rows. `record` returns a row as it was read.
     #[cold]
     pub(crate) fn without(

@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::Poll;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::Result;
@@ -34,6 +35,7 @@ use crate::lines::Mark;
 use crate::options::{OptionError, Options};
 use crate::pacer::Pacer;
 use crate::packing::Packing;
+use crate::parsers::Parsers;
 use crate::table::{TableDefinition, table_settings};
 use contents::Contents;
 
@@ -195,12 +197,17 @@ impl SourceConnector for FileConnector {
         opening::check_all_there(&self.files, &request.resume, self.format.unit())?;
         let share = BLOCKS_BYTES_MAX / self.files.len();
         let block_bytes = share.min(FILE_BLOCK_BYTES);
+        let parsers = match request.parsers {
+            0 | 1 => None,
+            parsers => Some(Parsers::start(parsers - 1)?),
+        };
         Ok(Box::new(FileSource {
             schema: Arc::clone(&self.schema),
             format: self.format.clone(),
             files: Arc::clone(&self.files),
             pacer: self.pacer.clone(),
             pool: BlockPool::new(block_bytes),
+            parsers,
             request,
             waiting: vec![],
             reading: vec![],
@@ -218,6 +225,8 @@ struct OpenFile {
     contents: Contents,
     /// Rows before this position were read before the query was restored.
     first_new: u64,
+    /// The position after the rows that were read.
+    next: u64,
     /// When the bytes were read that the next rows come from.
     ingest_ns: u64,
 }
@@ -228,6 +237,8 @@ struct FileSource {
     files: Arc<[FoundFile]>,
     pacer: Option<Arc<Pacer>>,
     pool: Arc<BlockPool>,
+    /// Threads that help to parse plain files.
+    parsers: Option<Parsers>,
     request: SourceRequest,
     /// Files that are read later, the next one last (if each file is a unit of work).
     waiting: Vec<u32>,
@@ -255,7 +266,8 @@ impl FileSource {
     fn rows_max(&self) -> usize {
         let chunk_rows = self.request.tuning.chunk_rows();
         let file = &self.reading[self.turn];
-        let known = file.first_new.saturating_sub(file.contents.mark().line);
+        let next = file.next.max(file.contents.mark().line);
+        let known = file.first_new.saturating_sub(next);
         match &self.pacer {
             // Each record takes at least one line: so a chunk has either known rows or rows to pace, unless
             // records have several lines.
@@ -267,13 +279,20 @@ impl FileSource {
 
     /// The next chunk of the file whose turn it is, and the position before it; `None` at the end of the
     /// file.
-    fn next_rows(&mut self) -> Result<Option<(SourceRows, Mark)>> {
+    fn next_rows(&mut self) -> Result<Poll<Option<(SourceRows, Mark)>>> {
         let rows_max = self.rows_max();
+        let parsers = (self.parsers.as_ref(), self.reading.len());
         let file = &mut self.reading[self.turn];
         let before = file.contents.mark();
         let ingest_ns = &mut file.ingest_ns;
-        let rows = file.contents.rows(rows_max, &file.path, ingest_ns)?;
-        Ok(rows.map(|rows| (source_rows(rows, file.partition, *ingest_ns), before)))
+        let rows = file
+            .contents
+            .rows(rows_max, &file.path, ingest_ns, parsers)?;
+        Ok(rows.map(|rows| {
+            let rows = source_rows(rows?, file.partition, *ingest_ns);
+            file.next = rows.end().unwrap_or(file.next);
+            Some((rows, before))
+        }))
     }
 
     /// Passes rows on now, or holds them until they are due.
@@ -325,7 +344,10 @@ impl FileSource {
 }
 
 impl Source for FileSource {
-    fn open(&mut self, _waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
+    fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
+        if let Some(parsers) = &mut self.parsers {
+            parsers.wakes(waiter.waker());
+        }
         let (instance, instances) = (self.request.instance, self.request.instances.max(1));
         let mine = (0..self.files.len() as u32)
             .filter(|partition| *partition as usize % instances == instance);
@@ -368,8 +390,9 @@ impl Source for FileSource {
         }
         let first_new = self.reading[self.turn].first_new;
         match self.next_rows()? {
-            None => self.end_file(),
-            Some((rows, before)) => {
+            Poll::Pending => Ok(SourcePoll::Pending),
+            Poll::Ready(None) => self.end_file(),
+            Poll::Ready(Some((rows, before))) => {
                 self.turn = (self.turn + 1) % self.reading.len();
                 Ok(self.hand_out(rows, before, first_new))
             }
@@ -390,5 +413,6 @@ impl Source for FileSource {
     fn close(&mut self) {
         self.reading.clear();
         self.held = None;
+        self.parsers = None;
     }
 }

@@ -117,6 +117,7 @@ pub(crate) fn read_with_cuts(
     table: &TableDefinition,
     columns: &[usize],
     rows: usize,
+    parsers: usize,
     cuts: &[usize],
 ) -> Read {
     let mut read = Read::new();
@@ -128,6 +129,8 @@ pub(crate) fn read_with_cuts(
             let request = SourceRequest {
                 instance,
                 instances,
+                // Each part is also parsed by another number of threads.
+                parsers: (part + parsers) % 3 + 1,
                 tuning: Arc::new(Tuning::new(0, rows + part)),
                 resume: resume.clone().into(),
                 ..request(columns)
@@ -213,6 +216,7 @@ proptest! {
         rate in prop_oneof![Just(None), Just(Some("1000000/s"))],
         unit in prop_oneof![3 => Just("none"), 1 => Just("file")],
         rows in 1usize..9,
+        parsers in 0usize..3,
         cuts in proptest::collection::vec(0usize..20, 1..6),
     ) {
         let folder = tempfile::tempdir().unwrap();
@@ -240,9 +244,9 @@ proptest! {
         let columns = columns_of(format);
         let table = table(&columns, &options);
         let read = (0..columns.len()).collect::<Vec<usize>>();
-        let whole = read_with_cuts(&table, &read, rows, &[]);
+        let whole = read_with_cuts(&table, &read, rows, 0, &[]);
         prop_assert!(whole.values().all(|partition| partition.ended));
-        prop_assert_eq!(read_with_cuts(&table, &read, rows, &cuts), whole);
+        prop_assert_eq!(read_with_cuts(&table, &read, rows, parsers, &cuts), whole);
     }
 
     #[test]
@@ -263,8 +267,8 @@ proptest! {
         options.extend(rate.map(|rate| ("rate", rate)));
         let table = table(&columns, &options);
         let read = (0..columns.len()).collect::<Vec<usize>>();
-        let whole = read_with_cuts(&table, &read, rows, &[]);
-        prop_assert_eq!(read_with_cuts(&table, &read, rows, &cuts), whole);
+        let whole = read_with_cuts(&table, &read, rows, 0, &[]);
+        prop_assert_eq!(read_with_cuts(&table, &read, rows, 0, &cuts), whole);
     }
 }
 

@@ -205,7 +205,7 @@ fn main() -> Result<()> {
     ];
     let deployment = Deployment {
         instances: vec![
-            instance("readings", InputPlan::Source { node: 0 }, vec![route]),
+            instance("readings", InputPlan::source(0), vec![route]),
             instance("changes", InputPlan::Ports(vec![vec![0]]), detect),
         ],
         links: vec![LinkPlan::new(0, 1)],

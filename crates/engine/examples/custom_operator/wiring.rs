@@ -9,7 +9,7 @@ use arrow_array::{Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use slackwater_engine::Result;
 use slackwater_engine::chunk::{Chunk, Positions};
-use slackwater_engine::deploy::{Catalog, SourceParts};
+use slackwater_engine::deploy::{Catalog, SourcePart, SourceParts};
 use slackwater_engine::expression::{Column, Expression};
 use slackwater_engine::intake::IntakeSpec;
 use slackwater_engine::link::Waiter;
@@ -84,7 +84,7 @@ impl Sink for Printer {
 pub struct Example;
 
 impl Catalog for Example {
-    fn source(&self, _: usize, _: usize, _: usize) -> Result<SourceParts> {
+    fn source(&self, _: usize, _: SourcePart) -> Result<SourceParts> {
         let batches = vec![
             readings(vec!["tide", "wind", "tide"], vec![3, 12, 3])?,
             readings(vec!["wind", "tide", "wind"], vec![12, 4, 9])?,

@@ -7,7 +7,7 @@ use slackwater_link::{Waker, channel};
 
 use super::{
     Built, Catalog, Deployment, InputPlan, InstancePlan, LINK_MESSAGES_MAX, LinkSide, RemoteEnds,
-    StepKind,
+    SourcePart, StepKind,
 };
 use crate::balancer::{BalancerPlan, Route, first_owners};
 use crate::checkpoint;
@@ -294,8 +294,13 @@ fn instance(
     }
     let mut restored = None;
     let input = match (&plan.input, head) {
-        (InputPlan::Source { node }, _) => {
-            let parts = catalog.source(*node, plan.index, plan.instances)?;
+        (&InputPlan::Source { node, parsers }, _) => {
+            let part = SourcePart {
+                instance: plan.index,
+                instances: plan.instances,
+                parsers,
+            };
+            let parts = catalog.source(node, part)?;
             let mut intake = Intake::new(parts.source, parts.intake, parts.dead_letters);
             intake.resume(parts.restored);
             intake.watch_out(parts.recorder, number, parts.suspects);

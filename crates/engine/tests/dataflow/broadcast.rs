@@ -17,8 +17,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use slackwater_engine::balancer::BalancerPlan;
 use slackwater_engine::chunk::{Chunk, Positions};
 use slackwater_engine::deploy::{
-    Catalog, Deployment, InputPlan, InstancePlan, LinkPlan, RelayPlan, RemoteEnds, SourceParts,
-    StepKind, StepPlan,
+    Catalog, Deployment, InputPlan, InstancePlan, LinkPlan, RelayPlan, RemoteEnds, SourcePart,
+    SourceParts, StepKind, StepPlan,
 };
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::expression::{Column, Expression};
@@ -148,7 +148,7 @@ impl Broadcast {
                 kind: StepKind::Route { balancer, links },
                 next: vec![],
             };
-            let input = InputPlan::Source { node: 0 };
+            let input = InputPlan::source(0);
             instance(
                 "origin",
                 index % self.processes,
@@ -322,7 +322,7 @@ fn schema() -> SchemaRef {
 }
 
 impl Catalog for Broadcast {
-    fn source(&self, _: usize, instance: usize, _: usize) -> Result<SourceParts> {
+    fn source(&self, _: usize, part: SourcePart) -> Result<SourceParts> {
         let schema = schema();
         let columns = schema.fields().iter().enumerate().map(|(index, field)| {
             Arc::new(Column::new(index, field.data_type().clone())) as Arc<dyn Expression>
@@ -333,7 +333,7 @@ impl Catalog for Broadcast {
             recorder: None,
             notices: None,
             source: Box::new(Units {
-                origin: instance as i64,
+                origin: part.instance as i64,
                 left: self.units.iter().rev().copied().collect(),
                 next: 0,
                 in_unit: 0,
@@ -349,7 +349,7 @@ impl Catalog for Broadcast {
                     delay_us: 0,
                     marks_at_watermark: false,
                 }),
-                partition_base: instance as u32,
+                partition_base: part.instance as u32,
                 idle_timeout_ns: None,
                 unit_per_partition: true,
                 forgets_ended: false,

@@ -271,7 +271,7 @@ impl Pipeline {
                 keep_origin: true,
                 to: 2,
             };
-            let input = InputPlan::Source { node: 0 };
+            let input = InputPlan::source(0);
             let steps = vec![operator(1), route(links, keyed)];
             instance("source", index, sources, index % self.workers, input, steps);
         }
@@ -322,13 +322,13 @@ impl Pipeline {
 }
 
 impl Catalog for Pipeline {
-    fn source(&self, _node: usize, instance: usize, instances: usize) -> Result<SourceParts> {
+    fn source(&self, _: usize, part: slackwater_engine::deploy::SourcePart) -> Result<SourceParts> {
         let schema = input();
         let columns = schema.fields().iter().enumerate().map(|(index, field)| {
             Arc::new(Column::new(index, field.data_type().clone())) as Arc<dyn Expression>
         });
         self.open_sources.fetch_add(1, Ordering::SeqCst);
-        let mine = (0..PARTITIONS).filter(|partition| *partition as usize % instances == instance);
+        let mine = (0..PARTITIONS).skip(part.instance).step_by(part.instances);
         Ok(SourceParts {
             restored: Vec::new(),
             suspects: Vec::new(),
@@ -336,7 +336,7 @@ impl Catalog for Pipeline {
             notices: None,
             source: Box::new(NumberSource {
                 numbers: self.numbers,
-                partitions: mine.map(|partition| (partition, partition)).collect(),
+                partitions: mine.map(|p| (p, p)).collect(),
                 turn: 0,
                 written: self.written.clone(),
                 open_sources: self.open_sources.clone(),

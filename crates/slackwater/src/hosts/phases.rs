@@ -141,7 +141,7 @@ mod tests {
                 checkpointed: true,
                 index: 0,
                 instances: 1,
-                input: InputPlan::Source { node: 0 },
+                input: InputPlan::source(0),
                 steps: steps.collect(),
                 roots: Vec::new(),
             }

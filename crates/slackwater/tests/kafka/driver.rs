@@ -63,6 +63,7 @@ impl Reading {
             projection: vec![0],
             instance: 0,
             instances: 1,
+            parsers: 1,
             tuning: Arc::new(Tuning::new(0, 7)),
             unit_per_partition: false,
             bytes_read: Arc::new(AtomicU64::new(0)),

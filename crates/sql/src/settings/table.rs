@@ -333,6 +333,19 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "parsers",
+        values: "1 to 1024",
+        default: "as many as parallelism, but at most the workers",
+        since: "0.1.0",
+        topic: Topic::Parallelism,
+        meaning: "the number of threads that parse the input of each source, if its instances are fewer",
+        more: "See [parallelism](sql.md#parallelism).",
+        set: |settings, value| {
+            settings.parsers = Some(number(value, PARALLELISM_MAX)?);
+            Some(())
+        },
+    },
+    Setting {
         name: "placement",
         values: "'numa', 'spread' or 'os'",
         default: "'numa' on several NUMA nodes, 'spread' on one",

@@ -1,7 +1,10 @@
 //! The contents of a file: lines of text, or columns.
+//!
+//! Lines of plain files are read in blocks by several threads where there are several.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::task::Poll;
 
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::time::now_ns;
@@ -10,12 +13,14 @@ use crate::columns::ColumnReader;
 use crate::format::DecodedRows;
 use crate::lines::{Mark, RecordReader};
 use crate::packing::{self, Packing};
+use crate::parsers::{BlockReader, Parsers};
 
 /// The contents of a file, as far as they were read.
 // One for each open file: a box for the usual kind would save nothing.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Contents {
     Lines(Lines),
+    Blocks(BlockReader),
     Columns(Box<ColumnReader>),
 }
 
@@ -24,6 +29,7 @@ impl Contents {
     pub(super) fn mark(&self) -> Mark {
         match self {
             Contents::Lines(lines) => lines.records.mark(),
+            Contents::Blocks(blocks) => blocks.mark(),
             Contents::Columns(columns) => Mark {
                 offset: 0,
                 line: columns.next(),
@@ -35,21 +41,33 @@ impl Contents {
 
     /// Whether a mark is needed to resume.
     pub(super) fn is_sought_by_mark(&self) -> bool {
-        matches!(self, Contents::Lines(lines) if lines.packing.is_none())
+        match self {
+            Contents::Lines(lines) => lines.packing.is_none(),
+            Contents::Blocks(_) => true,
+            Contents::Columns(_) => false,
+        }
     }
 
-    /// At most `rows_max` rows, and when they were read; `None` at the end.
+    /// At most `rows_max` rows, and when they were read; `None` at the end. It is pending while `parsers`
+    /// are at it, which parse for `files` files.
     pub(super) fn rows(
         &mut self,
         rows_max: usize,
         path: &Path,
         ingest_ns: &mut u64,
-    ) -> Result<Option<DecodedRows>> {
-        match self {
-            Contents::Lines(lines) => lines.rows(rows_max, path, ingest_ns),
-            Contents::Columns(columns) => {
+        (parsers, files): (Option<&Parsers>, usize),
+    ) -> Result<Poll<Option<DecodedRows>>> {
+        match (self, parsers) {
+            (Contents::Lines(lines), _) => lines.rows(rows_max, path, ingest_ns).map(Poll::Ready),
+            (Contents::Blocks(blocks), Some(parsers)) => {
+                let rows = blocks.rows(parsers, files, rows_max);
+                *ingest_ns = blocks.read_ns();
+                rows.map_err(|failure| read_error(path, blocks.mark().line - 1, None, &failure))
+            }
+            (Contents::Blocks(_), None) => unreachable!("blocks are read by parsers"),
+            (Contents::Columns(columns), _) => {
                 *ingest_ns = now_ns();
-                columns.rows(rows_max)
+                columns.rows(rows_max).map(Poll::Ready)
             }
         }
     }
@@ -98,7 +116,8 @@ impl Lines {
                 return Ok(Some(rows));
             }
             if let Some(failure) = self.failure.take() {
-                return Err(self.read_error(path, &failure));
+                let lines = self.records.lines_read();
+                return Err(read_error(path, lines, self.packing, &failure));
             }
             if self.ended {
                 return Ok(None);
@@ -119,35 +138,40 @@ impl Lines {
             Err(error) => self.failure = Some(error),
         }
     }
+}
 
-    fn read_error(&self, path: &Path, failure: &std::io::Error) -> Error {
-        let lines = self.records.lines_read();
-        let place = format!("{}:{lines}", path.display());
-        if let Some(packing) = self.packing
-            && failure.kind() == ErrorKind::UnexpectedEof
-        {
+/// The error of a file that can't be read on after `lines` lines.
+fn read_error(
+    path: &Path,
+    lines: u64,
+    packing: Option<Packing>,
+    failure: &std::io::Error,
+) -> Error {
+    let place = format!("{}:{lines}", path.display());
+    if let Some(packing) = packing
+        && failure.kind() == ErrorKind::UnexpectedEof
+    {
+        let name = packing.name();
+        let reason = format!("the {name} data ends early, after line {lines}");
+        return Error::new(place, reason)
+            .hint("the file was truncated: fetch it again")
+            .final_one();
+    }
+    if packing::is_behind_the_end(failure) {
+        let reason =
+            format!("the gzip data ends after line {lines}, and something else follows it");
+        return Error::new(place, reason).hint("cut it off: what precedes it is complete");
+    }
+    let reason = format!("can't read on after line {lines}: {failure}");
+    let error = Error::new(place, reason);
+    // An error of the system may pass; the contents of the file won't change.
+    match packing.filter(|_| failure.raw_os_error().is_none()) {
+        None => error.hint("check the file and its disk"),
+        Some(packing) => {
             let name = packing.name();
-            let reason = format!("the {name} data ends early, after line {lines}");
-            return Error::new(place, reason)
-                .hint("the file was truncated: fetch it again")
-                .final_one();
-        }
-        if packing::is_behind_the_end(failure) {
-            let reason =
-                format!("the gzip data ends after line {lines}, and something else follows it");
-            return Error::new(place, reason).hint("cut it off: what precedes it is complete");
-        }
-        let reason = format!("can't read on after line {lines}: {failure}");
-        let error = Error::new(place, reason);
-        // An error of the system may pass; the contents of the file won't change.
-        match self.packing.filter(|_| failure.raw_os_error().is_none()) {
-            None => error.hint("check the file and its disk"),
-            Some(packing) => {
-                let name = packing.name();
-                let hint =
-                    format!("the file may be damaged, or not {name}: fetch it again, or rename it");
-                error.hint(hint).final_one()
-            }
+            let hint =
+                format!("the file may be damaged, or not {name}: fetch it again, or rename it");
+            error.hint(hint).final_one()
         }
     }
 }

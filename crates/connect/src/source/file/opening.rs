@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::source::Resume;
 
+use super::super::count_bytes;
 use super::contents::{Contents, Lines};
 use super::{FileSource, FoundFile, OpenFile, name_of};
 use crate::file_format::FileFormat;
 use crate::format::Format;
 use crate::lines::{Mark, RecordReader};
 use crate::packing::Packing;
+use crate::parsers::BlockReader;
 
 /// The hint for a file that is not the one that was read before.
 const HINT: &str = "put the file back as it was, or start over without the checkpoints";
@@ -122,7 +124,7 @@ impl FileSource {
         let contents = match &self.format {
             FileFormat::Lines(format) => {
                 let bookmark = known.and_then(|known| known.bookmark.as_deref());
-                Contents::Lines(self.open_lines(&path, format, bookmark)?)
+                self.open_lines(&path, format, bookmark)?
             }
             FileFormat::Columns(format) => {
                 let read = Arc::new(self.schema.project(&self.request.projection)?);
@@ -135,11 +137,12 @@ impl FileSource {
             path,
             contents,
             first_new: known.map_or(0, |known| known.position),
+            next: 0,
             ingest_ns: 0,
         }))
     }
 
-    fn open_lines(&self, path: &Path, format: &Format, bookmark: Option<&str>) -> Result<Lines> {
+    fn open_lines(&self, path: &Path, format: &Format, bookmark: Option<&str>) -> Result<Contents> {
         let failed = |error: std::io::Error| {
             Error::new(name_of(path), format!("can't open the file: {error}"))
                 .hint("check the path and its permissions")
@@ -147,15 +150,27 @@ impl FileSource {
         let mut file = File::open(path).map_err(failed)?;
         let packing = Packing::of(path);
         let bytes_read = Arc::clone(&self.request.bytes_read);
-        let decoder = format.decoder(&self.schema, &self.request.projection);
-        let decoder = decoder.naming_fields(&self.request.tuning);
-        let records = match bookmark.filter(|_| packing.is_none()) {
-            None => RecordReader::new(decoder, &self.pool),
-            Some(bookmark) => {
-                let mark = seek(&mut file, path, bookmark)?;
-                bytes_read.fetch_add(mark.offset, Ordering::Relaxed);
-                RecordReader::going_on(decoder, &self.pool, mark)
-            }
+        let make_decoder = {
+            let (format, schema) = (format.clone(), Arc::clone(&self.schema));
+            let (projection, tuning) = (self.request.projection.clone(), &self.request.tuning);
+            let tuning = Arc::clone(tuning);
+            move || format.decoder(&schema, &projection).naming_fields(&tuning)
+        };
+        let mark = match bookmark.filter(|_| packing.is_none()) {
+            None => None,
+            Some(bookmark) => Some(seek(&mut file, path, bookmark)?),
+        };
+        let before = mark.map_or(0, |mark| mark.offset);
+        bytes_read.fetch_add(before, Ordering::Relaxed);
+        if packing.is_none() && self.parsers.is_some() {
+            let request = self.request.clone();
+            let count = Box::new(move |bytes| count_bytes(&request, bytes));
+            let blocks = BlockReader::new(file, &self.pool, count, mark, make_decoder);
+            return Ok(Contents::Blocks(blocks));
+        }
+        let records = match mark {
+            None => RecordReader::new(make_decoder(), &self.pool),
+            Some(mark) => RecordReader::going_on(make_decoder(), &self.pool, mark),
         };
         let is_nothing = file.metadata().map_err(failed)?.len() == 0;
         let counted = Counted { file, bytes_read };
@@ -164,10 +179,10 @@ impl FileSource {
             None => Box::new(counted),
         };
         let lines = Lines::new(input, packing, records);
-        Ok(match packing.is_some() && is_nothing {
+        Ok(Contents::Lines(match packing.is_some() && is_nothing {
             true => lines.cut_to_nothing(),
             false => lines,
-        })
+        }))
     }
 }
 

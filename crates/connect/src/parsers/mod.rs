@@ -1,0 +1,360 @@
+//! Several threads for one file: blocks are parsed in any order, and handed out in that of the file.
+//!
+//! ```text
+//! file ── block 0 ──► source's own thread ─┐
+//!      ── block 1 ──► parser-0            ─┼─► BlockReader ─► rows in order ─► the source's instance
+//!      ── block 2 ──► parser-1            ─┘   lines and places checked
+//! ```
+//!
+//! A [`BlockReader`] keeps a few blocks ahead of what it has handed out. Threads of a [`Parsers`] take them
+//! in turn; the source takes one itself when the next one in order is not ready. Each thread reads its blocks
+//! from the file, and finds the first line of each alone (`block.rs`). What depends on the blocks before is
+//! settled when a block's turn has come, at a cost per block and not per row: the number of its first line,
+//! and whether that line really begins a record. If it doesn't (a line end in a quoted field, a line that is
+//! too long), the [`RecordReader`] that reads everything else reads from where the records before have ended
+//! until it meets the beginning of a block again. So the rows, their positions and the rejected records are
+//! those of one thread.
+//!
+//! Everything that follows (event times, watermarks, dead letters, checkpoints) stays in the source's
+//! instance, and sees the rows in order.
+
+mod block;
+mod team;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::Arc;
+use std::task::Poll;
+
+use arrow_array::UInt64Array;
+use slackwater_engine::chunk::Positions;
+use slackwater_engine::error::Result;
+use slackwater_engine::link::Waker;
+
+use crate::block::BlockPool;
+use crate::format::{DecodedRows, Decoder};
+use crate::lines::{Mark, RecordReader};
+pub(crate) use block::Count;
+use block::{Block, Parsed, Piece, Shared};
+use team::{Found, Task, Team};
+
+/// Blocks that are kept ahead for each thread: one that it parses, and one that it takes next, so that it
+/// need not wait for the source. With 512 KiB blocks 1 MiB for each thread, and their rows.
+const BLOCKS_AHEAD: usize = 2;
+
+/// The threads that parse for a source, besides its own.
+pub(crate) struct Parsers {
+    team: Team<Block>,
+    waker: Option<Waker>,
+}
+
+impl Parsers {
+    /// Starts the threads. Called before the calling thread is pinned to a core: they run on any.
+    pub(crate) fn start(threads: usize) -> Result<Parsers> {
+        Ok(Parsers {
+            team: Team::new(threads)?,
+            waker: None,
+        })
+    }
+
+    /// Sets what is woken when a reader that had nothing may have something.
+    pub(crate) fn wakes(&mut self, waker: Waker) {
+        self.waker = Some(waker);
+    }
+
+    /// How many blocks of each of `files` files are kept ahead.
+    fn ahead(&self, files: usize) -> usize {
+        let all = (self.team.threads() + 1) * BLOCKS_AHEAD;
+        (all / files.max(1)).max(1)
+    }
+}
+
+/// Reads the records of a file, with the help of [`Parsers`].
+pub(crate) struct BlockReader {
+    shared: Arc<Shared>,
+    /// Blocks ahead, in the order of the file.
+    tasks: VecDeque<Arc<Task<Block>>>,
+    /// Where the range of the next block begins; `None` if it begins with the record at the mark.
+    next: Option<u64>,
+    /// The block after the tasks that were taken.
+    parsed: Option<Parsed>,
+    /// The block that is being handed out.
+    head: Option<Head>,
+    /// Rows of it that were too many, and the position after them.
+    rest: Option<(DecodedRows, Mark)>,
+    /// The position after all that was handed out, or before it if there is a rest.
+    mark: Mark,
+    careful: Option<Careful>,
+    /// When the bytes were read that the last rows come from.
+    read_ns: u64,
+    ended: bool,
+}
+
+/// A block whose turn has come.
+struct Head {
+    pieces: VecDeque<Piece>,
+    /// The number of its first line.
+    first_line: u64,
+    end: u64,
+    ended: bool,
+}
+
+/// Reading in order, from the mark to the beginning of a block.
+struct Careful {
+    records: RecordReader,
+    /// The offset of the next byte that it gets.
+    fed: u64,
+    ended: bool,
+}
+
+impl BlockReader {
+    /// Reads `file` from `mark` on.
+    pub(crate) fn new(
+        file: File,
+        pool: &Arc<BlockPool>,
+        count: Count,
+        mark: Option<Mark>,
+        make_decoder: impl Fn() -> Decoder + Send + Sync + 'static,
+    ) -> BlockReader {
+        let shared = Arc::new(Shared::new(file, pool, count, make_decoder));
+        let mark = mark.unwrap_or_else(|| Mark {
+            offset: 0,
+            line: 1,
+            header: shared.decoder().is_header_pending(),
+            skipping: false,
+        });
+        let mut reader = BlockReader {
+            shared,
+            tasks: VecDeque::new(),
+            next: None,
+            parsed: None,
+            head: None,
+            rest: None,
+            mark,
+            careful: None,
+            read_ns: 0,
+            ended: false,
+        };
+        if mark.skipping {
+            reader.read_carefully();
+        }
+        reader
+    }
+
+    /// A position after which everything is still to come, and before which nothing is; at most a chunk
+    /// after it was handed out already.
+    pub(crate) fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// When the bytes were read that the last rows come from.
+    pub(crate) fn read_ns(&self) -> u64 {
+        self.read_ns
+    }
+
+    /// The next rows, at most `rows_max`; `None` at the end. If it is pending, the parsers' waker is
+    /// woken when there is something. `files` are read at the same time.
+    pub(crate) fn rows(
+        &mut self,
+        parsers: &Parsers,
+        files: usize,
+        rows_max: usize,
+    ) -> std::io::Result<Poll<Option<DecodedRows>>> {
+        loop {
+            let rows = match &mut self.careful {
+                Some(careful) => careful.records.rows(rows_max),
+                None => self.piece(rows_max),
+            };
+            if let Some(careful) = &self.careful {
+                self.mark = careful.records.mark();
+            }
+            if let Some(rows) = rows {
+                return Ok(Poll::Ready(Some(rows)));
+            }
+            if self.ended || self.careful.as_ref().is_some_and(|careful| careful.ended) {
+                return Ok(Poll::Ready(None));
+            }
+            if self.head.is_none() && self.careful.is_none() && self.parsed.is_some() {
+                self.begin_block();
+                continue;
+            }
+            if self.parsed.is_none() && !self.take_next(parsers, files, rows_max) {
+                return Ok(Poll::Pending);
+            }
+            if self.careful.is_some() {
+                self.feed()?;
+            }
+        }
+    }
+
+    /// The next rows of the block that is being handed out.
+    fn piece(&mut self, rows_max: usize) -> Option<DecodedRows> {
+        loop {
+            if let Some((rows, mark)) = self.rest.take() {
+                let (rows, rest) = rows.split(rows_max);
+                match rest {
+                    Some(rest) => self.rest = Some((rest, mark)),
+                    None => self.mark = mark,
+                }
+                return Some(rows);
+            }
+            let head = self.head.as_mut()?;
+            let Some(piece) = head.pieces.pop_front() else {
+                let (end, ended) = (head.end, head.ended);
+                self.head = None;
+                match self.mark.offset == end {
+                    true => self.ended = ended,
+                    // The block ends within a record.
+                    false => self.read_carefully(),
+                }
+                return None;
+            };
+            let mark = Mark {
+                offset: piece.offset,
+                line: head.first_line + piece.lines,
+                header: piece.header,
+                skipping: false,
+            };
+            match piece.rows.is_empty() {
+                true => self.mark = mark,
+                false => self.rest = Some((moved(piece.rows, head.first_line - 1), mark)),
+            }
+        }
+    }
+
+    /// Takes the next block, unless a thread is still at it; parses others meanwhile.
+    fn take_next(&mut self, parsers: &Parsers, files: usize, rows_max: usize) -> bool {
+        while self.tasks.len() < parsers.ahead(files) {
+            let task = Task::new(self.next_block(rows_max));
+            parsers.team.submit(Arc::clone(&task));
+            self.tasks.push_back(task);
+        }
+        // Once all have been begun, the source can only wait for the first one.
+        let mut waits = false;
+        loop {
+            let waker = parsers.waker.as_ref().filter(|_| waits);
+            match self.tasks[0].take(waker) {
+                Found::Done(parsed) => {
+                    self.tasks.pop_front();
+                    self.parsed = Some(parsed);
+                    return true;
+                }
+                Found::Begun if waits => return false,
+                Found::Begun | Found::Waiting => {
+                    waits = !self.tasks.iter().any(|task| task.run());
+                }
+            }
+        }
+    }
+
+    fn next_block(&mut self, rows_max: usize) -> Block {
+        let fed = self.careful.as_ref().map(|careful| careful.fed);
+        let (from, begins) = match (self.next, fed) {
+            (Some(next), fed) => (next.max(fed.unwrap_or(0)), false),
+            (None, Some(fed)) => (fed.max(1), false),
+            (None, None) => (self.mark.offset, true),
+        };
+        let to = from + self.shared.range_bytes();
+        self.next = Some(to);
+        Block {
+            shared: Arc::clone(&self.shared),
+            from,
+            to,
+            begins,
+            header: begins && self.mark.header,
+            rows_max,
+        }
+    }
+
+    /// Begins with the block that was taken, if it begins where the records before have ended.
+    fn begin_block(&mut self) {
+        let Some(parsed) = self.parsed.take() else {
+            return;
+        };
+        match &parsed.span {
+            None if parsed.failed || parsed.too_long => self.read_carefully(),
+            None => self.ended = parsed.ended,
+            Some(span) if span.start == self.mark.offset && parsed.header == self.mark.header => {
+                self.read_ns = parsed.read_ns;
+                self.head = Some(Head {
+                    end: span.end,
+                    pieces: parsed.pieces,
+                    first_line: self.mark.line,
+                    ended: parsed.ended,
+                });
+            }
+            Some(_) => self.read_carefully(),
+        }
+    }
+
+    /// Reads on from the mark in order.
+    fn read_carefully(&mut self) {
+        let decoder = self.shared.decoder();
+        self.careful = Some(Careful {
+            records: RecordReader::going_on(decoder, &self.shared.pool, self.mark),
+            fed: self.mark.offset,
+            ended: false,
+        });
+    }
+
+    /// Gives the careful reader more bytes, up to the beginning of the block that was taken; there it ends
+    /// if a record ends there, too.
+    fn feed(&mut self) -> std::io::Result<()> {
+        let (Some(careful), Some(parsed)) = (&mut self.careful, &self.parsed) else {
+            return Ok(());
+        };
+        let limit = match &parsed.span {
+            Some(span) if span.start >= careful.fed => span.start,
+            None if parsed.ended || parsed.failed => u64::MAX,
+            _ => {
+                self.parsed = None;
+                return Ok(());
+            }
+        };
+        if careful.fed == limit {
+            let is_there = self.mark.offset == limit && !self.mark.skipping;
+            if is_there && self.mark.header == parsed.header {
+                self.careful = None;
+            } else {
+                self.parsed = None;
+            }
+            return Ok(());
+        }
+        let room = careful.records.room();
+        let bytes = room
+            .len()
+            .min(usize::try_from(limit - careful.fed).unwrap_or(usize::MAX));
+        let filled = self.shared.read_at(&mut room[..bytes], careful.fed)?;
+        self.read_ns = slackwater_engine::time::now_ns();
+        careful.fed += filled as u64;
+        careful.records.filled_uncounted(filled);
+        if filled < bytes {
+            careful.ended = true;
+            careful.records.end();
+        }
+        Ok(())
+    }
+}
+
+/// Rows whose lines were counted from 1, after `lines` others.
+fn moved(mut rows: DecodedRows, lines: u64) -> DecodedRows {
+    if lines == 0 {
+        return rows;
+    }
+    rows.positions = match rows.positions {
+        Positions::Run { first } => Positions::Run {
+            first: first + lines,
+        },
+        Positions::List(list) => {
+            let list = list.values().iter().map(|position| position + lines);
+            Positions::List(UInt64Array::from_iter_values(list))
+        }
+    };
+    for rejected in &mut rows.rejected {
+        rejected.position = rejected.position.map(|position| position + lines);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests;
