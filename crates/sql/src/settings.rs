@@ -3,6 +3,7 @@
 mod choices;
 mod elsewhere;
 mod table;
+mod topic;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,8 @@ use values::latency_target;
 
 pub use choices::{Balancer, LinkKind, MessageBytes, Parallelism, Processes, Rebalance, TwoPhase};
 pub use elsewhere::is_parallelism;
-pub use table::{SETTINGS, Setting, Topic, setting};
+pub use table::{SETTINGS, Setting, setting};
+pub use topic::Topic;
 
 /// The settings of a query.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,6 +4,7 @@ use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
 use slackwater_engine::time::parse_duration_ns;
 
+use super::topic::Topic;
 use super::values::{
     bytes, chosen, latency_target, number, positive_ns, state_ttl_us, unless_none,
 };
@@ -31,39 +32,6 @@ pub struct Setting {
     pub more: &'static str,
     /// Sets a value; `None` if the value is not valid.
     pub(super) set: fn(&mut Settings, &str) -> Option<()>,
-}
-
-/// The parts of the page of settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Topic {
-    /// Latency and CPU time.
-    Latency,
-    /// What queries emit.
-    Results,
-    /// Instances, threads, processes, and how rows get from one to another.
-    Parallelism,
-    /// Checkpoints, state and memory.
-    State,
-}
-
-impl Topic {
-    /// All topics, in the order of the page.
-    pub const ALL: [Topic; 4] = [
-        Topic::Latency,
-        Topic::Results,
-        Topic::Parallelism,
-        Topic::State,
-    ];
-
-    /// The heading on the page.
-    pub fn heading(self) -> &'static str {
-        match self {
-            Topic::Latency => "Latency and CPU time",
-            Topic::Results => "Results",
-            Topic::Parallelism => "Parallelism",
-            Topic::State => "State",
-        }
-    }
 }
 
 /// The setting with a name.
