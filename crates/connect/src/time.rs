@@ -32,8 +32,14 @@ pub(crate) fn fraction_digits(unit: TimeUnit) -> usize {
 impl Instant {
     /// In the unit, rounded down; `None` when it does not fit.
     pub(crate) fn in_unit(self, unit: TimeUnit) -> Option<i64> {
-        let per_second = units_per_second(unit);
-        let part = i64::from(self.nanoseconds) / (1_000_000_000 / per_second);
+        let nanoseconds = i64::from(self.nanoseconds);
+        // Divisions by constants are multiplications.
+        let (per_second, part) = match unit {
+            TimeUnit::Second => (1, 0),
+            TimeUnit::Millisecond => (1_000, nanoseconds / 1_000_000),
+            TimeUnit::Microsecond => (1_000_000, nanoseconds / 1_000),
+            TimeUnit::Nanosecond => (1_000_000_000, nanoseconds),
+        };
         // With 128 bits: the second that contains the earliest nanosecond begins before the range of 64 bits.
         let value = i128::from(self.seconds) * i128::from(per_second) + i128::from(part);
         i64::try_from(value).ok()
@@ -101,8 +107,58 @@ fn checked_days(year: i64, month: u32, day: u32) -> Option<i64> {
     valid.then(|| days_of_date(year, month, day))
 }
 
+/// Reads time stamps, of which most have the same date as the one before.
+#[derive(Debug)]
+pub(crate) struct RecentDate {
+    text: [u8; 10],
+    days: i64,
+}
+
+impl Default for RecentDate {
+    fn default() -> RecentDate {
+        RecentDate {
+            text: *b"1970-01-01",
+            days: 0,
+        }
+    }
+}
+
+impl RecentDate {
+    /// The same as [`parse_timestamp`].
+    #[inline]
+    pub(crate) fn parse_timestamp(&mut self, text: &[u8]) -> Option<Instant> {
+        let (date, rest) = text.split_first_chunk::<10>()?;
+        if *date != self.text {
+            self.days = parse_date(date)?;
+            self.text = *date;
+        }
+        time_of_day(self.days, rest)
+    }
+}
+
+/// The seconds of the day at `HH:MM:SS`; `None` if it is written in another way or is a leap second.
+#[inline]
+fn usual_clock(text: [u8; 8]) -> Option<i64> {
+    // The digits become 0 to 9, and the colons 0.
+    let word = u64::from_le_bytes(text) ^ u64::from_le_bytes(*b"00:00:00");
+    // Adding sets the high bit of what is more than a digit; for colons, of what is not 0.
+    let limits = u64::from_le_bytes([0x76, 0x76, 0x7f, 0x76, 0x76, 0x7f, 0x76, 0x76]);
+    if (word.wrapping_add(limits) | word) & 0x8080_8080_8080_8080 != 0 {
+        return None;
+    }
+    let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
+    let [hour, _, _, minute, _, _, second, _] = pairs.to_le_bytes();
+    let is_valid = hour < 24 && minute < 60 && second < 60;
+    is_valid.then(|| i64::from(hour) * 3_600 + i64::from(minute) * 60 + i64::from(second))
+}
+
 /// Reads `HH:MM` or `HH:MM:SS` at the beginning: seconds of the day and the rest of the text.
 fn parse_clock(text: &[u8]) -> Option<(i64, &[u8])> {
+    if let Some((clock, rest)) = text.split_first_chunk::<8>()
+        && let Some(seconds) = usual_clock(*clock)
+    {
+        return Some((seconds, rest));
+    }
     let (clock, rest) = match text.get(5) {
         Some(b':') => (text.get(..8)?, &text[8..]),
         _ => (text.get(..5)?, &text[5..]),
@@ -143,7 +199,11 @@ fn parse_offset(text: &[u8]) -> Option<i64> {
 /// fraction are dropped.
 pub(crate) fn parse_timestamp(text: &[u8]) -> Option<Instant> {
     let days = parse_date(text.get(..10)?)?;
-    let rest = &text[10..];
+    time_of_day(days, &text[10..])
+}
+
+/// Reads what may follow a date.
+fn time_of_day(days: i64, rest: &[u8]) -> Option<Instant> {
     if rest.is_empty() {
         return Some(Instant {
             seconds: days * 86_400,
@@ -348,6 +408,42 @@ mod tests {
         fn dates_there_and_back(days in -10_000_000i64..10_000_000) {
             let (year, month, day) = date_of_days(days);
             prop_assert_eq!(days_of_date(year, month, day), days);
+        }
+
+        #[test]
+        fn a_recent_date_changes_nothing(
+            stamps in prop::collection::vec(
+                "(1970-01-01|2024-02-29|2023-02-29|20[0-9]{2}-[01][0-9]-[0-3][0-9])([ T][0-2][0-9]:[0-6][0-9]\
+                 (:[0-6][0-9:;]([.,][0-9]{0,10})?)?(Z|[+]0[0-9]:?00)?)?.?",
+                1..10,
+            ),
+        ) {
+            let mut recent = RecentDate::default();
+            for text in stamps {
+                let text = text.as_bytes();
+                prop_assert_eq!(recent.parse_timestamp(text), parse_timestamp(text));
+            }
+        }
+
+        #[test]
+        fn usual_clocks_are_read_like_any(
+            text in prop::array::uniform8(prop_oneof![b'0'..=b'9', b'0'..=b';', any::<u8>()]),
+            colons in prop_oneof![9 => Just(true), 1 => Just(false)],
+        ) {
+            let mut text = text;
+            if colons {
+                (text[2], text[5]) = (b':', b':');
+            }
+            let numbers = (number(&text[..2]), number(&text[3..5]), number(&text[6..]));
+            let expected = match numbers {
+                (Some(hour @ 0..24), Some(minute @ 0..60), Some(second @ 0..60))
+                    if text[2] == b':' && text[5] == b':' =>
+                {
+                    Some(i64::from(hour * 3_600 + minute * 60 + second))
+                }
+                _ => None,
+            };
+            prop_assert_eq!(usual_clock(text), expected);
         }
 
         #[test]

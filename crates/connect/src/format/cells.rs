@@ -351,36 +351,55 @@ impl Typed<'_, '_> {
     }
 }
 
-const INLINE_BYTES_MAX: u32 = 12;
+/// Longer strings are not part of their view.
+pub(super) const INLINE_BYTES_MAX: u32 = 12;
 
 /// The high bit of every byte: set in none of ASCII.
 const HIGH_BITS: u128 = 0x8080_8080_8080_8080_8080_8080_8080_8080;
 
-/// The view of a string, itself up to 12 bytes, else its place (Arrow's variable-size view); and
-/// whether it is ASCII.
+/// The view of a string, itself up to 12 bytes, else its place (Arrow's variable-size view).
+#[inline]
+pub(super) fn place_view(block: &[u8], start: usize, end: usize, buffer: u32) -> u128 {
+    match word(block, start) {
+        Some(word) => view_of(word, (end - start) as u32, start, buffer),
+        None => arrow_array::builder::make_view(&block[start..end], buffer, start as u32),
+    }
+}
+
+/// The same, and whether the string is ASCII.
 #[inline]
 fn view(block: &[u8], start: usize, end: usize, buffer: u32) -> (u128, bool) {
     let bytes = &block[start..end];
     let length = bytes.len() as u32;
-    let Some(word) = block.get(start..start + 16) else {
+    let Some(word) = word(block, start) else {
         let view = arrow_array::builder::make_view(bytes, buffer, start as u32);
         return (view, bytes.is_ascii());
     };
-    let word = u128::from_le_bytes(word.try_into().expect("the slice has 16 bytes"));
-    let kept = if length < 16 {
-        word & ((1u128 << (8 * length)) - 1)
-    } else {
-        word
+    let is_ascii = match length {
+        0..16 => word & ((1u128 << (8 * length)) - 1) & HIGH_BITS == 0,
+        16 => word & HIGH_BITS == 0,
+        _ => bytes.is_ascii(),
     };
+    (view_of(word, length, start, buffer), is_ascii)
+}
+
+/// The first 16 bytes from `start` on, if the block has as many.
+#[inline]
+fn word(block: &[u8], start: usize) -> Option<u128> {
+    let bytes = block.get(start..start + 16)?;
+    Some(u128::from_le_bytes(
+        bytes.try_into().expect("the slice has 16 bytes"),
+    ))
+}
+
+#[inline]
+fn view_of(word: u128, length: u32, start: usize, buffer: u32) -> u128 {
     if length <= INLINE_BYTES_MAX {
-        return (u128::from(length) | kept << 32, kept & HIGH_BITS == 0);
+        let kept = word & ((1u128 << (8 * length)) - 1);
+        return u128::from(length) | kept << 32;
     }
     let prefix = u128::from(word as u32) << 32;
-    let view = u128::from(length) | prefix | u128::from(buffer) << 64 | (start as u128) << 96;
-    (
-        view,
-        kept & HIGH_BITS == 0 && (length <= 16 || bytes.is_ascii()),
-    )
+    u128::from(length) | prefix | u128::from(buffer) << 64 | (start as u128) << 96
 }
 
 fn parse_boolean(text: &[u8]) -> Option<bool> {

@@ -6,14 +6,17 @@
 
 use std::fmt;
 
+use arrow_array::ArrayRef;
+use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Schema};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess};
 use serde::de::{Unexpected, Visitor};
 
-use super::json_columns::{JsonColumn, JsonRow, Values, holds};
-use super::json_quick::quick_line;
+use super::json_columns::{JsonColumn, JsonRow, Values, holds, skip_to};
+use super::json_nulls::put;
+use super::json_quick::Quick;
 use super::number::parse_decimal;
-use super::progress::{Progress, Stop, each_line};
+use super::progress::{Line, Progress, Stop};
 use super::types::sql_type_name;
 use crate::time;
 
@@ -21,6 +24,7 @@ use crate::time;
 #[derive(Debug)]
 pub(crate) struct JsonDecoder {
     row: JsonRow,
+    quick: Quick,
     /// How often the fast path has given up lately.
     unusual: u32,
 }
@@ -34,6 +38,7 @@ impl JsonDecoder {
     pub(crate) fn new(read: &Schema) -> JsonDecoder {
         JsonDecoder {
             row: JsonRow::new(read.fields().iter().map(AsRef::as_ref), ""),
+            quick: Quick::new(),
             unusual: 0,
         }
     }
@@ -45,34 +50,51 @@ impl JsonDecoder {
         last: bool,
         progress: &mut Progress,
     ) -> (usize, Stop) {
-        each_line(block, from, last, progress, |progress, start, end| {
-            let rows = self.row.rows;
+        let mut start = from;
+        loop {
             let is_tried =
-                self.unusual < UNUSUAL_MAX || progress.line % u64::from(UNUSUAL_MAX) == 0;
-            if is_tried && self.is_usual(block, start, end) {
-                return progress.accept(start, end);
-            }
-            let line = &block[start..end];
-            match self.line(line) {
-                Ok(()) => progress.accept(start, end),
-                Err(error) => {
-                    self.row.truncate(rows);
-                    progress.reject(line, reason(&error));
+                self.unusual < UNUSUAL_MAX || progress.line.is_multiple_of(u64::from(UNUSUAL_MAX));
+            let quick = match is_tried {
+                true => self.quick.line(block, start, last, &mut self.row),
+                false => None,
+            };
+            let line = match quick {
+                Some(Ok(line)) => {
+                    self.unusual /= 2;
+                    progress.accept(start, line.end);
+                    line
                 }
+                Some(Err(stop)) => return (start, stop),
+                None => match Line::find(block, start, last) {
+                    Ok(line) => {
+                        self.unusual = (self.unusual + u32::from(is_tried)).min(2 * UNUSUAL_MAX);
+                        self.read_carefully(&block[start..line.end], line, progress);
+                        line
+                    }
+                    Err(stop) => return (start, stop),
+                },
+            };
+            progress.line += 1;
+            start = line.next;
+            if progress.is_full() {
+                return (start, Stop::Full);
             }
-        })
+        }
     }
 
-    /// Takes the line if it is a common one.
-    fn is_usual(&mut self, block: &[u8], start: usize, end: usize) -> bool {
-        let rows = self.row.rows;
-        if quick_line(block, start, end, &mut self.row).is_some() {
-            self.unusual /= 2;
-            return true;
+    /// Takes or rejects a line by the slow path, unless it is empty.
+    fn read_carefully(&mut self, text: &[u8], line: Line, progress: &mut Progress) {
+        if text.is_empty() {
+            return;
         }
-        self.row.truncate(rows);
-        self.unusual = (self.unusual + 1).min(2 * UNUSUAL_MAX);
-        false
+        let rows = self.row.rows;
+        match self.line(text) {
+            Ok(()) => progress.accept(line.start, line.end),
+            Err(error) => {
+                self.row.truncate(rows);
+                progress.reject(text, reason(&error));
+            }
+        }
     }
 
     fn line(&mut self, line: &[u8]) -> serde_json::Result<()> {
@@ -86,17 +108,15 @@ impl JsonDecoder {
 
     /// The columns of one line, by the slow path.
     #[cfg(test)]
-    pub(super) fn careful(
-        read: &Schema,
-        line: &[u8],
-    ) -> serde_json::Result<Vec<arrow_array::ArrayRef>> {
+    pub(super) fn careful(read: &Schema, line: &[u8]) -> serde_json::Result<Vec<ArrayRef>> {
         let mut decoder = JsonDecoder::new(read);
         decoder.line(line)?;
-        Ok(decoder.finish())
+        Ok(decoder.finish(&Buffer::from(&[][..])))
     }
 
-    pub(crate) fn finish(&mut self) -> Vec<arrow_array::ArrayRef> {
-        self.row.finish()
+    /// The rows of the lines that were taken, which were in `block`.
+    pub(crate) fn finish(&mut self, block: &Buffer) -> Vec<ArrayRef> {
+        self.row.finish(block)
     }
 }
 
@@ -163,6 +183,7 @@ impl<'de> Visitor<'de> for Object<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let row = self.row;
+        let object = row.begin();
         let mut likely = 0;
         while let Some(key) = map.next_key_seed(Key {
             fields: &row.fields,
@@ -173,23 +194,27 @@ impl<'de> Visitor<'de> for Object<'_> {
                 continue;
             };
             let field = &mut row.fields[nth];
-            if field.rows() > row.rows {
+            if !field.found_in(object) {
                 return Err(A::Error::custom(format_args!(
                     "column '{}' twice",
                     field.path
                 )));
             }
-            map.next_value_seed(Value { column: field })?;
+            map.next_value_seed(Value {
+                column: field,
+                row: row.rows,
+            })?;
             likely = nth + 1;
         }
-        row.end_row();
+        row.rows += 1;
         Ok(())
     }
 }
 
-/// Appends a value to its column.
+/// Puts a value into a row of its column.
 struct Value<'a> {
     column: &'a mut JsonColumn,
+    row: usize,
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_> {
@@ -202,35 +227,34 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
 
 impl Value<'_> {
     fn text<E>(self, value: &str) -> Result<(), E> {
-        if let Values::Text { text, ends } = &mut self.column.values {
-            text.extend_from_slice(value.as_bytes());
-            ends.push(text.len());
+        let JsonColumn { values, nulls, .. } = self.column;
+        if let Values::Strings(strings) = values {
+            strings.put_beside(nulls, self.row, value);
         }
-        self.column.end_value();
         Ok(())
     }
 
     fn integer<E: serde::de::Error>(self, value: i128, found: Unexpected<'_>) -> Result<(), E> {
         let data_type = &self.column.data_type;
+        let nulls = &mut self.column.nulls;
         match &mut self.column.values {
             Values::Signed(values) if data_type != &DataType::Date32 => {
                 if !holds(data_type, value) {
                     return Err(E::invalid_value(found, &self));
                 }
-                values.push(value as i64);
+                put(values, nulls, self.row, value as i64);
             }
             Values::Unsigned(values) => {
                 if !holds(data_type, value) {
                     return Err(E::invalid_value(found, &self));
                 }
-                values.push(value as u64);
+                put(values, nulls, self.row, value as u64);
             }
-            Values::Float(values) => values.push(value as f64),
+            Values::Float(values) => put(values, nulls, self.row, value as f64),
             Values::Decimal(_) => return self.decimal(&value.to_string(), found),
-            Values::Text { .. } => return self.text(itoa::Buffer::new().format(value)),
+            Values::Strings(_) => return self.text(itoa::Buffer::new().format(value)),
             _ => return Err(E::invalid_type(found, &self)),
         }
-        self.column.end_value();
         Ok(())
     }
 
@@ -242,9 +266,8 @@ impl Value<'_> {
             return Err(E::invalid_value(found, &self));
         };
         if let Values::Decimal(values) = &mut self.column.values {
-            values.push(value);
+            put(values, &mut self.column.nulls, self.row, value);
         }
-        self.column.end_value();
         Ok(())
     }
 }
@@ -262,17 +285,16 @@ impl<'de> Visitor<'de> for Value<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.column.append_null();
+        self.column.fill(self.row + 1);
         Ok(())
     }
 
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
         match &mut self.column.values {
-            Values::Boolean(values) => values.push(value),
-            Values::Text { .. } => return self.text(if value { "true" } else { "false" }),
+            Values::Boolean(values) => put(values, &mut self.column.nulls, self.row, value),
+            Values::Strings(_) => return self.text(if value { "true" } else { "false" }),
             _ => return Err(E::invalid_type(Unexpected::Bool(value), &self)),
         }
-        self.column.end_value();
         Ok(())
     }
 
@@ -286,21 +308,20 @@ impl<'de> Visitor<'de> for Value<'_> {
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
         match &mut self.column.values {
-            Values::Float(values) => values.push(value),
+            Values::Float(values) => put(values, &mut self.column.nulls, self.row, value),
             Values::Decimal(_) => {
                 let text = zmij::Buffer::new().format(value).to_string();
                 return self.decimal(&text, Unexpected::Float(value));
             }
-            Values::Text { .. } => return self.text(zmij::Buffer::new().format(value)),
+            Values::Strings(_) => return self.text(zmij::Buffer::new().format(value)),
             _ => return Err(E::invalid_type(Unexpected::Float(value), &self)),
         }
-        self.column.end_value();
         Ok(())
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<(), E> {
         let parsed = match (&self.column.data_type, &self.column.values) {
-            (_, Values::Text { .. }) => return self.text(value),
+            (_, Values::Strings(_)) => return self.text(value),
             (DataType::Timestamp(unit, _), _) => {
                 time::parse_timestamp(value.as_bytes()).and_then(|time| time.in_unit(*unit))
             }
@@ -310,8 +331,7 @@ impl<'de> Visitor<'de> for Value<'_> {
         let (Some(parsed), Values::Signed(values)) = (parsed, &mut self.column.values) else {
             return Err(E::invalid_value(Unexpected::Str(value), &self));
         };
-        values.push(parsed);
-        self.column.end_value();
+        put(values, &mut self.column.nulls, self.row, parsed);
         Ok(())
     }
 
@@ -319,16 +339,16 @@ impl<'de> Visitor<'de> for Value<'_> {
         let Values::Row(row) = &mut self.column.values else {
             return Err(A::Error::invalid_type(Unexpected::Map, &self));
         };
+        row.skip_to(self.row, &mut self.column.nulls);
         Object {
             row,
             path: &self.column.path,
         }
-        .visit_map(map)?;
-        self.column.end_value();
-        Ok(())
+        .visit_map(map)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let nulls = &mut self.column.nulls;
         let Values::Array {
             items: column,
             offsets,
@@ -336,9 +356,14 @@ impl<'de> Visitor<'de> for Value<'_> {
         else {
             return Err(A::Error::invalid_type(Unexpected::Seq, &self));
         };
-        while items.next_element_seed(Value { column })?.is_some() {}
+        skip_to(offsets, nulls, self.row);
+        loop {
+            let row = column.rows();
+            if items.next_element_seed(Value { column, row })?.is_none() {
+                break;
+            }
+        }
         offsets.push(column.rows() as i32);
-        self.column.end_value();
         Ok(())
     }
 }

@@ -1,7 +1,11 @@
 //! Columns under construction, filled one JSON value at a time.
 //!
-//! Unlike Arrow's builders they can be truncated to a number of rows, so that a line that turns out to be bad
-//! in its last field leaves nothing in the columns before it.
+//! A column may have fewer values than there are rows: the rows that are missing at its end are NULL. They
+//! are filled in before the column's next value and when the columns are finished, so a field that is `null`
+//! or missing costs nothing in its own row.
+//!
+//! Unlike Arrow's builders, columns can be truncated to a number of rows, so that a line that turns out to be
+//! bad in its last field leaves nothing in the columns before it.
 
 use std::sync::Arc;
 
@@ -10,12 +14,13 @@ use arrow_array::types::{
     Int32Type, Int64Type, TimestampMicrosecondType, TimestampMillisecondType,
     TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{
-    ArrayRef, BooleanArray, ListArray, PrimitiveArray, StringViewArray, StructArray,
-    builder::make_view,
-};
+use arrow_array::{ArrayRef, BooleanArray, ListArray, PrimitiveArray, StructArray};
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+
+use super::json_nulls::{Nulls, take};
+use super::json_shape::Shape;
+use super::json_strings::Strings;
 
 /// One column, or one field of a nested one.
 #[derive(Debug)]
@@ -26,10 +31,12 @@ pub(super) struct JsonColumn {
     pub(super) path: String,
     pub(super) data_type: DataType,
     pub(super) values: Values,
-    valid: Vec<bool>,
+    pub(super) nulls: Nulls,
+    /// Number of the object in which the field was found last.
+    found_in: u64,
 }
 
-/// The values; a NULL has an arbitrary value, so that all vectors have the same length.
+/// The values; a NULL has an arbitrary value.
 #[derive(Debug)]
 pub(super) enum Values {
     Boolean(Vec<bool>),
@@ -37,10 +44,7 @@ pub(super) enum Values {
     Unsigned(Vec<u64>),
     Float(Vec<f64>),
     Decimal(Vec<i128>),
-    Text {
-        text: Vec<u8>,
-        ends: Vec<usize>,
-    },
+    Strings(Strings),
     Row(JsonRow),
     Array {
         items: Box<JsonColumn>,
@@ -50,10 +54,24 @@ pub(super) enum Values {
 }
 
 /// The fields of an object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct JsonRow {
     pub(super) fields: Vec<JsonColumn>,
     pub(super) rows: usize,
+    /// The order in which fields are expected.
+    pub(super) shape: Shape,
+    /// Objects that were begun, also those of lines that turned out to be bad.
+    objects: u64,
+}
+
+/// Leaves out the rows of an ARRAY column before row `row`, which are NULL.
+#[inline]
+pub(super) fn skip_to(offsets: &mut Vec<i32>, nulls: &mut Nulls, row: usize) {
+    let rows = offsets.len() - 1;
+    if rows < row {
+        nulls.add(rows, row);
+        offsets.resize(row + 1, offsets[rows]);
+    }
 }
 
 impl JsonRow {
@@ -67,29 +85,42 @@ impl JsonRow {
                 JsonColumn::new(field.name(), path, field.data_type())
             })
             .collect();
-        JsonRow { fields, rows: 0 }
+        JsonRow {
+            fields,
+            rows: 0,
+            shape: Shape::default(),
+            objects: 0,
+        }
     }
 
-    /// Ends a row: fields that were missing are NULL.
-    pub(super) fn end_row(&mut self) {
-        self.rows += 1;
-        for field in &mut self.fields {
-            if field.rows() < self.rows {
-                field.append_null();
-            }
+    /// Begins the object that becomes row [`JsonRow::rows`], and returns its number.
+    #[inline]
+    pub(super) fn begin(&mut self) -> u64 {
+        self.objects += 1;
+        self.objects
+    }
+
+    /// Leaves out rows up to `row`, which are NULL.
+    #[inline]
+    pub(super) fn skip_to(&mut self, row: usize, nulls: &mut Nulls) {
+        if self.rows < row {
+            nulls.add(self.rows, row);
+            self.rows = row;
         }
     }
 
     pub(super) fn truncate(&mut self, rows: usize) {
-        self.rows = rows;
+        self.rows = self.rows.min(rows);
         for field in &mut self.fields {
             field.truncate(rows);
         }
     }
 
-    pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
-        self.rows = 0;
-        self.fields.iter_mut().map(JsonColumn::finish).collect()
+    /// The finished columns; strings point into `block`.
+    pub(super) fn finish(&mut self, block: &Buffer) -> Vec<ArrayRef> {
+        let rows = std::mem::take(&mut self.rows);
+        let fields = self.fields.iter_mut();
+        fields.map(|field| field.finish(rows, block)).collect()
     }
 }
 
@@ -102,10 +133,7 @@ impl JsonColumn {
             }
             DataType::Float32 | DataType::Float64 => Values::Float(vec![]),
             DataType::Decimal128(_, _) => Values::Decimal(vec![]),
-            DataType::Utf8View => Values::Text {
-                text: vec![],
-                ends: vec![],
-            },
+            DataType::Utf8View => Values::Strings(Strings::default()),
             DataType::Struct(fields) => {
                 Values::Row(JsonRow::new(fields.iter().map(AsRef::as_ref), &path))
             }
@@ -123,64 +151,76 @@ impl JsonColumn {
             path,
             data_type: data_type.clone(),
             values,
-            valid: vec![],
+            nulls: Nulls::default(),
+            found_in: 0,
         }
     }
 
+    /// Notes that object number `object` has the field; `false` if it was noted before.
+    #[inline]
+    pub(super) fn found_in(&mut self, object: u64) -> bool {
+        std::mem::replace(&mut self.found_in, object) != object
+    }
+
+    /// Rows up to the last value.
     pub(super) fn rows(&self) -> usize {
-        self.valid.len()
+        match &self.values {
+            Values::Boolean(values) => values.len(),
+            Values::Signed(values) => values.len(),
+            Values::Unsigned(values) => values.len(),
+            Values::Float(values) => values.len(),
+            Values::Decimal(values) => values.len(),
+            Values::Strings(strings) => strings.views.len(),
+            Values::Row(row) => row.rows,
+            Values::Array { offsets, .. } => offsets.len() - 1,
+        }
     }
 
-    /// Marks the value that was just appended as present.
-    pub(super) fn end_value(&mut self) {
-        self.valid.push(true);
-    }
-
-    pub(super) fn append_null(&mut self) {
-        self.valid.push(false);
+    /// Makes the rows after the last value NULL, up to `rows`.
+    pub(super) fn fill(&mut self, rows: usize) {
+        let filled = self.rows();
+        if filled >= rows {
+            return;
+        }
+        self.nulls.add(filled, rows);
         match &mut self.values {
-            Values::Boolean(values) => values.push(false),
-            Values::Signed(values) => values.push(0),
-            Values::Unsigned(values) => values.push(0),
-            Values::Float(values) => values.push(0.0),
-            Values::Decimal(values) => values.push(0),
-            Values::Text { text, ends } => ends.push(text.len()),
-            Values::Row(row) => row.end_row(),
-            Values::Array { items, offsets } => offsets.push(items.rows() as i32),
+            Values::Boolean(values) => values.resize(rows, false),
+            Values::Signed(values) => values.resize(rows, 0),
+            Values::Unsigned(values) => values.resize(rows, 0),
+            Values::Float(values) => values.resize(rows, 0.0),
+            Values::Decimal(values) => values.resize(rows, 0),
+            Values::Strings(strings) => strings.views.resize(rows, 0),
+            Values::Row(row) => row.rows = rows,
+            Values::Array { items, offsets } => offsets.resize(rows + 1, items.rows() as i32),
         }
     }
 
     fn truncate(&mut self, rows: usize) {
-        self.valid.truncate(rows);
+        self.nulls.truncate(rows);
         match &mut self.values {
             Values::Boolean(values) => values.truncate(rows),
             Values::Signed(values) => values.truncate(rows),
             Values::Unsigned(values) => values.truncate(rows),
             Values::Float(values) => values.truncate(rows),
             Values::Decimal(values) => values.truncate(rows),
-            Values::Text { text, ends } => {
-                ends.truncate(rows);
-                text.truncate(ends.last().copied().unwrap_or(0));
-            }
+            Values::Strings(strings) => strings.views.truncate(rows),
             Values::Row(row) => row.truncate(rows),
             Values::Array { items, offsets } => {
                 offsets.truncate(rows + 1);
-                items.truncate(offsets[rows] as usize);
+                items.truncate(offsets[offsets.len() - 1] as usize);
             }
         }
     }
 
-    fn finish(&mut self) -> ArrayRef {
-        let valid = std::mem::take(&mut self.valid);
-        let nulls = valid.contains(&false).then(|| NullBuffer::from(valid));
+    fn finish(&mut self, rows: usize, block: &Buffer) -> ArrayRef {
+        self.fill(rows);
+        let nulls = self.nulls.take(rows);
         match &mut self.values {
-            Values::Boolean(values) => {
-                Arc::new(BooleanArray::new(std::mem::take(values).into(), nulls))
-            }
-            Values::Signed(values) => signed(&self.data_type, std::mem::take(values), nulls),
-            Values::Unsigned(values) => unsigned(&self.data_type, std::mem::take(values), nulls),
+            Values::Boolean(values) => Arc::new(BooleanArray::new(take(values).into(), nulls)),
+            Values::Signed(values) => signed(&self.data_type, take(values), nulls),
+            Values::Unsigned(values) => unsigned(&self.data_type, take(values), nulls),
             Values::Float(values) => {
-                let values = std::mem::take(values);
+                let values = take(values);
                 if self.data_type == DataType::Float32 {
                     primitive::<Float32Type, _>(values, nulls, |value| value as f32)
                 } else {
@@ -188,33 +228,35 @@ impl JsonColumn {
                 }
             }
             Values::Decimal(values) => {
-                let values = ScalarBuffer::from(std::mem::take(values));
+                let values = ScalarBuffer::from(take(values));
                 let array = PrimitiveArray::<Decimal128Type>::new(values, nulls);
                 Arc::new(array.with_data_type(self.data_type.clone()))
             }
-            Values::Text { text, ends } => {
-                strings(std::mem::take(text), &std::mem::take(ends), nulls)
-            }
+            Values::Strings(strings) => Arc::new(strings.finish(block, nulls)),
             Values::Row(row) => {
                 let DataType::Struct(fields) = &self.data_type else {
                     unreachable!("only a row has the values of one");
                 };
-                row_array(fields.clone(), row, nulls)
+                row_array(fields.clone(), row.finish(block), rows, nulls)
             }
             Values::Array { items, offsets } => {
                 let DataType::List(item) = &self.data_type else {
                     unreachable!("only an array has the values of one");
                 };
                 let offsets = std::mem::replace(offsets, vec![0]);
-                list_array(item, items, offsets, nulls)
+                let values = items.finish(items.rows(), block);
+                list_array(item, values, offsets, nulls)
             }
         }
     }
 }
 
-fn row_array(fields: Fields, row: &mut JsonRow, nulls: Option<NullBuffer>) -> ArrayRef {
-    let rows = row.rows;
-    let columns = row.finish();
+fn row_array(
+    fields: Fields,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
     let array = StructArray::try_new_with_length(fields, columns, nulls, rows)
         .expect("fields are nullable and equally long");
     Arc::new(array)
@@ -222,28 +264,13 @@ fn row_array(fields: Fields, row: &mut JsonRow, nulls: Option<NullBuffer>) -> Ar
 
 fn list_array(
     item: &FieldRef,
-    items: &mut JsonColumn,
+    values: ArrayRef,
     offsets: Vec<i32>,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
     let offsets = OffsetBuffer::new(offsets.into());
-    let array = ListArray::try_new(Arc::clone(item), offsets, items.finish(), nulls)
+    let array = ListArray::try_new(Arc::clone(item), offsets, values, nulls)
         .expect("the offsets were counted while the items were appended");
-    Arc::new(array)
-}
-
-fn strings(text: Vec<u8>, ends: &[usize], nulls: Option<NullBuffer>) -> ArrayRef {
-    let mut start = 0;
-    let views = ends
-        .iter()
-        .map(|&end| {
-            let view = make_view(&text[start..end], 0, start as u32);
-            start = end;
-            view
-        })
-        .collect::<Vec<u128>>();
-    let array = StringViewArray::try_new(views.into(), vec![Buffer::from(text)], nulls)
-        .expect("the text was appended as UTF-8, string by string");
     Arc::new(array)
 }
 

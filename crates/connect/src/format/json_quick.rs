@@ -1,17 +1,22 @@
 //! The fast path for JSON: the kind of line that most producers write most of the time.
 //!
-//! [`quick_line`] takes a line or leaves it. It takes only lines that the slow path ([`super::json`]) takes,
-//! with the same values. At anything else (an escape, a fraction, a wrong type, a broken line) it gives up,
-//! and the slow path reads that line again: so errors are reported in one place.
+//! [`Quick`] takes a line or leaves it. It takes only lines that the slow path ([`super::json`]) takes, with
+//! the same values. At anything else (an escape, an exponent, a wrong type, a broken line) it gives up, and
+//! the slow path reads that line again: so errors are reported in one place.
 //!
-//! Ends of strings are found by comparing 16 bytes at a time, with all bytes that end a common string at
-//! once.
+//! Keys are expected in the order of the line before ([`super::json_shape`]), ends of strings are found by
+//! comparing up to 64 bytes at a time ([`super::json_strings`]), and numbers are read 8 digits at a time. The
+//! end of the line is not searched for: it is where the object ends.
 
 use arrow_schema::DataType;
-use wide::u8x16;
 
-use super::json_columns::{JsonColumn, JsonRow, Values, holds};
-use crate::time;
+use super::json_columns::{JsonColumn, JsonRow, Values, holds, skip_to};
+use super::json_nulls::put;
+use super::json_shape::{After, Shape};
+use super::json_strings::Finder;
+use super::number::{leading_digits, parse_decimal};
+use super::progress::{Line, Stop};
+use crate::time::{self, RecentDate};
 
 /// Deeper values are left to the slow path, which has its own limit and message.
 const DEPTH_MAX: usize = 16;
@@ -19,45 +24,92 @@ const DEPTH_MAX: usize = 16;
 /// More digits may not fit into 64 bits.
 const DIGITS_MAX: usize = 18;
 
-/// Appends the line that begins at `start` and ends before `end`. `None`: the line was not taken; some
-/// columns may have received its values and must be truncated.
-pub(super) fn quick_line(block: &[u8], start: usize, end: usize, row: &mut JsonRow) -> Option<()> {
-    let mut cursor = Cursor {
-        block,
-        at: start,
-        end,
-    };
-    cursor.spaces();
-    cursor.object(row, 0)?;
-    cursor.spaces();
-    (cursor.at == end).then_some(())
+/// A number with a fraction and more digits may be between two doubles.
+const FRACTION_DIGITS_MAX: usize = 15;
+
+/// The powers of ten, which doubles hold exactly.
+const POWERS: [f64; FRACTION_DIGITS_MAX + 1] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+];
+
+/// Reads common lines.
+#[derive(Debug)]
+pub(super) struct Quick {
+    finder: Finder,
+    date: RecentDate,
+}
+
+impl Quick {
+    pub(super) fn new() -> Quick {
+        Quick {
+            finder: Finder::new(),
+            date: RecentDate::default(),
+        }
+    }
+
+    /// Appends the line that begins at `start`. `last`: the line may end with the block. `None`: the line was
+    /// not taken, and `row` is as it was.
+    #[inline]
+    pub(super) fn line(
+        &mut self,
+        block: &[u8],
+        start: usize,
+        last: bool,
+        row: &mut JsonRow,
+    ) -> Option<Result<Line, Stop>> {
+        let rows = row.rows;
+        let mut cursor = Cursor {
+            block,
+            at: start,
+            finder: self.finder,
+            date: &mut self.date,
+        };
+        let newline = cursor.line(last, row);
+        let line = newline.map(|newline| Line::at(block, start, newline));
+        if !matches!(line, Some(Ok(_))) {
+            row.truncate(rows);
+        }
+        line
+    }
 }
 
 struct Cursor<'b> {
     block: &'b [u8],
     at: usize,
-    end: usize,
+    finder: Finder,
+    date: &'b mut RecentDate,
 }
 
-/// The bytes between two quotes.
-struct Text<'b> {
-    bytes: &'b [u8],
+/// The place of the bytes between two quotes.
+struct Text {
+    start: usize,
+    end: usize,
     /// Whether the bytes are known to be ASCII.
     is_ascii: bool,
 }
 
-impl<'b> Text<'b> {
-    /// The bytes, if they are UTF-8.
-    #[inline]
-    fn checked(self) -> Option<&'b [u8]> {
-        (self.is_ascii || std::str::from_utf8(self.bytes).is_ok()).then_some(self.bytes)
-    }
-}
-
 impl<'b> Cursor<'b> {
-    #[inline]
+    /// Takes the line; returns where its line end is.
+    #[inline(always)]
+    fn line(&mut self, last: bool, row: &mut JsonRow) -> Option<usize> {
+        if self.peek()? != b'{' {
+            self.spaces();
+        }
+        self.object(row, 0)?;
+        if self.peek() == Some(b'\n') {
+            return Some(self.at);
+        }
+        self.spaces();
+        match self.peek() {
+            Some(b'\n') => Some(self.at),
+            None if last => Some(self.at),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
     fn peek(&self) -> Option<u8> {
-        (self.at < self.end).then(|| self.block[self.at])
+        self.block.get(self.at).copied()
     }
 
     #[inline]
@@ -74,51 +126,31 @@ impl<'b> Cursor<'b> {
 
     #[inline]
     fn word(&mut self, word: &[u8]) -> Option<()> {
-        let is_there = self.block[self.at..self.end].starts_with(word);
+        let is_there = self.block[self.at..].starts_with(word);
         is_there.then(|| self.at += word.len())
     }
 
     /// A string without escapes.
-    #[inline]
-    fn text(&mut self) -> Option<Text<'b>> {
+    #[inline(always)]
+    fn text(&mut self) -> Option<Text> {
         self.expect(b'"')?;
-        let begin = self.at;
-        let mut is_ascii = true;
-        loop {
-            let Some(window) = self.block[self.at..].first_chunk::<16>() else {
-                return self.text_at_the_end(begin);
-            };
-            let bytes = u8x16::from(*window);
-            let control = bytes.min(u8x16::splat(0x1f)).simd_eq(bytes);
-            let ends =
-                bytes.simd_eq(u8x16::splat(b'"')) | bytes.simd_eq(u8x16::splat(b'\\')) | control;
-            is_ascii &= bytes.to_bitmask() == 0;
-            let ends = ends.to_bitmask();
-            if ends != 0 {
-                self.at += ends.trailing_zeros() as usize;
-                break;
-            }
-            self.at += 16;
-        }
-        self.end_of_text(begin, is_ascii)
+        let start = self.at;
+        // A line end is a control character: no string goes beyond the line.
+        let end = self.finder.end(self.block, start);
+        self.at = end.at;
+        self.expect(b'"')?;
+        Some(Text {
+            start,
+            end: end.at,
+            is_ascii: end.is_ascii,
+        })
     }
 
-    /// The same at the end of the block.
-    fn text_at_the_end(&mut self, begin: usize) -> Option<Text<'b>> {
-        let rest = &self.block[self.at..self.end];
-        let length = rest
-            .iter()
-            .position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20)?;
-        self.at += length;
-        self.end_of_text(begin, false)
-    }
-
+    /// The bytes of a string, if they are UTF-8.
     #[inline]
-    fn end_of_text(&mut self, begin: usize, is_ascii: bool) -> Option<Text<'b>> {
-        // A line end is a control character: nothing after it was read.
-        let bytes = &self.block[begin..self.at];
-        self.expect(b'"')?;
-        Some(Text { bytes, is_ascii })
+    fn checked(&self, text: &Text) -> Option<&'b [u8]> {
+        let bytes = &self.block[text.start..text.end];
+        (text.is_ascii || std::str::from_utf8(bytes).is_ok()).then_some(bytes)
     }
 
     /// An integer with few digits.
@@ -126,63 +158,118 @@ impl<'b> Cursor<'b> {
     fn integer(&mut self) -> Option<i64> {
         let is_negative = self.peek()? == b'-';
         self.at += usize::from(is_negative);
-        let begin = self.at;
-        let mut value = 0;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            if self.at - begin == DIGITS_MAX {
-                return None;
-            }
-            value = value * 10 + i64::from(digit - b'0');
-            self.at += 1;
-        }
-        let digits = self.at - begin;
-        let is_plain = match self.block.get(begin)? {
-            // For the slow path minus zero is a fraction, and 01 is not a valid number.
-            b'0' => digits == 1 && !is_negative,
-            _ => digits > 0,
-        };
+        let (value, digits) = self.digits()?;
+        // For the slow path minus zero is a fraction.
         let is_whole = !matches!(self.peek(), Some(b'.' | b'e' | b'E'));
-        (is_plain && is_whole).then_some(if is_negative { -value } else { value })
+        let is_plain = is_whole && digits <= DIGITS_MAX && !(is_negative && value == 0);
+        is_plain.then_some(if is_negative {
+            -(value as i64)
+        } else {
+            value as i64
+        })
+    }
+
+    /// The digits of a number before its fraction: their value, if there are not too many, and their number.
+    #[inline]
+    fn digits(&mut self) -> Option<(u64, usize)> {
+        let is_zero = self.peek()? == b'0';
+        let (value, digits) = leading_digits(&self.block[self.at..]);
+        self.at += digits;
+        // 01 is not a valid number.
+        (digits == 1 || (digits > 1 && !is_zero)).then_some((value, digits))
+    }
+
+    /// A number without an exponent, with few digits.
+    #[inline]
+    fn double(&mut self) -> Option<f64> {
+        let start = self.at;
+        let is_negative = self.peek()? == b'-';
+        self.at += usize::from(is_negative);
+        let (whole, digits) = self.digits()?;
+        if self.peek() != Some(b'.') {
+            self.at = start;
+            return Some(self.integer()? as f64);
+        }
+        self.at += 1;
+        let (fraction, places) = leading_digits(&self.block[self.at..]);
+        self.at += places;
+        let is_plain = !matches!(self.peek(), Some(b'e' | b'E'));
+        if places == 0 || digits + places > FRACTION_DIGITS_MAX || !is_plain {
+            return None;
+        }
+        // Both are exact, so the quotient is the nearest double.
+        let value = (whole * 10u64.pow(places as u32) + fraction) as f64 / POWERS[places];
+        Some(if is_negative { -value } else { value })
     }
 
     fn object(&mut self, row: &mut JsonRow, depth: usize) -> Option<()> {
-        self.expect(b'{')?;
-        self.spaces();
-        if self.peek()? == b'}' {
-            self.at += 1;
-            row.end_row();
-            return Some(());
-        }
-        let mut likely = 0;
+        let object = row.begin();
+        let mut after = Shape::START;
         loop {
-            let key = self.text()?.checked()?;
-            self.spaces();
-            self.expect(b':')?;
-            self.spaces();
-            let is_named = |field: &JsonColumn| field.name.as_bytes() == key;
-            let nth = match row.fields.get(likely) {
-                Some(field) if is_named(field) => Some(likely),
-                _ => row.fields.iter().position(is_named),
+            let expected = row.shape.expected(after, self.block, self.at);
+            let nth = match expected {
+                Some((next, nth, value)) => {
+                    after = next;
+                    self.at = value;
+                    nth
+                }
+                None => match self.key(row, &mut after)? {
+                    Some(nth) => nth,
+                    None => {
+                        row.rows += 1;
+                        return Some(());
+                    }
+                },
             };
             match nth {
                 None => self.skip(depth + 1)?,
                 Some(nth) => {
                     let field = &mut row.fields[nth];
-                    if field.rows() > row.rows {
+                    if !field.found_in(object) {
                         return None;
                     }
-                    self.value(field, depth + 1)?;
-                    likely = nth + 1;
+                    self.value(field, row.rows, depth + 1)?;
                 }
-            }
-            if self.ends(b'}')? {
-                row.end_row();
-                return Some(());
             }
         }
     }
 
-    /// After a value: whether the object or array ends with it.
+    /// A key that was not expected, up to its value: the field that it names. `Some(None)`: the object ended.
+    #[inline(never)]
+    fn key(&mut self, row: &mut JsonRow, after: &mut After) -> Option<Option<Option<usize>>> {
+        let is_first = *after == Shape::START;
+        if !is_first {
+            self.spaces();
+        }
+        let start = self.at;
+        let byte = self.peek()?;
+        self.at += 1;
+        match byte {
+            b'{' if is_first => {
+                self.spaces();
+                if self.peek()? == b'}' {
+                    self.at += 1;
+                    return Some(None);
+                }
+            }
+            b'}' if !is_first => return Some(None),
+            b',' if !is_first => self.spaces(),
+            _ => return None,
+        }
+        let text = self.text()?;
+        let key = self.checked(&text)?;
+        self.spaces();
+        self.expect(b':')?;
+        self.spaces();
+        let nth = row
+            .fields
+            .iter()
+            .position(|field| field.name.as_bytes() == key);
+        *after = row.shape.learn(*after, &self.block[start..self.at], nth);
+        Some(Some(nth))
+    }
+
+    /// After an item of an array: whether the array ends with it.
     #[inline]
     fn ends(&mut self, close: u8) -> Option<bool> {
         self.spaces();
@@ -195,46 +282,72 @@ impl<'b> Cursor<'b> {
         (byte == close).then_some(true)
     }
 
-    fn value(&mut self, column: &mut JsonColumn, depth: usize) -> Option<()> {
+    /// Puts the value into row `nth` of its column. A NULL stays to be filled in.
+    fn value(&mut self, column: &mut JsonColumn, nth: usize, depth: usize) -> Option<()> {
         let first = self.peek()?;
         if first == b'n' {
-            self.word(b"null")?;
-            column.append_null();
-            return Some(());
+            return self.word(b"null");
         }
+        let nulls = &mut column.nulls;
         match &mut column.values {
-            Values::Text { text, ends } => {
-                text.extend_from_slice(self.text()?.checked()?);
-                ends.push(text.len());
+            Values::Strings(strings) => {
+                let text = self.text()?;
+                self.checked(&text)?;
+                strings.put(nulls, nth, self.block, (text.start, text.end));
             }
-            Values::Signed(values) => values.push(match &column.data_type {
-                DataType::Timestamp(unit, _) if first == b'"' => {
-                    time::parse_timestamp(self.text()?.bytes)?.in_unit(*unit)?
-                }
-                DataType::Date32 => time::parse_date(self.text()?.bytes)?,
-                data_type => {
-                    let value = self.integer()?;
-                    holds(data_type, value.into()).then_some(value)?
-                }
-            }),
+            Values::Signed(values) => {
+                let value = match &column.data_type {
+                    DataType::Timestamp(unit, _) if first == b'"' => {
+                        let text = self.text()?;
+                        let text = &self.block[text.start..text.end];
+                        self.date.parse_timestamp(text)?.in_unit(*unit)?
+                    }
+                    DataType::Date32 => {
+                        let text = self.text()?;
+                        time::parse_date(&self.block[text.start..text.end])?
+                    }
+                    DataType::Int64 | DataType::Timestamp(_, _) => self.integer()?,
+                    data_type => {
+                        let value = self.integer()?;
+                        holds(data_type, value.into()).then_some(value)?
+                    }
+                };
+                put(values, nulls, nth, value);
+            }
             Values::Unsigned(values) => {
                 let value = self.integer()?;
-                holds(&column.data_type, value.into()).then(|| values.push(value as u64))?;
+                holds(&column.data_type, value.into()).then_some(())?;
+                put(values, nulls, nth, value as u64);
             }
-            Values::Float(values) => values.push(self.integer()? as f64),
+            Values::Float(values) => {
+                let value = self.double()?;
+                put(values, nulls, nth, value);
+            }
             Values::Boolean(values) => {
                 let is_true = first == b't';
                 self.word(if is_true { b"true" } else { b"false" })?;
-                values.push(is_true);
+                put(values, nulls, nth, is_true);
             }
-            Values::Decimal(_) => return None,
-            Values::Row(row) => self.nested(depth)?.object(row, depth)?,
+            Values::Decimal(values) => {
+                let DataType::Decimal128(precision, scale) = column.data_type else {
+                    return None;
+                };
+                let start = self.at;
+                // The shortest text of the double, which the slow path reads, has the same digits.
+                self.double()?;
+                let value = parse_decimal(&self.block[start..self.at], precision, scale)?;
+                put(values, nulls, nth, value);
+            }
+            Values::Row(row) => {
+                row.skip_to(nth, nulls);
+                self.nested(depth)?.object(row, depth)?;
+            }
             Values::Array { items, offsets } => {
+                skip_to(offsets, nulls, nth);
                 self.nested(depth)?.array(items, depth)?;
                 offsets.push(items.rows() as i32);
             }
         }
-        column.end_value();
         Some(())
     }
 
@@ -251,7 +364,9 @@ impl<'b> Cursor<'b> {
             return Some(());
         }
         loop {
-            self.value(items, depth + 1)?;
+            let nth = items.rows();
+            self.value(items, nth, depth + 1)?;
+            items.fill(nth + 1);
             if self.ends(b']')? {
                 return Some(());
             }
@@ -293,197 +408,18 @@ impl<'b> Cursor<'b> {
     }
 
     fn skip_number(&mut self) -> Option<()> {
-        if self.peek()? == b'-' {
-            self.at += 1;
-        }
-        match self.digits()? {
-            b'0' => {}
-            _ => while self.digits().is_some() {},
-        }
+        self.at += usize::from(self.peek()? == b'-');
+        self.digits()?;
         if self.peek() == Some(b'.') {
             self.at += 1;
-            self.digits()?;
-            while self.digits().is_some() {}
+            let (_, places) = leading_digits(&self.block[self.at..]);
+            self.at += places;
+            (places > 0).then_some(())?;
         }
         // With an exponent a number may be too large.
-        (!matches!(self.peek(), Some(b'e' | b'E' | b'0'..=b'9'))).then_some(())
-    }
-
-    /// Takes one digit.
-    #[inline]
-    fn digits(&mut self) -> Option<u8> {
-        let digit = self.peek().filter(u8::is_ascii_digit)?;
-        self.at += 1;
-        Some(digit)
+        (!matches!(self.peek(), Some(b'e' | b'E'))).then_some(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow_schema::{Field, Fields, Schema, TimeUnit};
-    use proptest::prelude::*;
-
-    use super::super::json::JsonDecoder;
-    use super::*;
-
-    fn schema() -> Schema {
-        let nested = vec![
-            Field::new("id", DataType::Int64, true),
-            Field::new("name", DataType::Utf8View, true),
-        ];
-        let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
-        Schema::new(vec![
-            Field::new("a", DataType::Int32, true),
-            Field::new("b", DataType::Utf8View, true),
-            Field::new("c", DataType::Struct(Fields::from(nested)), true),
-            Field::new("d", millis, true),
-            Field::new("e", DataType::Float64, true),
-            Field::new("f", DataType::Boolean, true),
-            Field::new(
-                "g",
-                DataType::List(Arc::new(Field::new("item", DataType::Int64, true))),
-                true,
-            ),
-            Field::new("h", DataType::UInt64, true),
-            Field::new("i", DataType::Date32, true),
-            Field::new("j", DataType::Decimal128(10, 2), true),
-        ])
-    }
-
-    fn row() -> JsonRow {
-        JsonRow::new(schema().fields().iter().map(AsRef::as_ref), "")
-    }
-
-    /// Whether the fast path takes a line; if so, checks that it did what the slow path does.
-    fn takes(line: &str) -> bool {
-        takes_bytes(line.as_bytes())
-    }
-
-    fn takes_bytes(line: &[u8]) -> bool {
-        // With a neighbor on either side, and with nothing after it.
-        let mut block = b"{\"a\":1}\n".to_vec();
-        let start = block.len();
-        block.extend_from_slice(line);
-        let end = block.len();
-        let mut taken = row();
-        let is_taken = quick_line(&block, start, end, &mut taken).is_some();
-        block.extend_from_slice(b"\n{\"b\":\"next \\\" line\"}\n");
-        let mut before_others = row();
-        let again = quick_line(&block, start, end, &mut before_others).is_some();
-        assert_eq!(is_taken, again);
-        if is_taken {
-            let (columns, others) = (taken.finish(), before_others.finish());
-            let careful = JsonDecoder::careful(&schema(), line);
-            let careful = careful.unwrap_or_else(|error| {
-                panic!("{}: {error}", String::from_utf8_lossy(line));
-            });
-            assert!(
-                columns == careful && others == careful,
-                "{}",
-                String::from_utf8_lossy(line)
-            );
-        }
-        is_taken
-    }
-
-    #[test]
-    fn usual_lines_are_taken() {
-        for line in [
-            r#"{}"#,
-            r#"{"a":1,"b":"text","c":{"id":-2,"name":"n"},"d":"2015-07-15 00:00:00.059"}"#,
-            r#" { "b" : "grün" , "a" : null, "x": [1, {"y": "z", "w": -0.5}, true, []] } "#,
-            r#"{"c":null,"d":1436918400000,"e":7,"f":true,"g":[1,2,null],"h":3,"i":"2024-02-29","j":null}"#,
-            r#"{"c":{},"g":[],"unknown":0,"f":false,"e":-12}"#,
-            "{\"a\":1}\r",
-        ] {
-            assert!(takes(line), "{line}");
-        }
-    }
-
-    #[test]
-    fn unusual_and_broken_lines_are_left() {
-        let deep = format!("{{\"x\":{}{}}}", "[".repeat(40), "]".repeat(40));
-        for line in [
-            r#"{"b":"an \" escape"}"#,
-            r#"{"\u0061":1}"#,
-            r#"{"e":1.5}"#,
-            r#"{"e":1e3}"#,
-            r#"{"x":1e999}"#,
-            r#"{"j":1}"#,
-            r#"{"a":3000000000}"#,
-            r#"{"a":01}"#,
-            r#"{"a":-0}"#,
-            r#"{"a":-}"#,
-            r#"{"h":-1}"#,
-            r#"{"a":1234567890123456789}"#,
-            r#"{"a":"1"}"#,
-            r#"{"b":1}"#,
-            r#"{"a":1,"a":2}"#,
-            r#"{"a":1,}"#,
-            r#"{"a":1"#,
-            r#"{"b":"open"#,
-            r#"{"a":1}{"#,
-            r#"{"x":nul}"#,
-            r#"{"x":01}"#,
-            r#"{"x":1.}"#,
-            r#"{"x":[1,]}"#,
-            r#"{"i":5}"#,
-            r#"{"d":"no time"}"#,
-            "{\"b\":\"a\ttab\"}",
-            &deep,
-            "[]",
-            "",
-        ] {
-            assert!(!takes(line), "{line}");
-        }
-        assert!(!takes_bytes(b"{\"b\":\"\xff\"}"), "no UTF-8");
-    }
-
-    /// JSON values as text, with everything that they may contain.
-    fn value() -> impl Strategy<Value = String> {
-        let leaf = prop_oneof![
-            Just("null".to_string()),
-            any::<bool>().prop_map(|value| value.to_string()),
-            any::<i64>().prop_map(|value| value.to_string()),
-            (-1000..1000i64).prop_map(|value| value.to_string()),
-            any::<f64>().prop_map(|value| format!("{value:?}")),
-            "[a-zü \\\\\"]{0,40}".prop_map(|text| serde_json::to_string(&text).unwrap()),
-            "[a-z]{0,40}".prop_map(|text| format!("\"{text}\"")),
-            Just("\"2024-02-29 12:34:56.789\"".to_string()),
-            Just("\"2024-02-29\"".to_string()),
-        ];
-        leaf.prop_recursive(3, 12, 4, |inner| {
-            let member = ("(id|name|x)", inner.clone())
-                .prop_map(|(key, value)| format!("\"{key}\":{value}"));
-            prop_oneof![
-                prop::collection::vec(inner, 0..4)
-                    .prop_map(|items| format!("[{}]", items.join(","))),
-                prop::collection::vec(member, 0..4)
-                    .prop_map(|items| format!("{{{}}}", items.join(", "))),
-            ]
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn lines_that_are_taken_have_the_values_of_the_slow_path(
-            members in prop::collection::vec(("[a-k]", value()), 0..8),
-            cut in proptest::option::weighted(0.2, any::<prop::sample::Index>()),
-            changed in proptest::option::weighted(0.2, (any::<prop::sample::Index>(), any::<u8>())),
-        ) {
-            let members = members.iter().map(|(key, value)| format!("\"{key}\": {value}"));
-            let mut line = format!("{{{}}}", members.collect::<Vec<_>>().join(",")).into_bytes();
-            if let Some(cut) = cut {
-                line.truncate(cut.index(line.len()));
-            }
-            if let (Some((at, byte)), false) = (changed, line.is_empty()) {
-                let at = at.index(line.len());
-                line[at] = byte;
-            }
-            line.retain(|&byte| byte != b'\n');
-            takes_bytes(&line);
-        }
-    }
-}
+mod tests;

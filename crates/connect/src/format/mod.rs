@@ -11,7 +11,10 @@ mod csv_quoted;
 mod csv_scan;
 mod json;
 mod json_columns;
+mod json_nulls;
 mod json_quick;
+mod json_shape;
+mod json_strings;
 mod messages;
 mod names;
 mod number;
@@ -176,7 +179,7 @@ impl Decoder {
             self.names = None;
         }
         let columns = match &mut self.kind {
-            Kind::Json(decoder) => decoder.finish(),
+            Kind::Json(decoder) => decoder.finish(block),
             _ => {
                 let aside = Buffer::from(std::mem::take(&mut progress.records.aside));
                 let mut cells = Cells {

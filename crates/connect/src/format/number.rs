@@ -48,7 +48,6 @@ fn last_digits(block: &[u8], end: usize, length: usize) -> Option<u64> {
     let word: [u8; 8] = block.get(first..end)?.try_into().ok()?;
     let word = u64::from_le_bytes(word);
     // The first digit is the lowest byte: what lies before the field becomes leading zeros.
-    const ZEROS: u64 = 0x3030_3030_3030_3030;
     let kept = u64::MAX << (8 * (8 - length));
     let word = (word & kept) | (ZEROS & !kept);
     // A byte is a digit if its high half is 3 and adding 6 does not carry out of the low half.
@@ -57,10 +56,66 @@ fn last_digits(block: &[u8], end: usize, length: usize) -> Option<u64> {
     if !is_digits {
         return None;
     }
+    Some(joined(word & 0x0F0F_0F0F_0F0F_0F0F))
+}
+
+/// Eight zeros as text.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The number whose eight digits are the bytes, the first one lowest.
+#[inline(always)]
+fn joined(digits: u64) -> u64 {
     // Pairs, then fours, then eights are joined: three multiplications in all.
-    let pairs = (word & 0x0F0F_0F0F_0F0F_0F0F).wrapping_mul(2561) >> 8;
+    let pairs = digits.wrapping_mul(2561) >> 8;
     let fours = (pairs & 0x00FF_00FF_00FF_00FF).wrapping_mul(6_553_601) >> 16;
-    Some((fours & 0x0000_FFFF_0000_FFFF).wrapping_mul(42_949_672_960_001) >> 32)
+    (fours & 0x0000_FFFF_0000_FFFF).wrapping_mul(42_949_672_960_001) >> 32
+}
+
+/// Reads the digits at the beginning: their value, modulo 2^64, and how many there are.
+#[inline(always)]
+pub(crate) fn leading_digits(text: &[u8]) -> (u64, usize) {
+    let Some((first, rest)) = text.split_first_chunk::<8>() else {
+        return leading_digits_slowly(text);
+    };
+    let (high, digits) = leading_of(u64::from_le_bytes(*first));
+    if digits < 8 {
+        return (high, digits);
+    }
+    let Some(second) = rest.first_chunk::<8>() else {
+        return leading_digits_slowly(text);
+    };
+    let (low, more) = leading_of(u64::from_le_bytes(*second));
+    if more == 8 {
+        return leading_digits_slowly(text);
+    }
+    (high * POWERS[more] + low, 8 + more)
+}
+
+const POWERS: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+
+/// The digits at the beginning of a word, whose first character is the lowest byte.
+#[inline(always)]
+fn leading_of(word: u64) -> (u64, usize) {
+    let halves = word ^ ZEROS;
+    // Adding sets the high bit of what is not a digit. It carries only out of such bytes, so the lowest of
+    // them is found.
+    let others = (halves.wrapping_add(0x7676_7676_7676_7676) | halves) & 0x8080_8080_8080_8080;
+    let digits = others.trailing_zeros() as usize / 8;
+    if digits == 0 {
+        return (0, 0);
+    }
+    (joined(halves << (64 - 8 * digits)), digits)
+}
+
+fn leading_digits_slowly(text: &[u8]) -> (u64, usize) {
+    let mut value = 0u64;
+    for (digits, &byte) in text.iter().enumerate() {
+        if !byte.is_ascii_digit() {
+            return (value, digits);
+        }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+    }
+    (value, text.len())
 }
 
 fn parse_slowly(digits: &[u8]) -> Option<u64> {
@@ -164,6 +219,19 @@ mod tests {
             ] {
                 assert_eq!(parse(wrong, before), None, "{wrong} after {before}");
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn leading_digits_are_read_up_to_what_follows(
+            number in "[0-9]{0,20}",
+            after in "[:/.,a\u{7f}ü -]?[0-9a]{0,20}",
+        ) {
+            let text = format!("{number}{after}");
+            let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+            let value = text[..digits].parse::<u128>().unwrap_or(0) as u64;
+            prop_assert_eq!(leading_digits(text.as_bytes()), (value, digits));
         }
     }
 

@@ -119,6 +119,40 @@ pub(crate) fn rejected(position: u64, record: &[u8], reason: String) -> Rejected
     }
 }
 
+/// The bounds of a line without its line end, and where the next one begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) next: usize,
+}
+
+impl Line {
+    /// The line of `block` from `start` on, or why there is none.
+    #[inline]
+    pub(crate) fn find(block: &[u8], start: usize, last: bool) -> Result<Line, Stop> {
+        match memchr::memchr(b'\n', &block[start..]) {
+            Some(length) => Line::at(block, start, start + length),
+            None if block.len() - start > RECORD_BYTES_MAX => Err(Stop::TooLong),
+            None if last && start < block.len() => Line::at(block, start, block.len()),
+            None => Err(Stop::Incomplete),
+        }
+    }
+
+    /// The line from `start` to the line end at `newline`, which may be the end of the block.
+    #[inline]
+    pub(crate) fn at(block: &[u8], start: usize, newline: usize) -> Result<Line, Stop> {
+        if newline - start > RECORD_BYTES_MAX {
+            return Err(Stop::TooLong);
+        }
+        Ok(Line {
+            start,
+            end: without_return(block, start, newline),
+            next: block.len().min(newline + 1),
+        })
+    }
+}
+
 /// Reads the lines of `block[from..]`, calling `record` with the bounds of each one that is not empty, until
 /// there are enough rows. Returns where it stopped and why.
 pub(crate) fn each_line(
@@ -130,21 +164,15 @@ pub(crate) fn each_line(
 ) -> (usize, Stop) {
     let mut start = from;
     loop {
-        let (newline, next) = match memchr::memchr(b'\n', &block[start..]) {
-            Some(length) => (start + length, start + length + 1),
-            None if block.len() - start > RECORD_BYTES_MAX => return (start, Stop::TooLong),
-            None if last && start < block.len() => (block.len(), block.len()),
-            None => return (start, Stop::Incomplete),
+        let line = match Line::find(block, start, last) {
+            Ok(line) => line,
+            Err(stop) => return (start, stop),
         };
-        if newline - start > RECORD_BYTES_MAX {
-            return (start, Stop::TooLong);
-        }
-        let end = without_return(block, start, newline);
-        if end > start {
-            record(progress, start, end);
+        if line.end > start {
+            record(progress, start, line.end);
         }
         progress.line += 1;
-        start = next;
+        start = line.next;
         if progress.is_full() {
             return (start, Stop::Full);
         }
