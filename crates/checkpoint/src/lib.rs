@@ -63,7 +63,7 @@ mod location;
 mod runner;
 mod store;
 pub use runner::Runner;
-pub use store::{CheckpointWriter, Found, PartRequest, PartWriter, Store, Swept};
+pub use store::{CheckpointWriter, Found, OpenPart, PartRequest, PartWriter, Store, Swept};
 
 pub mod chain;
 mod clock;

@@ -10,11 +10,14 @@ use arrow_ipc::convert::fb_to_schema;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_ipc::{MessageHeader, root_as_message};
+use arrow_schema::{ArrowError, SchemaRef};
 use std::collections::HashMap;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
+use crate::location;
 
 mod check;
 
@@ -69,37 +72,137 @@ impl PartName {
     }
 }
 
-/// Encodes the batches as one stream. All have the same columns.
+fn invalid(reason: String) -> Error {
+    Error::new(Kind::Invalid, "part", reason)
+}
+
+fn failed(error: ArrowError) -> Error {
+    match error {
+        ArrowError::IoError(_, error) => Error::new(Kind::Unavailable, "part", error.to_string())
+            .hint(location::hint(error.kind())),
+        error => invalid(error.to_string()),
+    }
+}
+
+/// Encodes batches as one stream, one after the other. All have the same columns.
+pub struct Encoder<W: Write> {
+    schema: SchemaRef,
+    writer: StreamWriter<Counted<W>>,
+    rows: u64,
+}
+
+/// An encoded stream.
+pub struct Encoded<W> {
+    /// Where it was written to.
+    pub to: W,
+    /// Its length.
+    pub bytes: u64,
+    /// The CRC-32 of its bytes.
+    pub checksum: u32,
+    /// The rows of its batches.
+    pub rows: u64,
+}
+
+/// Counts what is written, and computes its checksum.
+struct Counted<W> {
+    to: W,
+    bytes: u64,
+    checksum: crc32fast::Hasher,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.checksum.update(&bytes[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.to.flush()
+    }
+}
+
+impl<W: Write> Encoder<W> {
+    /// A stream of batches with these columns.
+    ///
+    /// # Errors
+    ///
+    /// If there is a column of a type that is not supported, or `to` can't be written.
+    pub fn new(schema: SchemaRef, to: W) -> Result<Encoder<W>> {
+        for field in schema.fields() {
+            check::field(field).map_err(|reason| {
+                invalid(format!("column '{}' {reason}", field.name()))
+                    .hint("state must use plain arrays")
+            })?;
+        }
+        let counted = Counted {
+            to,
+            bytes: 0,
+            checksum: crc32fast::Hasher::new(),
+        };
+        Ok(Encoder {
+            writer: StreamWriter::try_new(counted, &schema).map_err(failed)?,
+            schema,
+            rows: 0,
+        })
+    }
+
+    /// Adds a batch.
+    ///
+    /// # Errors
+    ///
+    /// If it has other columns, if the stream becomes longer than [`PART_BYTES_MAX`], or if it can't be
+    /// written.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.schema_ref().fields() != self.schema.fields() {
+            return Err(invalid("its batches have different columns".to_string()));
+        }
+        self.rows += batch.num_rows() as u64;
+        self.writer.write(batch).map_err(failed)?;
+        self.check_length(self.writer.get_ref().bytes)
+    }
+
+    fn check_length(&self, bytes: u64) -> Result<()> {
+        if bytes <= PART_BYTES_MAX {
+            return Ok(());
+        }
+        let reason = format!("{bytes} bytes, and a part has {PART_BYTES_MAX}");
+        Err(invalid(reason).hint("write it in several pieces"))
+    }
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    ///
+    /// If it is longer than [`PART_BYTES_MAX`], or can't be written.
+    pub fn finish(mut self) -> Result<Encoded<W>> {
+        self.writer.finish().map_err(failed)?;
+        self.check_length(self.writer.get_ref().bytes)?;
+        let rows = self.rows;
+        let counted = self.writer.into_inner().map_err(failed)?;
+        Ok(Encoded {
+            to: counted.to,
+            bytes: counted.bytes,
+            checksum: counted.checksum.finalize(),
+            rows,
+        })
+    }
+}
+
+/// Encodes the batches as one stream in memory.
 ///
 /// # Errors
 ///
-/// If they have a column of a type that is not supported, or are longer than [`PART_BYTES_MAX`].
+/// As those of [`Encoder`], or if there is no batch.
 pub fn encode(batches: &[RecordBatch]) -> Result<Vec<u8>> {
-    let invalid = |reason: String| Error::new(Kind::Invalid, "part", reason);
     let schema = match batches.first() {
         Some(batch) => batch.schema(),
         None => return Err(invalid("it has no batch".to_string())),
     };
-    for field in schema.fields() {
-        check::field(field).map_err(|reason| {
-            invalid(format!("column '{}' {reason}", field.name()))
-                .hint("state must use plain arrays")
-        })?;
-    }
-    let arrow = |error: arrow_schema::ArrowError| invalid(error.to_string());
-    let mut writer = StreamWriter::try_new(Vec::new(), &schema).map_err(arrow)?;
-    for batch in batches {
-        if batch.schema_ref().fields() != schema.fields() {
-            return Err(invalid("its batches have different columns".to_string()));
-        }
-        writer.write(batch).map_err(arrow)?;
-    }
-    let bytes = writer.into_inner().map_err(arrow)?;
-    if bytes.len() as u64 > PART_BYTES_MAX {
-        let reason = format!("{} bytes, and a part has {PART_BYTES_MAX}", bytes.len());
-        return Err(invalid(reason).hint("write it in several pieces"));
-    }
-    Ok(bytes)
+    let mut encoder = Encoder::new(schema, Vec::new())?;
+    batches.iter().try_for_each(|batch| encoder.write(batch))?;
+    Ok(encoder.finish()?.to)
 }
 
 /// Decodes the batches in `bytes`.

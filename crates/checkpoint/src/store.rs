@@ -17,13 +17,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use futures_util::TryStreamExt;
-use object_store::path::Path;
+use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use crate::error::{Error, Kind, Result};
@@ -33,13 +33,14 @@ use crate::manifest::{Manifest, Part};
 use crate::part;
 
 mod records;
+mod staged;
 mod sweep;
 mod sync;
 mod writer;
 
 pub use sweep::Swept;
 pub use sync::Beginning;
-pub use writer::{CheckpointWriter, PartRequest, PartWriter};
+pub use writer::{CheckpointWriter, OpenPart, PartRequest, PartWriter};
 
 /// The folder of records.
 const RECORDS: &str = "checkpoints";
@@ -346,7 +347,7 @@ impl Store {
 
     /// The names of a folder's objects, and their lengths.
     async fn list(&self, folder: &str) -> Result<Vec<(String, u64)>> {
-        let prefix = Path::from(folder);
+        let prefix = ObjectPath::from(folder);
         let mut stream = self.objects.list(Some(&prefix));
         let mut objects = Vec::new();
         loop {
@@ -370,7 +371,7 @@ impl Store {
     /// An object's bytes; if it is longer than `most`, the first `most` + 1 bytes.
     async fn get(&self, name: &str, most: u64) -> Result<Vec<u8>> {
         let result = async {
-            let got = self.objects.get(&Path::from(name)).await?;
+            let got = self.objects.get(&ObjectPath::from(name)).await?;
             if got.meta.size > most {
                 return Ok(vec![0; most as usize + 1]);
             }
@@ -385,20 +386,10 @@ impl Store {
     async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<Put> {
         if let Some(directory) = &self.directory {
             let put = sync::put(directory.clone(), name, bytes).await;
-            return match put {
-                Ok(()) => Ok(Put::Done),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    match directory.join(name).is_file() {
-                        true => Ok(Put::Taken),
-                        // A folder of the store is a file.
-                        false => Err(self.failed_io(name, &error)),
-                    }
-                }
-                Err(error) => Err(self.failed_io(name, &error)),
-            };
+            return self.put_in(directory, name, put);
         }
         let options = PutOptions::from(PutMode::Create);
-        let path = Path::from(name);
+        let path = ObjectPath::from(name);
         let put = self
             .objects
             .put_opts(&path, PutPayload::from(bytes), options);
@@ -412,13 +403,31 @@ impl Store {
         }
     }
 
+    /// The result of creating the file of an object.
+    fn put_in(&self, directory: &Path, name: &str, put: std::io::Result<()>) -> Result<Put> {
+        match put {
+            Ok(()) => Ok(Put::Done),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                match directory.join(name).is_file() {
+                    true => Ok(Put::Taken),
+                    // A folder of the store is a file.
+                    false => Err(self.failed_io(name, &error)),
+                }
+            }
+            Err(error) => Err(self.failed_io(name, &error)),
+        }
+    }
+
     /// Writes an object, replacing a damaged one.
     async fn replace(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
         if let Some(directory) = &self.directory {
             let replaced = sync::replace(directory.clone(), name, bytes).await;
             return replaced.map_err(|error| self.failed_io(name, &error));
         }
-        let put = self.objects.put(&Path::from(name), bytes.into()).await;
+        let put = self
+            .objects
+            .put(&ObjectPath::from(name), bytes.into())
+            .await;
         put.map(drop).map_err(|error| self.failed(name, &error))
     }
 

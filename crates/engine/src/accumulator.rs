@@ -32,6 +32,9 @@ pub trait Accumulator: Send {
     /// Sets the number of groups: new ones are empty, and those above it are forgotten. The memory stays.
     fn resize(&mut self, groups: usize);
 
+    /// Forgets the values of `groups`: they are empty, as new ones are.
+    fn reset(&mut self, groups: &[u32]);
+
     /// Adds rows: row `i` belongs to group `groups[i]`. `order` has an entry per row if
     /// [`AggregateFunction::needs_order`], else none.
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], order: &[OrderKey]) -> Result<()>;
@@ -112,6 +115,8 @@ pub fn merge_states<'a>(
     mut states: &[ArrayRef],
 ) -> Result<()> {
     let of = "an aggregation";
+    #[cfg(test)]
+    crate::state::work::note(groups.len());
     for accumulator in accumulators {
         let layout = accumulator.state(&[])?;
         let split = states.split_at_checked(layout.len());

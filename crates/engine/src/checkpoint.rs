@@ -6,8 +6,11 @@
 //! Invariants:
 //! - A snapshot is what the rows before the cut have made, on every instance, and nothing else (Carbone,
 //!   Ewen and others, "Lightweight Asynchronous Snapshots for Distributed Dataflows", section 4).
-//! - Nothing waits for a checkpoint: an instance continues as soon as it has copied its state.
+//! - Nothing waits for a checkpoint: an instance continues as soon as it has copied its state, or, of a
+//!   large state, the first slice.
 //! - The instances after a table's side of a join are not checkpointed: tables are read again.
+
+use std::sync::mpsc::Receiver;
 
 use arrow_array::RecordBatch;
 
@@ -18,7 +21,7 @@ use crate::state::{BucketSet, KeyedState, Mark, expire};
 use crate::time::EventTime;
 
 /// What an instance records at a cut.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Snapshot {
     /// The barrier's number; at the end of an instance, that of the last barrier that it has passed, or
     /// zero.
@@ -42,18 +45,37 @@ pub struct PartitionState {
     pub watermark: Option<EventTime>,
 }
 
+/// The most slices of a snapshot that wait for the store, of some 2 MB each: enough for a disk that pauses
+/// for the time of a few slices.
+pub const SLICES_MAX: usize = 4;
+
+/// A slice of an operator's state.
+#[derive(Debug)]
+pub enum Slice {
+    /// Some entries, with the columns of the others.
+    Rows(Vec<RecordBatch>),
+    /// There are no more. A snapshot without it is incomplete.
+    End {
+        /// The longest time for which the instance stopped to copy a slice, in nanoseconds.
+        longest_ns: u64,
+    },
+}
+
 /// The state of an operator.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct StateSnapshot {
     /// The barrier since which the snapshot holds changes; `None` if it holds everything.
     pub since: Option<u64>,
     /// The state, as [`crate::state::KeyedState::restore`] takes it.
     pub batches: Vec<RecordBatch>,
+    /// Further slices of the state, which follow as they are copied; if there are any, all of the state
+    /// has the same columns.
+    pub slices: Option<Receiver<Slice>>,
     /// Whether buckets have moved since the instance started, so that it has others than it started with.
     pub has_moved: bool,
     /// The memory that the whole state takes, in bytes.
     pub bytes: usize,
-    /// How long the instance stopped to take the snapshot, in nanoseconds.
+    /// How long the instance stopped at the barrier, in nanoseconds.
     pub taken_ns: u64,
 }
 
@@ -92,6 +114,8 @@ pub fn restore(
     chains: Vec<Chain>,
     own: &BucketSet,
 ) -> Result<Option<EventTime>> {
+    // Nothing else joins the entries of an only chain.
+    let is_only = chains.len() == 1;
     let mut least: Option<EventTime> = None;
     let mut is_shared = false;
     let mut is_first = true;
@@ -103,8 +127,11 @@ pub fn restore(
             _ => None,
         };
         is_first = false;
-        if let [only] = &chain.snapshots[..] {
-            only.iter().try_for_each(|batch| state.restore(batch))?;
+        if is_only || chain.snapshots.len() == 1 {
+            let batches = chain.snapshots.iter().flatten();
+            batches
+                .into_iter()
+                .try_for_each(|batch| state.restore(batch))?;
             continue;
         }
         // An earlier snapshot still holds entries that were dropped later. Which ones depends on the

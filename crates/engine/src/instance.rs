@@ -12,6 +12,7 @@ mod checkpoint;
 mod cut;
 mod isolate;
 mod parts;
+mod slices;
 mod steps;
 
 use std::collections::VecDeque;
@@ -208,7 +209,11 @@ impl Instance {
 
     /// Does a bounded amount of work.
     pub fn step(&mut self) -> Result<Stepped> {
-        let stepped = self.take_inputs();
+        let has_copied = self.copy_slice()?;
+        let stepped = match self.take_inputs() {
+            Ok(Stepped::Waits { .. }) if has_copied => Ok(Stepped::Worked),
+            stepped => stepped,
+        };
         for placed in &mut self.steps {
             if let Step::Route(route) = &mut placed.step {
                 route.ring();
@@ -391,7 +396,8 @@ impl Instance {
             InstanceInput::Source(_) => None,
         };
         let outputs = self.routes().filter_map(Route::due_ns).min();
-        inputs.into_iter().chain(outputs).min()
+        let slices = self.member.open.as_ref().and_then(|open| open.due_ns);
+        inputs.into_iter().chain(outputs).chain(slices).min()
     }
 
     fn flush_routes(&mut self) -> Result<usize> {
@@ -412,7 +418,7 @@ impl Instance {
             InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => ports.is_drained(),
             InstanceInput::Source(_) => true,
         };
-        handed_on && self.routes().all(Route::is_drained)
+        handed_on && !self.has_open_snapshot() && self.routes().all(Route::is_drained)
     }
 
     fn is_blocked(&self) -> bool {

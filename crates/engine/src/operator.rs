@@ -20,6 +20,8 @@ pub mod count_window;
 pub mod drop_late;
 mod event_times;
 pub mod filter;
+#[cfg(test)]
+mod increments;
 pub mod interval_join;
 pub mod join;
 mod kept;

@@ -7,12 +7,16 @@
 //! window to emit ([`crate::operator::Progress::More`]).
 
 pub mod snapshot;
+mod touched;
 
 use arrow_array::RecordBatch;
 
 use crate::error::Result;
 use crate::hash::{BUCKETS, bucket};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
+#[cfg(test)]
+pub(crate) use touched::work;
+pub use touched::{Changes, Touched};
 
 /// A point between two changes of an operator's state. The marks of one operator increase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -96,6 +100,9 @@ pub trait KeyedState {
     /// operator's own layout. Dropped entries are only those behind the watermark.
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>>;
 
+    /// The state as one that can be copied in slices; `None` if only [`KeyedState::snapshot`] copies it.
+    fn sliced(&mut self) -> Option<&mut dyn Sliced>;
+
     /// Restores the entries of one batch of a snapshot. An existing entry with the same key is replaced,
     /// so the batches of later, incremental snapshots are restored after those of earlier ones.
     fn restore(&mut self, batch: &RecordBatch) -> Result<()>;
@@ -106,6 +113,21 @@ pub trait KeyedState {
     /// Drops what was emitted by `watermark`, which an earlier snapshot may still hold. Called by
     /// [`expire`], which has moved the clock.
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()>;
+}
+
+/// Keyed state that is copied in slices, between which its operator continues. The slices together are
+/// what one snapshot at the beginning would have been.
+pub trait Sliced {
+    /// Begins a snapshot of what changed since `since`, and ends the current interval; returns its mark
+    /// ([`Clock::end_interval`]). A snapshot that was not completed is given up.
+    fn begin(&mut self, since: Mark) -> Mark;
+
+    /// The next slice, for which about `entries` entries are looked at, with what was copied since the one
+    /// before because it was about to change; `None` after the last one.
+    fn next(&mut self, entries: usize) -> Result<Option<Vec<RecordBatch>>>;
+
+    /// Gives an incomplete snapshot up. Called before entries are restored or discarded.
+    fn give_up(&mut self);
 }
 
 /// Called after the last batch of one instance's snapshots: drops what that instance had emitted by

@@ -397,6 +397,12 @@ impl Accumulator for PerGroup {
         self.groups.resize_with(groups, || None);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.groups[group as usize] = None;
+        }
+    }
+
     fn update(
         &mut self,
         groups: &[u32],

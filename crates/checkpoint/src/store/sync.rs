@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::staged::Staged;
+
 /// How long to wait for another run that is starting: it reads a few files, and writes one.
 const BEGINNING_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -40,7 +42,24 @@ pub(super) async fn put(root: PathBuf, name: &str, bytes: Vec<u8>) -> io::Result
     .await
 }
 
-/// The same, but replaces an existing file.
+/// Gives the complete file `staged` the name `name` in `root`, if nothing has it.
+pub(super) async fn publish(root: PathBuf, name: &str, mut staged: Staged) -> io::Result<()> {
+    let path = root.join(name);
+    in_background(move || {
+        staged.finish()?;
+        std::fs::hard_link(staged.path(), &path)?;
+        drop(staged);
+        sync_folders(&root, &path)
+    })
+    .await
+}
+
+/// A file for the object `name` in `root`.
+pub(super) fn staged(root: &Path, name: &str) -> Staged {
+    Staged::new(staged_path(&root.join(name)))
+}
+
+/// As [`put`], but replaces an existing file.
 pub(super) async fn replace(root: PathBuf, name: &str, bytes: Vec<u8>) -> io::Result<()> {
     let path = root.join(name);
     in_background(move || {
@@ -63,12 +82,17 @@ async fn in_background(work: impl FnOnce() -> io::Result<()> + Send + 'static) -
     }
 }
 
-/// Writes a file next to `path`, under a name that no object has.
-fn stage(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+/// A path next to `path` that no object has.
+fn staged_path(path: &Path) -> PathBuf {
     let number = STAGED.fetch_add(1, Ordering::Relaxed);
     let mut staged = path.as_os_str().to_owned();
     staged.push(format!("#{}{number:010}", std::process::id()));
-    let staged = PathBuf::from(staged);
+    PathBuf::from(staged)
+}
+
+/// Writes a file next to `path`, under a name that no object has.
+fn stage(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+    let staged = staged_path(path);
     let create = || {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;

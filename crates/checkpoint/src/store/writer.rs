@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
+use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow_array::RecordBatch;
 
-use super::{Found, Put, Store, record_name};
+use super::staged::Staged;
+use super::{Found, Put, Store, record_name, sync};
 use crate::error::{Error, Kind, Result};
 use crate::manifest::record::{Claim, Record, checksum_text};
 use crate::manifest::{Manifest, Part};
-use crate::part::{self, PartName};
+use crate::part::{Encoder, PartName};
 
 /// How often to try to append a claim while others append records. Each failed attempt is another writer's
 /// record, or a torn one of our own.
@@ -263,29 +265,120 @@ impl PartWriter {
     /// [`Kind::Invalid`] if the batches can't be stored, otherwise [`Kind::Unavailable`]; the checkpoint
     /// can't be completed then.
     pub async fn put(&self, request: &PartRequest<'_>, batches: &[RecordBatch]) -> Result<Part> {
+        let mut part = self.open(request);
+        batches.iter().try_for_each(|batch| part.write(batch))?;
+        part.finish().await
+    }
+
+    /// Begins a part, whose batches come one after the other. Nobody sees it before
+    /// [`OpenPart::finish`].
+    pub fn open(&self, request: &PartRequest<'_>) -> OpenPart {
         let name = PartName {
             epoch: self.epoch,
             barrier: request.barrier,
         };
         let object = name.object(request.node, request.instance, request.piece);
-        let place = self.store.name(&object);
-        let bytes = part::encode(batches).map_err(|error| error.at(&place))?;
-        let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
-        let part = Part {
-            instance: request.instance,
-            barrier: request.barrier,
-            since: request.since,
-            buckets: request.buckets,
-            owners: request.owners,
-            watermark: request.watermark,
-            object,
-            bytes: bytes.len() as u64,
-            rows: rows as u64,
-            checksum: checksum_text(crc32fast::hash(&bytes)),
+        OpenPart {
+            store: self.store.clone(),
+            place: self.store.name(&object),
+            part: Part {
+                instance: request.instance,
+                barrier: request.barrier,
+                since: request.since,
+                buckets: request.buckets,
+                owners: request.owners,
+                watermark: request.watermark,
+                object,
+                bytes: 0,
+                rows: 0,
+                checksum: String::new(),
+            },
+            encoder: None,
+        }
+    }
+}
+
+/// A part that is being written. In a directory its bytes are written as they come, to a file that gets its
+/// name at the end; for an object store they are kept in memory until then.
+pub struct OpenPart {
+    store: Store,
+    place: String,
+    /// What is known of the part.
+    part: Part,
+    encoder: Option<Encoder<Target>>,
+}
+
+enum Target {
+    Memory(Vec<u8>),
+    File(Box<Staged>),
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Target::Memory(memory) => memory.write(bytes),
+            Target::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl OpenPart {
+    /// Adds a batch.
+    ///
+    /// # Errors
+    ///
+    /// As [`PartWriter::put`].
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let written = match &mut self.encoder {
+            Some(encoder) => encoder.write(batch),
+            None => self.begin(batch),
         };
-        if let Put::Taken = self.store.put(&part.object, bytes).await? {
+        written.map_err(|error| error.at(&self.place))
+    }
+
+    fn begin(&mut self, first: &RecordBatch) -> Result<()> {
+        let target = match &self.store.directory {
+            Some(directory) => Target::File(Box::new(sync::staged(directory, &self.part.object))),
+            None => Target::Memory(Vec::new()),
+        };
+        let encoder = self.encoder.insert(Encoder::new(first.schema(), target)?);
+        encoder.write(first)
+    }
+
+    /// Stores the part, and returns its description for the manifest.
+    ///
+    /// # Errors
+    ///
+    /// As [`PartWriter::put`].
+    pub async fn finish(self) -> Result<Part> {
+        let OpenPart {
+            store,
+            place,
+            mut part,
+            encoder,
+        } = self;
+        let Some(encoder) = encoder else {
+            return Err(Error::new(Kind::Invalid, place, "it has no batch"));
+        };
+        let encoded = encoder.finish().map_err(|error| error.at(&place))?;
+        part.bytes = encoded.bytes;
+        part.rows = encoded.rows;
+        part.checksum = checksum_text(encoded.checksum);
+        let put = match (encoded.to, &store.directory) {
+            (Target::File(staged), Some(directory)) => {
+                let published = sync::publish(directory.clone(), &part.object, *staged).await;
+                store.put_in(directory, &part.object, published)?
+            }
+            (Target::Memory(bytes), _) => store.put(&part.object, bytes).await?,
+            (Target::File(_), None) => unreachable!("only a directory has files"),
+        };
+        if let Put::Taken = put {
             let other = "something else is stored there";
-            match self.store.read_part(&part).await {
+            match store.read_part(&part).await {
                 Ok(_) => {}
                 Err(error) if error.kind == Kind::Corrupt => {
                     return Err(Error::new(Kind::Unavailable, place, other));

@@ -25,7 +25,7 @@ use slackwater_engine::key::KeyColumns;
 use slackwater_engine::operator::{Facts, Output, Progress, Stateful, Timer};
 use slackwater_engine::protocol::{EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
-use slackwater_engine::state::{BucketSet, Clock, KeyedState, Mark};
+use slackwater_engine::state::{BucketSet, Clock, KeyedState, Mark, Sliced};
 use slackwater_engine::time::EventTime;
 use slackwater_engine::{Error, Result};
 use wiring::{Example, readings, schema};
@@ -133,6 +133,10 @@ impl KeyedState for ChangeDetector {
             .map(|(key, last)| (key.as_str(), last.value))
             .unzip();
         Ok(vec![readings(keys, values)?])
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     /// Takes in a snapshot. A snapshot may come from a file, so data that does not fit is an error, not a

@@ -35,6 +35,12 @@ impl Accumulator for Count {
         self.counts.resize(groups, 0);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.counts[group as usize] = 0;
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         self.add(groups, arguments, 1);
         Ok(())

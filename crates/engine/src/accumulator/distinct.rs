@@ -39,6 +39,13 @@ impl Accumulator for Distinct {
         self.inner.resize(groups);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.seen[group as usize] = HashMap::default();
+        }
+        self.inner.reset(groups);
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         let arguments = Comparable::new(arguments);
         let rows = self.encoder.rows(&arguments)?;

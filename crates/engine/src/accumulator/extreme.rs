@@ -55,6 +55,13 @@ where
         self.seen.resize(groups, false);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.values[group as usize] = T::Native::default();
+            self.seen[group as usize] = false;
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         use arrow_array::ArrowNativeTypeOp;
         let arguments = Comparable::new(&arguments[..1]);
@@ -113,6 +120,12 @@ struct Encoded {
 impl Accumulator for Encoded {
     fn resize(&mut self, groups: usize) {
         self.values.resize(groups, None);
+    }
+
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.values[group as usize] = None;
+        }
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {

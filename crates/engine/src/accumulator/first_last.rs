@@ -80,6 +80,12 @@ impl Accumulator for FirstLast {
         self.best.resize(groups, None);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.best[group as usize] = None;
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], order: &[OrderKey]) -> Result<()> {
         let rows = self.converter.convert_columns(&arguments[..1])?;
         for (row, &group) in groups.iter().enumerate() {

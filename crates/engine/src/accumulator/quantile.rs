@@ -79,6 +79,12 @@ impl Accumulator for Quantile {
         self.groups.resize_with(groups, Vec::new);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.groups[group as usize] = Vec::new();
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         let values = [arrow_cast::cast(&arguments[0], &DataType::Float64)?];
         let values = Comparable::new(&values);

@@ -7,7 +7,7 @@ use arrow_array::types::*;
 use arrow_array::{
     Array, ArrayRef, Decimal128Array, Decimal256Array, Float64Array, Int64Array, UInt64Array,
 };
-use arrow_buffer::i256;
+use arrow_buffer::{NullBuffer, i256};
 use arrow_schema::DataType;
 
 use super::{Accumulator, OrderKey, Values, unsupported};
@@ -116,6 +116,13 @@ impl Accumulator for ExactSum {
         self.seen.resize(groups, false);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.sums[group as usize] = i256::ZERO;
+            self.seen[group as usize] = false;
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         for_each_exact(&arguments[0], |row, value| {
             let group = groups[row] as usize;
@@ -137,10 +144,14 @@ impl Accumulator for ExactSum {
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
-        let sums = groups
-            .iter()
-            .map(|&group| self.seen[group as usize].then(|| self.sums[group as usize]))
-            .collect::<Decimal256Array>();
+        let sums = groups.iter().map(|&group| self.sums[group as usize]);
+        let sums = sums.collect::<Vec<i256>>();
+        let seen = groups.iter().map(|&group| self.seen[group as usize]);
+        let nulls = match seen.clone().all(|seen| seen) {
+            true => None,
+            false => Some(NullBuffer::from_iter(seen)),
+        };
+        let sums = Decimal256Array::new(sums.into(), nulls);
         Ok(vec![Arc::new(
             sums.with_precision_and_scale(EXACT_PRECISION, 0)?,
         )])
@@ -198,6 +209,13 @@ impl Accumulator for FloatSum {
         self.seen.resize(groups, false);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.sums[group as usize] = 0.0;
+            self.seen[group as usize] = false;
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         for_each_float(&arguments[0], |row, value| {
             self.sums[groups[row] as usize] += value;
@@ -240,6 +258,13 @@ impl Accumulator for Average {
         self.exact.resize(groups, 0);
         self.floats.resize(groups, 0.0);
         self.counts.resize(groups, 0);
+    }
+
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            let group = group as usize;
+            (self.exact[group], self.floats[group], self.counts[group]) = (0, 0.0, 0);
+        }
     }
 
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {

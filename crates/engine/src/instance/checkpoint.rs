@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Instance, InstanceInput, Notice, Step};
+use super::{Instance, InstanceInput, Notice, Step, slices};
 use crate::barrier::{Barrier, Purpose};
 use crate::checkpoint::{PartitionState, Prepared, Snapshot, StateSnapshot};
 use crate::error::Result;
@@ -23,6 +23,8 @@ pub(super) struct Member {
     pub has_moved: bool,
     /// What sinks have prepared at the end.
     pub prepared: Vec<Prepared>,
+    /// A snapshot that is being taken in slices.
+    pub open: Option<slices::Open>,
 }
 
 impl Instance {
@@ -68,6 +70,10 @@ impl Instance {
             partitions: self.partitions(),
             ..Snapshot::default()
         };
+        // The snapshot before it was not stored in time.
+        if self.has_open_snapshot() {
+            self.give_up_slices();
+        }
         let is_base = bases.binary_search(&number).is_ok();
         snapshot.state = self.snapshot_state(barrier, since.filter(|_| !is_base), since)?;
         snapshot.prepared = self.prepare()?;
@@ -124,14 +130,25 @@ impl Instance {
         let Some(state) = head.operator.state() else {
             return Ok(None);
         };
-        let batches = state.snapshot(&BucketSet::all(), mark.unwrap_or_default())?;
-        let ended = state.clock().end_interval();
+        let (ended, batches, slices) = match state.sliced() {
+            Some(sliced) => {
+                let begun = slices::begin(sliced, mark.unwrap_or_default())?;
+                let (open, slices) = begun.open.unzip();
+                self.member.open = open;
+                (begun.mark, begun.batches, slices)
+            }
+            None => {
+                let batches = state.snapshot(&BucketSet::all(), mark.unwrap_or_default())?;
+                (state.clock().end_interval(), batches, None)
+            }
+        };
         let marks = &mut self.member.marks;
         marks.retain(|&number, _| kept.is_some_and(|kept| number >= kept));
         marks.insert(barrier, ended);
         Ok(Some(StateSnapshot {
             since: since.filter(|_| mark.is_some()),
             batches,
+            slices,
             has_moved,
             bytes,
             taken_ns: now_ns() - begin_ns,

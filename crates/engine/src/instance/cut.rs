@@ -101,6 +101,9 @@ impl Instance {
         };
         let index = self.index;
         let mut missing = Vec::new();
+        if self.has_open_snapshot() {
+            self.give_up_slices();
+        }
         if let Some(head) = self.head().filter(|head| head.node == node) {
             let mut leaving = Vec::new();
             if let Some(state) = head.operator.state() {

@@ -206,6 +206,9 @@ impl Instance {
     /// Ends the head's unit of work if the control message does that; returns a different message for the
     /// steps after the head, if they get one.
     fn leave_head(&mut self, control: &Control) -> Result<Option<Control>> {
+        if control.ends_unit() {
+            self.copy_all_slices()?;
+        }
         let InstanceInput::Head(_, head) = &mut self.input else {
             return Ok(None);
         };

@@ -12,6 +12,7 @@ mod combine;
 pub(super) mod groups;
 mod keys;
 mod refire;
+mod slices;
 mod state;
 mod updates;
 
@@ -153,6 +154,8 @@ pub struct Aggregate {
     /// Empty tables, kept for their memory: as many as were open at once, at most [`SPARE_TABLES`].
     spare: Vec<Groups>,
     clock: Clock,
+    /// A snapshot that is being taken in slices.
+    open: Option<slices::Open>,
     /// When to emit what has changed ([`Refires`]).
     due_ns: Option<u64>,
     /// Encodes old rows, if they are emitted before their updates.
@@ -190,6 +193,7 @@ impl Aggregate {
             firing: None,
             spare,
             clock: Clock::default(),
+            open: None,
             due_ns: None,
             has_ended: false,
             groups: Vec::new(),
@@ -222,12 +226,11 @@ impl Aggregate {
     fn add(&mut self, end: i64, chunk: &Chunk) -> Result<usize> {
         let keys = KeyColumns::of_chunk(chunk, &self.spec.keys)?;
         let mut groups = std::mem::take(&mut self.groups);
-        let mark = self.clock.mark();
         let table = self.table(end)?;
         let before = table.keys.len();
         table.keys.groups(&keys, &mut groups)?;
         table.resize();
-        table.touch(&groups, mark);
+        self.touch(end, &groups)?;
         self.groups = groups;
         Ok(before)
     }
@@ -435,6 +438,7 @@ impl Aggregate {
             if self.spec.is_total() && !self.has_ended {
                 self.make_total()?;
             }
+            self.copy_rest(RUNNING)?;
             let Some(table) = self.tables.remove(&RUNNING) else {
                 return Ok(Progress::Done);
             };
@@ -554,6 +558,7 @@ impl Stateful for Aggregate {
             let closed = |end: i64| window.windows.to_event_time(end) <= watermark;
             match self.tables.first_key_value() {
                 Some((&end, _)) if closed(end) => {
+                    self.copy_rest(end)?;
                     let (end, table) = self.tables.pop_first().expect("looked at just above");
                     self.firing = Some((end, table, 0));
                 }

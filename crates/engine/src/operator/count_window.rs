@@ -23,7 +23,7 @@ use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
-use crate::state::{Clock, KeyedState, Mark};
+use crate::state::{Clock, KeyedState, Touched};
 use crate::time::{EventTime, MAX_WATERMARK};
 
 /// What a count window does.
@@ -48,6 +48,8 @@ pub struct CountWindow {
     keys: Keys,
     /// The counters by key number.
     counters: Vec<Counter>,
+    /// When each counter last changed.
+    touched: Touched,
     /// Rows that aren't numbered yet, with their keys, and the number of copies of each.
     pending: BTreeMap<(KeptRow, u32), u32>,
     keeper: RowKeeper,
@@ -64,7 +66,6 @@ struct Counter {
     seen: i64,
     /// The rows needed by windows that are not full, with their numbers.
     rows: VecDeque<(i64, KeptRow)>,
-    touched: Mark,
 }
 
 /// A row of a window: its start and end in ticks, and its number among those of its key.
@@ -85,6 +86,7 @@ impl CountWindow {
             keys: Keys::new(&key_types)?,
             key_types,
             counters: Vec::new(),
+            touched: Touched::default(),
             pending: BTreeMap::new(),
             keeper: RowKeeper::new(&spec.input)?,
             full: VecDeque::new(),
@@ -100,6 +102,7 @@ impl CountWindow {
         self.keys.groups(keys, &mut numbers)?;
         let known = self.keys.len();
         self.counters.resize_with(known, Counter::default);
+        self.touched.grow(known);
         Ok(numbers)
     }
 
@@ -122,7 +125,7 @@ impl CountWindow {
 
     fn wait(&mut self, key: u32, row: KeptRow) {
         self.bytes += row.bytes();
-        self.counters[key as usize].touched = self.clock.mark();
+        self.touched.touch(key, self.clock.mark());
         *self.pending.entry((row, key)).or_default() += 1;
     }
 
@@ -131,8 +134,8 @@ impl CountWindow {
         let Windows {
             size, slide, unit, ..
         } = self.spec.windows;
+        self.touched.touch(key, self.clock.mark());
         let counter = &mut self.counters[key as usize];
-        counter.touched = self.clock.mark();
         let number = counter.seen;
         counter.seen += 1;
         // With a slide longer than the size some rows are in no window.
@@ -187,6 +190,7 @@ impl CountWindow {
     fn forget(&mut self) {
         self.keys.clear();
         self.counters.clear();
+        self.touched.clear();
         self.pending.clear();
         self.bytes = 0;
     }
@@ -269,7 +273,7 @@ impl Stateful for CountWindow {
     }
 
     fn bytes(&self) -> usize {
-        let counters = self.counters.capacity() * size_of::<Counter>();
+        let counters = self.counters.capacity() * size_of::<Counter>() + self.touched.bytes();
         // A waiting row has a place in a tree, two thirds full.
         self.keys.bytes() + counters + self.bytes + self.pending.len() * 24
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use hashbrown::HashTable;
 
 use crate::key::Key;
+use crate::state::{BucketSet, Mark, Touched};
 use crate::time::EventTime;
 
 /// Values by key.
@@ -18,6 +19,8 @@ pub struct Keyed<T> {
     /// Numbers that no key uses.
     free: Vec<u32>,
     due: BTreeSet<(EventTime, u32)>,
+    /// When the value of each number last changed.
+    touched: Touched,
 }
 
 struct Entry<T> {
@@ -34,6 +37,7 @@ impl<T> Default for Keyed<T> {
             entries: Vec::new(),
             free: Vec::new(),
             due: BTreeSet::new(),
+            touched: Touched::default(),
         }
     }
 }
@@ -74,6 +78,7 @@ impl<T> Keyed<T> {
             }
             None => {
                 self.entries.push(Some(entry));
+                self.touched.grow(self.entries.len());
                 self.entries.len() as u32 - 1
             }
         };
@@ -99,6 +104,21 @@ impl<T> Keyed<T> {
     /// The value of a key, mutable.
     pub fn get_mut(&mut self, number: u32) -> &mut T {
         &mut self.entry_mut(number).value
+    }
+
+    /// Notes that the value of a key changes.
+    pub fn touch(&mut self, number: u32, mark: Mark) {
+        self.touched.touch(number, mark);
+    }
+
+    /// The keys of `buckets` whose values changed since `since`.
+    pub fn changed(&mut self, buckets: &BucketSet, since: Mark) -> Vec<u32> {
+        let mut numbers = self.touched.since(since);
+        numbers.retain(|&number| {
+            let entry = self.entries[number as usize].as_ref();
+            entry.is_some_and(|entry| buckets.contains_hash(entry.hash))
+        });
+        numbers
     }
 
     /// Sets when a key is due.
@@ -158,6 +178,7 @@ impl<T> Keyed<T> {
         self.by_key.allocation_size()
             + self.entries.capacity() * size_of::<Option<Entry<T>>>()
             + self.due.len() * size_of::<(EventTime, u32)>()
+            + self.touched.bytes()
     }
 }
 

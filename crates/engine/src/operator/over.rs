@@ -218,6 +218,7 @@ impl Over {
             self.next += 1;
             self.bytes += place.bytes();
             let number = self.keys.find_or_insert(keys.key(row), KeyRows::default);
+            self.keys.touch(number, mark);
             let rows = self.keys.get_mut(number);
             match arrival.is_done {
                 true => rows.insert_done(Kept { place, mark }),

@@ -2,8 +2,9 @@
 //! have prepared, on a thread of its own, so that no worker waits for a disk or a broker.
 
 use std::collections::HashMap;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use slackwater_checkpoint::coordinator::Report;
 use slackwater_checkpoint::manifest::Part;
 use slackwater_checkpoint::{PartRequest, PartWriter, Runner, Store};
-use slackwater_engine::checkpoint::{Prepared, Snapshot, StateSnapshot};
+use slackwater_engine::checkpoint::{Prepared, Slice, Snapshot, StateSnapshot};
 use slackwater_engine::deploy::{Deployment, InstancePlan};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::protocol::{Attached, WorkerEvent};
@@ -56,6 +57,8 @@ pub enum AgentEvent {
         member: usize,
         /// The stored part.
         part: Part,
+        /// The longest time for which its instance stopped to copy a slice of it, in nanoseconds.
+        longest_ns: u64,
     },
     /// A part could not be stored.
     Failed {
@@ -122,6 +125,8 @@ struct StoreJob {
     owners: Option<u32>,
     watermark: Option<i64>,
     pieces: Vec<Vec<RecordBatch>>,
+    /// What follows the only piece.
+    slices: Option<mpsc::Receiver<Slice>>,
 }
 
 /// The agent of this process: stores the snapshots of its instances and reports to the coordinator.
@@ -137,6 +142,8 @@ pub struct CheckpointAgent {
     /// The positions of sources at barriers that may not be stored yet, with the nodes.
     read: Vec<(u64, usize, Vec<Resume>)>,
     connectors: HashMap<usize, Arc<dyn SourceConnector>>,
+    /// Held as long as the thread should wait for slices.
+    alive: Option<Arc<()>>,
     jobs: Option<mpsc::SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -161,11 +168,13 @@ impl CheckpointAgent {
             .graph_nodes
             .iter()
             .map(|&node| Some(program.nodes[node].as_sink()?.connector.clone()));
+        let alive = Arc::new(());
         let thread_state = AgentThread {
             writer,
             runner,
             sinks: sinks.collect(),
             node_of: members.members.iter().map(|(node, _)| *node).collect(),
+            agent: Arc::downgrade(&alive),
         };
         // One job for each member, and a commit.
         let jobs_max = JOBS_PER_MEMBER_MAX * (members.members.len() + 1);
@@ -200,6 +209,7 @@ impl CheckpointAgent {
             pending: HashMap::new(),
             read: Vec::new(),
             connectors: connectors.collect(),
+            alive: Some(alive),
             jobs: Some(jobs),
             thread: Some(thread),
         })
@@ -373,6 +383,7 @@ impl CheckpointAgent {
             owners: (!state.has_moved).then_some(owners),
             watermark,
             pieces,
+            slices: state.slices,
         })));
         given.is_ok().then_some(count)
     }
@@ -454,7 +465,7 @@ fn not_secured(event: AgentEvent, reason: String) -> AgentEvent {
 impl Drop for CheckpointAgent {
     /// Waits for the thread: this incarnation writes nothing afterwards.
     fn drop(&mut self) {
-        self.jobs = None;
+        (self.alive, self.jobs) = (None, None);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -468,7 +479,13 @@ struct AgentThread {
     /// The connectors of sinks, by index of the node.
     sinks: Vec<Option<Arc<dyn SinkConnector>>>,
     node_of: Vec<usize>,
+    /// Gone when the agent is about to end.
+    agent: Weak<()>,
 }
+
+/// How often the thread checks, while it waits for a slice, whether its agent is about to end: then the
+/// slices may never come.
+const SLICE_PATIENCE: Duration = Duration::from_millis(50);
 
 impl AgentThread {
     fn work(&self, job: Job, done: &impl Fn(JobDone)) {
@@ -514,6 +531,40 @@ impl AgentThread {
         Ok(())
     }
 
+    /// Stores a part, with the slices that follow its batches; returns the longest pause for one, too.
+    fn part(
+        &self,
+        request: &PartRequest<'_>,
+        batches: &[RecordBatch],
+        slices: Option<&mpsc::Receiver<Slice>>,
+    ) -> std::result::Result<(Part, u64), String> {
+        let failed = |error: slackwater_checkpoint::Error| error.to_string();
+        let mut part = self.writer.open(request);
+        for batch in batches {
+            part.write(batch).map_err(failed)?;
+        }
+        let mut longest_ns = 0;
+        while let Some(slices) = slices {
+            // They end with the last one, or when the instance drops its end.
+            match slices.recv_timeout(SLICE_PATIENCE) {
+                Ok(Slice::Rows(batches)) => {
+                    let mut batches = batches.iter();
+                    batches
+                        .try_for_each(|batch| part.write(batch))
+                        .map_err(failed)?;
+                }
+                Ok(Slice::End { longest_ns: ns }) => {
+                    longest_ns = ns;
+                    break;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if self.agent.strong_count() > 0 => {}
+                Err(_) => return Err("an instance gave its snapshot up".to_string()),
+            }
+        }
+        let part = self.runner.run(part.finish()).map_err(failed)?;
+        Ok((part, longest_ns))
+    }
+
     fn store(&self, job: &StoreJob, done: &impl Fn(JobDone)) {
         for (piece, batches) in job.pieces.iter().enumerate() {
             let request = PartRequest {
@@ -526,15 +577,17 @@ impl AgentThread {
                 owners: job.owners,
                 watermark: job.watermark,
             };
-            let event = match self.runner.run(self.writer.put(&request, batches)) {
-                Ok(part) => AgentEvent::Stored {
+            let stored = self.part(&request, batches, job.slices.as_ref());
+            let event = match stored {
+                Ok((part, longest_ns)) => AgentEvent::Stored {
+                    longest_ns,
                     barrier: job.barrier,
                     member: job.member,
                     part,
                 },
-                Err(error) => AgentEvent::Failed {
+                Err(reason) => AgentEvent::Failed {
                     barrier: job.barrier,
-                    reason: error.to_string(),
+                    reason,
                 },
             };
             done(JobDone::Report(event));

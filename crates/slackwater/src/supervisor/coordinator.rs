@@ -272,11 +272,15 @@ impl Coordinator {
                 barrier,
                 member,
                 part,
-            } => Input::PartStored {
-                barrier,
-                member,
-                part,
-            },
+                longest_ns,
+            } => {
+                self.stall_max_ns = self.stall_max_ns.max(longest_ns);
+                Input::PartStored {
+                    barrier,
+                    member,
+                    part,
+                }
+            }
             AgentEvent::Failed { barrier, reason } => Input::Failed { barrier, reason },
             AgentEvent::Committed {
                 barrier,

@@ -148,6 +148,12 @@ impl Accumulator for Digests {
         self.groups.resize_with(groups, || TDigest::new(size));
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.groups[group as usize] = TDigest::new(self.percentile.size);
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         let values = doubles(&arguments[0])?;
         let weights = match self.percentile.is_weighted {

@@ -220,6 +220,12 @@ impl Accumulator for Moments {
         self.groups.resize(groups, Group::default());
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.groups[group as usize] = Group::default();
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         let column = |index: usize| arguments[index].as_primitive::<Float64Type>();
         // The first argument of a regression is y.

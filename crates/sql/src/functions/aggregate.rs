@@ -241,6 +241,12 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         self.groups.resize_with(groups, || None);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.groups[group as usize] = None;
+        }
+    }
+
     fn update(
         &mut self,
         groups: &[u32],

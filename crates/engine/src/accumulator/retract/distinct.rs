@@ -93,6 +93,15 @@ impl Accumulator for Distinct {
         self.inner.resize(groups);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            let gone = std::mem::take(&mut self.seen[group as usize]);
+            let values = gone.keys().map(|value| value.len() + VALUE_BYTES);
+            self.bytes = self.bytes.saturating_sub(values.sum());
+        }
+        self.inner.reset(groups);
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         self.add(groups, arguments, 1)
     }

@@ -108,6 +108,14 @@ impl Accumulator for Multiset {
         self.groups.resize_with(groups, BTreeMap::new);
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            let gone = std::mem::take(&mut self.groups[group as usize]);
+            let values = gone.keys().map(|value| value.len() + VALUE_BYTES);
+            self.bytes = self.bytes.saturating_sub(values.sum());
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         self.add_rows(groups, arguments, 1)
     }

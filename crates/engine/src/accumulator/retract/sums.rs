@@ -123,6 +123,12 @@ impl Accumulator for Sums {
         self.groups.resize(groups, Sum::default());
     }
 
+    fn reset(&mut self, groups: &[u32]) {
+        for &group in groups {
+            self.groups[group as usize] = Sum::default();
+        }
+    }
+
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         self.add(groups, arguments, 1)
     }

@@ -10,14 +10,14 @@ use crate::accumulator::{self, Accumulator, OrderKey, Values};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::true_rows;
-use crate::state::Mark;
+use crate::state::{Mark, Touched};
 
 /// The groups of one window, or of a running aggregation.
 pub struct Groups {
     pub keys: Keys,
     pub accumulators: Vec<Box<dyn Accumulator>>,
     /// When each group was last changed.
-    pub touched: Vec<Mark>,
+    pub touched: Touched,
     /// What has been emitted, if that can change.
     pub updates: Option<Updates>,
     /// For each group, the call of [`Groups::distinct`] that saw it last.
@@ -31,7 +31,7 @@ impl Groups {
         Ok(Groups {
             keys: Keys::new(key_types)?,
             accumulators: accumulators.collect::<Result<Vec<_>>>()?,
-            touched: Vec::new(),
+            touched: Touched::default(),
             updates: None,
             seen: Vec::new(),
             seen_call: 0,
@@ -46,7 +46,7 @@ impl Groups {
     /// Makes room in the accumulators for this many groups.
     pub fn resize_to(&mut self, groups: usize) {
         if groups > self.touched.len() {
-            self.touched.resize(groups, Mark::default());
+            self.touched.grow(groups);
             for accumulator in &mut self.accumulators {
                 accumulator.resize(groups);
             }
@@ -55,7 +55,20 @@ impl Groups {
 
     pub fn touch(&mut self, groups: &[u32], mark: Mark) {
         for &group in groups {
-            self.touched[group as usize] = mark;
+            self.touched.touch(group, mark);
+        }
+    }
+
+    /// Forgets the values of groups, and what has been emitted of them.
+    pub fn reset(&mut self, groups: &[u32]) {
+        if groups.is_empty() {
+            return;
+        }
+        for accumulator in &mut self.accumulators {
+            accumulator.reset(groups);
+        }
+        if let Some(updates) = &mut self.updates {
+            updates.reset(groups);
         }
     }
 
@@ -172,7 +185,7 @@ impl Groups {
             .iter()
             .map(|accumulator| accumulator.bytes());
         let updates = self.updates.as_ref().map_or(0, Updates::bytes);
-        self.keys.bytes() + self.touched.capacity() * 8 + updates + accumulators.sum::<usize>()
+        self.keys.bytes() + self.touched.bytes() + updates + accumulators.sum::<usize>()
     }
 }
 

@@ -9,6 +9,7 @@ use arrow_array::builder::StringViewBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, StringViewArray};
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::DataType;
 use hashbrown::HashTable;
 
@@ -82,6 +83,17 @@ impl StringStore {
         let place = self.long.len() as u128;
         self.views.push(u128::from(view as u64) | place << 64);
         self.long.extend_from_slice(column.value(row).as_bytes());
+    }
+
+    /// The keys of groups, none of which is long: as they are kept, without looking at their bytes.
+    fn short_keys(&self, groups: &[u32]) -> ArrayRef {
+        let views = groups.iter().map(|&group| self.views[group as usize]);
+        let views = ScalarBuffer::from(views.collect::<Vec<u128>>());
+        let null = self.null.filter(|null| groups.contains(null));
+        let nulls = null.map(|null| groups.iter().map(|&group| group != null).collect());
+        // SAFETY: each view is that of a string in a `StringViewArray` that has no bytes outside of its
+        // view, or zero: so it points nowhere, and its bytes are UTF-8.
+        Arc::new(unsafe { StringViewArray::new_unchecked(views, Vec::new(), nulls) })
     }
 
     fn append_to(&self, builder: &mut StringViewBuilder, group: u32) -> Result<()> {
@@ -270,6 +282,7 @@ impl Keys {
     pub fn columns(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         match &self.store {
             Store::None => Ok(vec![]),
+            Store::Text(store) if store.long.is_empty() => Ok(vec![store.short_keys(groups)]),
             Store::Text(store) => {
                 let mut builder = StringViewBuilder::with_capacity(groups.len());
                 for &group in groups {

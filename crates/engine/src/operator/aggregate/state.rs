@@ -14,7 +14,7 @@ use super::refire::{befores_of, restore_befores};
 use super::{Aggregate, Emit};
 use crate::error::Result;
 use crate::key::KeyColumns;
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::{EventTime, MAX_WATERMARK};
 
 impl Aggregate {
@@ -27,36 +27,18 @@ impl Aggregate {
         let Some(table) = self.tables.get_mut(&end) else {
             return Ok(None);
         };
-        let chosen = (0..table.keys.len())
-            .filter(|&group| {
-                table.touched[group] > since && buckets.contains_hash(table.keys.hash(group))
-            })
-            .map(|group| group as u32)
-            .collect::<Vec<u32>>();
+        let mut chosen = table.touched.since(since);
+        chosen.retain(|&group| buckets.contains_hash(table.keys.hash(group as usize)));
         if chosen.is_empty() {
             return Ok(None);
         }
         Ok(Some(table.snapshot(end, &chosen, self.befores.as_ref())?))
     }
-
-    /// Drops the given groups of a table: accumulators can't forget single groups, so the others are
-    /// copied over.
-    fn replace(&mut self, end: i64, groups_before: usize, gone: &[u32]) -> Result<()> {
-        let Some(mut table) = self.tables.remove(&end) else {
-            return Ok(());
-        };
-        let mut stays = vec![true; groups_before.max(table.keys.len())];
-        gone.iter().for_each(|&group| stays[group as usize] = false);
-        let others = (0..groups_before as u32).filter(|&group| stays[group as usize]);
-        let others = others.collect::<Vec<_>>();
-        let others = table.snapshot(end, &others, self.befores.as_ref())?;
-        self.restore(&others)
-    }
 }
 
 impl Groups {
     /// A row per group of `chosen`.
-    fn snapshot(
+    pub(super) fn snapshot(
         &mut self,
         end: i64,
         chosen: &[u32],
@@ -90,6 +72,14 @@ impl KeyedState for Aggregate {
         Ok(batches)
     }
 
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        // What was emitted is part of the state of windows that are emitted more than once.
+        match self.spec.refires {
+            None => Some(self),
+            Some(_) => None,
+        }
+    }
+
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
         let wrong = |reason: &str| snapshot::wrong("an aggregation", reason);
         let ends = batch
@@ -117,11 +107,10 @@ impl KeyedState for Aggregate {
         let table = self.tables.get_mut(&end).expect("made just above");
         let before = table.keys.len();
         table.keys.groups(&keys, &mut groups)?;
-        if groups.iter().any(|&group| (group as usize) < before) {
-            self.replace(end, before, &groups)?;
-            return self.restore(batch);
-        }
         table.resize();
+        let known = groups.iter().copied();
+        let known = known.filter(|&group| (group as usize) < before);
+        table.reset(&known.collect::<Vec<u32>>());
         table.touch(&groups, mark);
         let mut next = 1 + key_count;
         if let Some(updates) = &mut table.updates {

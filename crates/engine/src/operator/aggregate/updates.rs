@@ -41,6 +41,22 @@ impl Updates {
         states.map(|&group| self.states[group as usize]).collect()
     }
 
+    /// Forgets what is known of groups.
+    pub fn reset(&mut self, groups: &[u32]) {
+        let mut has_changed = false;
+        for &group in groups {
+            if let Some(state) = self.states.get_mut(group as usize) {
+                has_changed |= std::mem::take(state) & CHANGED != 0;
+            }
+            self.befores.remove(&group);
+        }
+        if has_changed {
+            let states = &self.states;
+            self.changed
+                .retain(|&group| states[group as usize] & CHANGED != 0);
+        }
+    }
+
     /// Restores the flags of a group.
     pub fn restore(&mut self, group: u32, state: i8) {
         if state & CHANGED != 0 {

@@ -3,6 +3,7 @@
 //!
 //! A query that needs none of this gets [`crate::operator::aggregate::Aggregate`].
 
+mod slices;
 mod state;
 mod table;
 
@@ -31,6 +32,8 @@ pub struct UpdatingAggregate {
     /// The next group to emit, if all are emitted at the end of the input.
     emitted: usize,
     clock: Clock,
+    /// A snapshot that is being taken in slices.
+    open: Option<slices::Open>,
     /// The mark that the last snapshot was taken since: groups removed before it need no mention.
     saved: Mark,
     /// Whether the input had ended before a restart, so that the row of a total has been emitted.
@@ -68,6 +71,7 @@ impl UpdatingAggregate {
             table,
             emitted: 0,
             clock: Clock::default(),
+            open: None,
             saved: Mark::default(),
             has_ended: false,
             is_later_unit: false,
@@ -121,7 +125,8 @@ impl UpdatingAggregate {
                 of_group.rows += 1;
                 added.push(row as u32);
             }
-            (of_group.touched, of_group.touched_at) = (mark, now);
+            of_group.touched_at = now;
+            self.table.touched.touch(group, mark);
             self.table.empty += usize::from(of_group.rows == 0);
             self.table.empty -= usize::from(before == 0);
         }
@@ -202,6 +207,7 @@ impl UpdatingAggregate {
 
     /// Adds the chunk's rows to their groups, or retracts them.
     fn take_in(&mut self, chunk: &Chunk) -> Result<()> {
+        self.copy_early()?;
         let retracts = retractions(chunk);
         let [added, taken_back] = self.count_rows(retracts.as_deref());
         self.accumulate(chunk, &added, false)?;
@@ -303,7 +309,7 @@ impl UpdatingAggregate {
         keys.groups(&none, &mut groups)?;
         self.table.resize();
         for &group in &groups {
-            self.table.of_group[group as usize].touched = self.clock.mark();
+            self.table.touched.touch(group, self.clock.mark());
         }
         Ok(groups)
     }
@@ -430,7 +436,10 @@ impl Stateful for UpdatingAggregate {
         let accumulators = self.table.accumulators.iter();
         let accumulators = accumulators.map(Values::bytes);
         let of_group = self.table.of_group.capacity() * size_of::<Group>();
-        self.table.keys.bytes() + of_group + accumulators.sum::<usize>()
+        self.table.keys.bytes()
+            + of_group
+            + self.table.touched.bytes()
+            + accumulators.sum::<usize>()
     }
 }
 

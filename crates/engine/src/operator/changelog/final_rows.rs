@@ -17,7 +17,7 @@ use super::rows::{KeyedRows, RowOrder, Touch};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, Clock, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// The most rows that are kept in order as they come: the first ones of an input that only adds rows.
@@ -209,6 +209,10 @@ impl KeyedState for FinalRows {
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
         Ok(self.rows.snapshot(buckets, since)?.into_iter().collect())
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {

@@ -345,7 +345,7 @@ impl ChangelogJoin {
         let other = &mut self.sides[1 - pending.side];
         let key = pending.encoded.key(row);
         let mut padded = Vec::new();
-        let Some(of_key) = other.of_key_mut(key) else {
+        let Some(of_key) = other.of_key_mut(key, mark) else {
             return padded;
         };
         // The same rows in the same order as when they were looked up.

@@ -23,7 +23,7 @@ use super::Retention;
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::key::{Comparable, EncodedKeys, Key, KeyColumns, KeyEncoder};
-use crate::state::{BucketSet, Mark, snapshot};
+use crate::state::{BucketSet, Mark, Touched, snapshot};
 use crate::time::{EventTime, MIN_WATERMARK};
 
 /// The columns that rows of a key are ordered by.
@@ -40,6 +40,8 @@ pub struct KeyedRows {
     /// Places in `slab`, by the keys' hashes.
     table: HashTable<u32>,
     slab: Slab,
+    /// When the rows of each place in `slab` last changed.
+    touched: Touched,
     /// Rows that were removed since the last stored snapshot, which may still hold them.
     gone: Vec<Gone>,
     bytes: usize,
@@ -130,6 +132,7 @@ impl KeyedRows {
             order,
             table: HashTable::new(),
             slab: Slab::default(),
+            touched: Touched::default(),
             gone: Vec::new(),
             bytes: 0,
         })
@@ -196,9 +199,10 @@ impl KeyedRows {
         Some(self.slab.get(place))
     }
 
-    /// As [`KeyedRows::of_key`], mutable; [`Kept::set_partners`] marks a change.
-    pub fn of_key_mut(&mut self, key: Key<'_>) -> Option<&mut OfKey> {
+    /// The rows of a key, to be changed now ([`Kept::set_partners`]).
+    pub fn of_key_mut(&mut self, key: Key<'_>, mark: Mark) -> Option<&mut OfKey> {
         let place = self.place(key)?;
+        self.touched.touch(place, mark);
         Some(self.slab.get_mut(place))
     }
 
@@ -207,11 +211,11 @@ impl KeyedRows {
         self.table.find(key.hash(), is_it).copied()
     }
 
-    /// The place of a key, which is created if it is new.
-    fn place_or_new(&mut self, key: Key<'_>, row_bytes: usize) -> u32 {
+    /// The place of a key whose rows change now; it is created if it is new.
+    fn place_or_new(&mut self, key: Key<'_>, row_bytes: usize, mark: Mark) -> u32 {
         let slab = &self.slab;
         let is_it = |&place: &u32| slab.get(place).is(key);
-        match (self.table).entry(key.hash(), is_it, |&place| slab.get(place).hash) {
+        let place = match (self.table).entry(key.hash(), is_it, |&place| slab.get(place).hash) {
             Entry::Occupied(there) => *there.get(),
             Entry::Vacant(vacant) => {
                 let place = self.slab.add(OfKey {
@@ -223,12 +227,15 @@ impl KeyedRows {
                 self.bytes += key.bytes().len() + KEY_BYTES;
                 place
             }
-        }
+        };
+        self.touched.grow(place as usize + 1);
+        self.touched.touch(place, mark);
+        place
     }
 
     /// Adds one copy of a row, which has this many partners now. Returns the row's new entry.
     pub fn add(&mut self, key: Key<'_>, row: &[u8], partners: u32, now: Touch) -> Kept {
-        let place = self.place_or_new(key, row.len());
+        let place = self.place_or_new(key, row.len(), now.mark);
         let of_key = self.slab.get_mut(place);
         of_key.touched_at = now.at;
         let mut kept = Kept {
@@ -252,7 +259,7 @@ impl KeyedRows {
 
     /// Removes one copy of a row; returns the entry before, or `None` if the row was forgotten.
     pub fn remove(&mut self, key: Key<'_>, row: &[u8], now: Touch) -> Option<Kept> {
-        let of_key = self.of_key_mut(key)?;
+        let of_key = self.of_key_mut(key, now.mark)?;
         let there = of_key.rows.find(row).ok()?;
         let before = of_key.rows.kept(there);
         of_key.touched_at = now.at;
@@ -297,7 +304,7 @@ impl KeyedRows {
     /// Keeps only the first `most` rows of a key, counting each copy.
     pub fn keep_first(&mut self, key: Key<'_>, most: usize, mark: Mark) {
         loop {
-            let Some(of_key) = self.of_key_mut(key) else {
+            let Some(of_key) = self.of_key_mut(key, mark) else {
                 return;
             };
             let excess = of_key.count().saturating_sub(most);
@@ -358,6 +365,7 @@ impl KeyedRows {
     pub fn clear(&mut self) {
         self.table.clear();
         self.slab = Slab::default();
+        self.touched.clear();
         self.gone.clear();
         self.bytes = 0;
     }
@@ -365,7 +373,8 @@ impl KeyedRows {
     /// About how many bytes it holds.
     pub fn bytes(&self) -> usize {
         let gone = self.gone.iter().map(|gone| gone.key.len() + gone.row.len());
-        self.bytes + gone.sum::<usize>() + self.gone.capacity() * size_of::<Gone>()
+        let gone = gone.sum::<usize>() + self.gone.capacity() * size_of::<Gone>();
+        self.bytes + gone + self.touched.bytes()
     }
 
     /// The rows of `buckets` that changed since `since`, in one batch; removed rows have a count of 0.
@@ -382,7 +391,8 @@ impl KeyedRows {
                 }
             }
         }
-        for of_key in self.slab.iter() {
+        for place in self.touched.since(since) {
+            let of_key = self.slab.get(place);
             if !buckets.contains_hash(of_key.hash) {
                 continue;
             }
@@ -453,8 +463,10 @@ impl KeyedRows {
     }
 
     fn put(&mut self, key: Key<'_>, row: &[u8], kept: Kept) {
+        #[cfg(test)]
+        crate::state::work::note(1);
         if kept.count == 0 {
-            if let Some(of_key) = self.of_key_mut(key)
+            if let Some(of_key) = self.of_key_mut(key, kept.mark)
                 && let Ok(there) = of_key.rows.find(row)
             {
                 of_key.rows.remove(there);
@@ -462,7 +474,7 @@ impl KeyedRows {
             }
             return;
         }
-        let place = self.place_or_new(key, row.len());
+        let place = self.place_or_new(key, row.len(), kept.mark);
         let of_key = self.slab.get_mut(place);
         of_key.touched_at = of_key.touched_at.max(kept.touched_at);
         match of_key.rows.find(row) {

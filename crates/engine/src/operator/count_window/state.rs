@@ -19,7 +19,7 @@ use super::{CountWindow, KeptRow};
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
 use crate::operator::kept::{fit, own_column, places};
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 /// The number of columns before the keys.
@@ -36,19 +36,20 @@ fn wrong() -> Error {
 type Entry<'k> = (u32, i64, Option<&'k KeptRow>);
 
 impl CountWindow {
-    /// The state of the keys for which `is_chosen` is true.
-    fn entries(&self, is_chosen: &[bool]) -> Vec<Entry<'_>> {
+    /// The state of the keys `chosen`, which are in order.
+    fn entries(&self, chosen: &[u32]) -> Vec<Entry<'_>> {
         let mut entries = Vec::new();
-        for (key, counter) in self.counters.iter().enumerate() {
-            if !is_chosen[key] {
-                continue;
-            }
-            entries.push((key as u32, NO_ROW, None));
-            let rows = counter.rows.iter();
-            entries.extend(rows.map(|(number, row)| (key as u32, *number, Some(row))));
+        if chosen.is_empty() {
+            return entries;
         }
+        for &key in chosen {
+            entries.push((key, NO_ROW, None));
+            let rows = self.counters[key as usize].rows.iter();
+            entries.extend(rows.map(|(number, row)| (key, *number, Some(row))));
+        }
+        // Rows wait until the watermark passes them: there are no more than came since then.
         for ((row, key), &times) in &self.pending {
-            if is_chosen[*key as usize] {
+            if chosen.binary_search(key).is_ok() {
                 entries.extend((0..times).map(|_| (*key, PENDING, Some(row))));
             }
         }
@@ -112,15 +113,17 @@ impl KeyedState for CountWindow {
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
         snapshot::assert_between_inputs(!self.full.is_empty());
-        let is_chosen = self.counters.iter().enumerate().map(|(key, counter)| {
-            counter.touched > since && buckets.contains_hash(self.keys.hash(key))
-        });
-        let is_chosen = is_chosen.collect::<Vec<bool>>();
-        let entries = self.entries(&is_chosen);
+        let mut chosen = self.touched.since(since);
+        chosen.retain(|&key| buckets.contains_hash(self.keys.hash(key as usize)));
+        let entries = self.entries(&chosen);
         if entries.is_empty() {
             return Ok(Vec::new());
         }
         Ok(vec![self.batch_of(&entries)?])
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -151,9 +154,8 @@ impl KeyedState for CountWindow {
             .keeper
             .restore(columns, times.values(), partitions, positions)?;
         for (row, &key) in keys.iter().enumerate() {
-            let counter = &mut self.counters[key as usize];
-            counter.seen = seen.value(row);
-            counter.touched = self.clock.mark();
+            self.counters[key as usize].seen = seen.value(row);
+            self.touched.touch(key, self.clock.mark());
         }
         for (&row, kept) in rows.iter().zip(kept) {
             let key = keys[row as usize];

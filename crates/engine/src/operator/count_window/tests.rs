@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chunk::{Origin, Partitions, Positions};
-use crate::state::{BucketSet, expire};
+use crate::state::{BucketSet, Mark, expire};
 use crate::testing::{batch, schema, sorted_rows};
 use crate::time::MIN_WATERMARK;
 

@@ -72,6 +72,7 @@ impl Side {
     pub fn insert(&mut self, key: Key<'_>, place: Place, row: Kept) {
         let key = self.keys.find_or_insert(key, BTreeMap::new);
         self.bytes += row.values.len() + ROW_BYTES;
+        self.keys.touch(key, row.mark);
         if let Some(before) = self.keys.get_mut(key).insert(place, row) {
             self.bytes -= before.values.len() + ROW_BYTES;
         }
@@ -103,6 +104,7 @@ impl Side {
             return false;
         };
         (row.matched, row.mark) = (true, mark);
+        self.keys.touch(key, mark);
         true
     }
 

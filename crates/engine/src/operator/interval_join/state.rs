@@ -18,7 +18,7 @@ use arrow_array::{ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt64Array};
 use super::IntervalJoin;
 use super::kept::Kept;
 use crate::error::{Error, Result};
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
@@ -26,11 +26,16 @@ fn wrong() -> Error {
 }
 
 impl IntervalJoin {
-    fn side_snapshot(&self, side: usize, buckets: &BucketSet, since: Mark) -> Result<RecordBatch> {
+    fn side_snapshot(
+        &mut self,
+        side: usize,
+        buckets: &BucketSet,
+        since: Mark,
+    ) -> Result<RecordBatch> {
+        let changed = self.sides[side].keys.changed(buckets, since);
         let (mut numbers, mut matched, mut values) = (Vec::new(), Vec::new(), Vec::new());
-        let keys = self.sides[side].keys.iter();
-        let keys = keys.filter(|(_, hash, _)| buckets.contains_hash(*hash));
-        for (place, row) in keys.flat_map(|(_, _, rows)| rows) {
+        let keys = changed.iter().map(|&key| self.sides[side].keys.get(key));
+        for (place, row) in keys.flatten() {
             if row.mark > since {
                 numbers.push(place.1);
                 matched.push(row.matched);
@@ -66,6 +71,10 @@ impl KeyedState for IntervalJoin {
             }
         }
         Ok(snapshot)
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {

@@ -11,7 +11,7 @@ use super::WindowJoin;
 use crate::error::Result;
 use crate::key::KeyColumns;
 use crate::operator::window::ticks_to_us;
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 impl WindowJoin {
@@ -42,7 +42,9 @@ impl KeyedState for WindowJoin {
         let mut batches = Vec::new();
         for (&end, sides) in &self.windows {
             for (side, kept) in sides.iter().enumerate() {
-                for (_, batch) in kept.batches.iter().filter(|(mark, _)| *mark > since) {
+                // Marks only grow.
+                let first = kept.batches.partition_point(|(mark, _)| *mark <= since);
+                for (_, batch) in &kept.batches[first..] {
                     let batch = self.rows_in(side, batch, buckets)?;
                     let rows = batch.num_rows();
                     if rows == 0 {
@@ -56,6 +58,10 @@ impl KeyedState for WindowJoin {
             }
         }
         Ok(batches)
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {

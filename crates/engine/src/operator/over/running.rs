@@ -55,6 +55,7 @@ impl Running {
             return;
         }
         let mut times = piece.times();
+        let mut changed = Vec::with_capacity(piece.segments().len());
         for segment in piece.segments().iter().filter(|segment| segment.rows > 0) {
             let rows = keys.get_mut(segment.key);
             let mut of_key = match rows.running {
@@ -62,6 +63,7 @@ impl Running {
                 None => self.new_group(mark),
             };
             of_key.mark = mark;
+            changed.push(segment.key);
             let counts = &mut of_key.counts;
             for time in times.by_ref().take(segment.rows) {
                 if counts.last != Some(time) {
@@ -75,6 +77,7 @@ impl Running {
             }
             rows.running = Some(of_key);
         }
+        changed.iter().for_each(|&key| keys.touch(key, mark));
         // Backwards: the last row of a time is its own peer.
         let mut peers = vec![0; self.piece_counts.len()];
         for row in (0..peers.len()).rev() {
@@ -172,6 +175,12 @@ impl Running {
     pub fn states(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         let accumulators = self.accumulators.iter_mut().flatten();
         accumulator::states(accumulators.map(Box::as_mut), groups)
+    }
+
+    /// Forgets the values of groups.
+    pub fn reset(&mut self, groups: &[u32]) {
+        let accumulators = self.accumulators.iter_mut().flatten();
+        accumulators.for_each(|accumulator| accumulator.reset(groups));
     }
 
     /// Merges states in the form of [`Running::states`].

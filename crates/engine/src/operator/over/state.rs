@@ -21,7 +21,7 @@ use super::rows::{Counts, KeyRows, Place, RunsOn};
 use super::{Arrival, Over};
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
@@ -33,10 +33,9 @@ fn u64s(column: &ArrayRef) -> Result<&UInt64Array> {
 }
 
 impl Over {
-    fn row_snapshot(&self, buckets: &BucketSet, since: Mark) -> Result<RecordBatch> {
-        let keys = self.keys.iter();
-        let keys = keys.filter(|(_, hash, _)| buckets.contains_hash(*hash));
-        let rows = keys.flat_map(|(_, _, rows)| {
+    fn row_snapshot(&self, keys: &[u32], since: Mark) -> Result<RecordBatch> {
+        let keys = keys.iter().map(|&key| self.keys.get(key));
+        let rows = keys.flat_map(|rows| {
             let done = rows.done.iter().map(|row| (&row.place, row.mark, true));
             let waiting = rows.waiting.iter();
             done.chain(waiting.map(|(place, mark)| (place, *mark, false)))
@@ -58,10 +57,9 @@ impl Over {
         snapshot::unnamed(columns)
     }
 
-    fn running_snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<RecordBatch> {
-        let keys = self.keys.iter();
-        let keys = keys.filter(|(_, hash, _)| buckets.contains_hash(*hash));
-        let running = keys.filter_map(|(number, _, rows)| Some((number, rows.running?)));
+    fn running_snapshot(&mut self, keys: &[u32], since: Mark) -> Result<RecordBatch> {
+        let keys = keys.iter();
+        let running = keys.filter_map(|&number| Some((number, self.keys.get(number).running?)));
         let changed = running.filter(|(_, running)| running.mark > since);
         let changed = changed.collect::<Vec<(u32, RunsOn)>>();
         let count = |count_of: fn(&Counts) -> u64| {
@@ -123,10 +121,18 @@ impl Over {
         }
         let keys = KeyColumns::new(keys.to_vec(), rows.len())?;
         let keys = self.key_encoder.encode(keys)?;
-        let mut groups = Vec::new();
+        let (mut groups, mut replaced) = (Vec::new(), Vec::new());
         for row in 0..rows.len() {
             let key = self.keys.find_or_insert(keys.key(row), KeyRows::default);
-            let mut running = self.running.new_group(self.clock.mark());
+            let mark = self.clock.mark();
+            // The state of an earlier snapshot is replaced.
+            let mut running = match self.keys.get(key).running {
+                Some(known) => {
+                    replaced.push(known.group);
+                    RunsOn { mark, ..known }
+                }
+                None => self.running.new_group(mark),
+            };
             running.counts = Counts {
                 rows: rows.value(row),
                 rank: rank.value(row),
@@ -134,9 +140,10 @@ impl Over {
                 last: last.is_valid(row).then(|| last.value(row)),
             };
             groups.push(running.group);
-            // The state of an earlier snapshot is replaced, with its group.
             self.keys.get_mut(key).running = Some(running);
+            self.keys.touch(key, mark);
         }
+        self.running.reset(&replaced);
         self.running.merge(&groups, states)
     }
 }
@@ -147,12 +154,17 @@ impl KeyedState for Over {
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        let mut snapshot = vec![self.row_snapshot(buckets, since)?];
+        let keys = self.keys.changed(buckets, since);
+        let mut snapshot = vec![self.row_snapshot(&keys, since)?];
         if self.running.is_needed() {
-            snapshot.push(self.running_snapshot(buckets, since)?);
+            snapshot.push(self.running_snapshot(&keys, since)?);
         }
         snapshot.retain(|batch| batch.num_rows() > 0);
         Ok(snapshot)
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {

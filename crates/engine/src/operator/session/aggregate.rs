@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::operator::aggregate::groups::Groups;
 use crate::operator::aggregate::{AggregateSpec, emit_updates};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 /// The number of columns of a snapshot before the keys.
@@ -90,15 +90,14 @@ impl SessionAggregate {
     /// Renumbers sessions, so that those that are gone take no memory.
     fn compact(&mut self) -> Result<()> {
         let before = self.sessions.renumber()?;
-        let touched = before.iter();
-        let touched = touched.map(|&number| self.values.touched[number as usize]);
-        let touched = touched.collect::<Vec<Mark>>();
+        let mut touched = std::mem::take(&mut self.values.touched);
+        touched.renumber(&before);
         let states = self.values.states(&before)?;
         self.values.clear();
         self.make_room();
         let now = (0..before.len() as u32).collect::<Vec<u32>>();
         self.values.merge_states(&now, &states)?;
-        self.values.touched.copy_from_slice(&touched);
+        self.values.touched = touched;
         Ok(())
     }
 }
@@ -175,9 +174,11 @@ impl KeyedState for SessionAggregate {
     }
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
-        let chosen = self.sessions.sessions.iter().filter(|(number, session)| {
-            self.values.touched[*number as usize] > since
-                && buckets.contains_hash(self.sessions.hash_of(session))
+        let touched = self.values.touched.since(since).into_iter();
+        let chosen = touched.filter_map(|number| {
+            let session = self.sessions.sessions.get(number)?;
+            let is_asked_for = buckets.contains_hash(self.sessions.hash_of(&session));
+            is_asked_for.then_some((number, session))
         });
         let chosen = chosen.collect::<Vec<(u32, Session)>>();
         if chosen.is_empty() {
@@ -194,6 +195,10 @@ impl KeyedState for SessionAggregate {
         let numbers = numbers.collect::<Vec<u32>>();
         columns.extend(self.values.states(&numbers)?);
         Ok(vec![snapshot::unnamed(columns)?])
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -235,6 +240,10 @@ impl KeyedState for SessionAggregate {
 
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         while self.sessions.close(watermark).is_some() {}
-        Ok(())
+        // A session that was restored again got a new number.
+        match self.sessions.is_sparse() {
+            true => self.compact(),
+            false => Ok(()),
+        }
     }
 }

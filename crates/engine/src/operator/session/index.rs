@@ -66,6 +66,11 @@ impl Sessions {
         self.places.len()
     }
 
+    /// An open session.
+    pub fn get(&self, number: u32) -> Option<Session> {
+        self.slots.get(number as usize)?.ok()
+    }
+
     /// All open sessions.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Session)> {
         let slots = self.slots.iter().enumerate();

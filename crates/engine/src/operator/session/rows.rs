@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::key::KeyColumns;
 use crate::operator::kept::{KeptRow, RowKeeper, fit, origin, own_column, places};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, Touched, snapshot};
 use crate::time::EventTime;
 
 /// The number of columns of a snapshot before those of the rows.
@@ -29,6 +29,8 @@ pub struct SessionRows {
     keeper: RowKeeper,
     /// The rows by session number.
     rows: Vec<Vec<Row>>,
+    /// When a session last got a row, by session number.
+    touched: Touched,
     /// The rows of closed sessions.
     closed: VecDeque<(Session, KeptRow)>,
     bytes: usize,
@@ -52,6 +54,7 @@ impl SessionRows {
             keeper: RowKeeper::new(&kept)?,
             input: kept,
             rows: Vec::new(),
+            touched: Touched::default(),
             closed: VecDeque::new(),
             bytes: 0,
             schema,
@@ -61,6 +64,7 @@ impl SessionRows {
     fn clear(&mut self) {
         self.sessions.clear();
         self.rows.clear();
+        self.touched.clear();
         self.bytes = 0;
     }
 
@@ -68,6 +72,7 @@ impl SessionRows {
     fn merge(&mut self) {
         let sessions = &mut self.sessions.sessions;
         self.rows.resize_with(sessions.numbers(), Vec::new);
+        self.touched.grow(sessions.numbers());
         for (from, into) in sessions.take_merged() {
             let rows = std::mem::take(&mut self.rows[from as usize]);
             self.rows[into as usize].extend(rows);
@@ -76,13 +81,11 @@ impl SessionRows {
 
     fn add(&mut self, numbers: &[u32], rows: Vec<KeptRow>, reaches: &[i64]) {
         self.merge();
+        let mark = self.sessions.clock.mark();
         for ((&number, kept), &reach) in numbers.iter().zip(rows).zip(reaches) {
             self.bytes += kept.bytes();
-            self.rows[number as usize].push(Row {
-                kept,
-                reach,
-                mark: self.sessions.clock.mark(),
-            });
+            self.touched.touch(number, mark);
+            self.rows[number as usize].push(Row { kept, reach, mark });
         }
     }
 
@@ -110,6 +113,7 @@ impl SessionRows {
 
     fn compact(&mut self) -> Result<()> {
         let before = self.sessions.renumber()?;
+        self.touched.renumber(&before);
         let rows = before.into_iter();
         let rows = rows.map(|number| std::mem::take(&mut self.rows[number as usize]));
         self.rows = rows.collect();
@@ -182,7 +186,7 @@ impl Stateful for SessionRows {
     }
 
     fn bytes(&self) -> usize {
-        self.sessions.bytes() + self.bytes + self.rows.capacity() * 24
+        self.sessions.bytes() + self.bytes + self.rows.capacity() * 24 + self.touched.bytes()
     }
 }
 
@@ -193,10 +197,14 @@ impl KeyedState for SessionRows {
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
         snapshot::assert_between_inputs(!self.closed.is_empty());
-        let sessions = self.sessions.sessions.iter();
-        let chosen = sessions
-            .filter(|(_, session)| buckets.contains_hash(self.sessions.hash_of(session)))
-            .flat_map(|(number, _)| &self.rows[number as usize])
+        let is_asked_for = |number: &u32| {
+            let session = self.sessions.sessions.get(*number);
+            session.is_some_and(|session| buckets.contains_hash(self.sessions.hash_of(&session)))
+        };
+        let touched = self.touched.since(since).into_iter();
+        let chosen = touched
+            .filter(is_asked_for)
+            .flat_map(|number| &self.rows[number as usize])
             .filter(|row| row.mark > since)
             .collect::<Vec<&Row>>();
         if chosen.is_empty() {
@@ -216,6 +224,10 @@ impl KeyedState for SessionRows {
         ];
         let rows = RecordBatch::try_new(self.input.clone(), self.keeper.columns(kept)?)?;
         Ok(vec![snapshot::with_own(own, &rows)?])
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -256,6 +268,9 @@ impl KeyedState for SessionRows {
         while let Some((number, _)) = self.sessions.close(watermark) {
             self.take(number);
         }
-        Ok(())
+        match self.sessions.is_sparse() {
+            true => self.compact(),
+            false => Ok(()),
+        }
     }
 }

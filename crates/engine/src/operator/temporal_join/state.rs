@@ -28,7 +28,7 @@ use super::{KEPT_BEHIND_US, STREAM, TABLE, TemporalJoin, Waiting};
 use crate::chunk::{Chunk, Origin, Partitions, Positions};
 use crate::error::{Error, Result};
 use crate::hash::bucket;
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 /// The number of columns before those of the side.
@@ -165,7 +165,7 @@ impl TemporalJoin {
         with_own(STREAM, own, &of_stream)
     }
 
-    fn version_snapshot(&self, since: Mark) -> Result<RecordBatch> {
+    fn version_snapshot(&mut self, since: Mark) -> Result<RecordBatch> {
         let (versions, places) = self.versions.since(since)?;
         let partitions = places.iter().map(|place| place.0);
         let positions = places.iter().map(|place| place.1);
@@ -239,6 +239,10 @@ impl KeyedState for TemporalJoin {
             batches.push(versions);
         }
         Ok(batches)
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {

@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::key::{EncodedKeys, Key};
-use crate::state::Mark;
+use crate::state::{Mark, Touched};
 use crate::time::EventTime;
 
 /// The number of rows below which no unneeded versions are looked for: a chunk's worth.
@@ -21,7 +21,11 @@ const BATCHES_MIN: usize = if cfg!(test) { 4 } else { 64 };
 /// The versions of keys, by key and time.
 pub struct Versions {
     schema: SchemaRef,
-    by_key: HashTable<OfKey>,
+    /// The numbers of keys by hash. A key stays, because its latest version does.
+    by_key: HashTable<u32>,
+    keys: Vec<OfKey>,
+    /// When each key last got a version.
+    touched: Touched,
     /// The rows of the versions.
     batches: Vec<RecordBatch>,
     rows: usize,
@@ -73,6 +77,8 @@ impl Versions {
         Versions {
             schema,
             by_key: HashTable::new(),
+            keys: Vec::new(),
+            touched: Touched::default(),
             batches: Vec::new(),
             rows: 0,
             live_rows: 0,
@@ -114,18 +120,27 @@ impl Versions {
                 mark,
             };
             let key = keys.key(row);
-            let same = |known: &OfKey| *known.key == *key.bytes();
-            match self.by_key.find_mut(key.hash(), same) {
-                Some(known) => known.add(version),
+            let keys = &mut self.keys;
+            let same = |&number: &u32| *keys[number as usize].key == *key.bytes();
+            let number = match self.by_key.find(key.hash(), same).copied() {
+                Some(number) => {
+                    keys[number as usize].add(version);
+                    number
+                }
                 None => {
-                    let new = OfKey {
+                    let number = keys.len() as u32;
+                    keys.push(OfKey {
                         hash: key.hash(),
                         key: key.bytes().into(),
                         versions: vec![version],
-                    };
-                    self.by_key.insert_unique(new.hash, new, |key| key.hash);
+                    });
+                    let hash = |&number: &u32| keys[number as usize].hash;
+                    self.by_key.insert_unique(key.hash(), number, hash);
+                    self.touched.grow(keys.len());
+                    number
                 }
-            }
+            };
+            self.touched.touch(number, mark);
         }
         self.rows += times.len();
         self.batches.push(rows);
@@ -138,8 +153,9 @@ impl Versions {
     }
 
     /// The versions that came since `since`, with their places, in any order.
-    pub fn since(&self, since: Mark) -> Result<(RecordBatch, Vec<Place>)> {
-        let versions = self.by_key.iter().flat_map(|known| &known.versions);
+    pub fn since(&mut self, since: Mark) -> Result<(RecordBatch, Vec<Place>)> {
+        let keys = self.touched.since(since).into_iter();
+        let versions = keys.flat_map(|key| &self.keys[key as usize].versions);
         let new = versions.filter(|version| version.mark > since);
         let (rows, places): (Vec<_>, Vec<_>) = new
             .map(|version| (Some((version.batch, version.row)), version.place))
@@ -156,9 +172,8 @@ impl Versions {
 
     /// The place of the row that is the version of a key at a time.
     pub fn at(&self, key: Key<'_>, time: EventTime) -> Option<(u32, u32)> {
-        let known = self
-            .by_key
-            .find(key.hash(), |known| *known.key == *key.bytes())?;
+        let same = |&number: &u32| *self.keys[number as usize].key == *key.bytes();
+        let known = &self.keys[*self.by_key.find(key.hash(), same)? as usize];
         let after = known
             .versions
             .partition_point(|version| version.from <= time);
@@ -207,7 +222,7 @@ impl Versions {
             return Ok(());
         }
         let mut places = Vec::new();
-        for known in &mut self.by_key {
+        for known in &mut self.keys {
             let after = known
                 .versions
                 .partition_point(|version| version.from <= time);

@@ -13,7 +13,7 @@ use crate::accumulator;
 use crate::error::{Error, Result};
 use crate::key::KeyColumns;
 use crate::operator::aggregate::Emit;
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::{EventTime, MAX_WATERMARK};
 
 fn wrong() -> Error {
@@ -25,7 +25,7 @@ fn wrong() -> Error {
 
 impl Table {
     /// A row per group of `chosen`.
-    fn rows(&mut self, chosen: &[u32]) -> Result<RecordBatch> {
+    pub(super) fn rows(&mut self, chosen: &[u32]) -> Result<RecordBatch> {
         let of_group = chosen.iter().map(|&group| self.of_group[group as usize]);
         let of_group = of_group.collect::<Vec<Group>>();
         let rows = of_group.iter().map(|group| group.rows);
@@ -38,19 +38,37 @@ impl Table {
         snapshot::unnamed(columns)
     }
 
-    /// Adds rows of [`Table::rows`]; `of_group` has the metadata of each. None of the groups may exist
-    /// yet.
-    fn add(&mut self, batch: &RecordBatch, of_group: &[Group], keys: usize) -> Result<()> {
+    /// Puts rows of [`Table::rows`] in the place of those of the same groups; `of_group` has the metadata
+    /// of each, with the mark of its last change.
+    fn put(&mut self, batch: &RecordBatch, of_group: &[(Group, Mark)], keys: usize) -> Result<()> {
         let mut groups = Vec::new();
         let columns = KeyColumns::new(batch.columns()[..keys].to_vec(), batch.num_rows())?;
+        let known = self.keys.len();
         self.keys.groups(&columns, &mut groups)?;
         self.resize();
-        for (&group, known) in groups.iter().zip(of_group) {
-            self.empty -= usize::from(known.rows != 0);
-            self.of_group[group as usize] = *known;
+        for (&group, (row, mark)) in groups.iter().zip(of_group) {
+            let before = std::mem::replace(&mut self.of_group[group as usize], *row);
+            self.empty += usize::from(row.rows == 0);
+            self.empty -= usize::from(before.rows == 0);
+            self.touched.touch(group, *mark);
         }
+        let replaced = groups
+            .iter()
+            .copied()
+            .filter(|&group| (group as usize) < known);
+        let replaced = replaced.collect::<Vec<u32>>();
+        let accumulators = self.accumulators.iter_mut().map(Values::accumulator);
+        accumulators.for_each(|accumulator| accumulator.reset(&replaced));
         let accumulators = self.accumulators.iter_mut().map(Values::accumulator);
         accumulator::merge_states(accumulators, &groups, &batch.columns()[keys + 2..])
+    }
+}
+
+impl Table {
+    /// The metadata of groups, with the marks of their last changes.
+    fn known(&self, groups: &[u32]) -> Vec<(Group, Mark)> {
+        let of_group = |&group: &u32| (self.of_group[group as usize], self.touched.mark(group));
+        groups.iter().map(of_group).collect()
     }
 }
 
@@ -59,40 +77,35 @@ impl UpdatingAggregate {
     /// groups, so the others are copied over. Groups that go are kept without rows until a snapshot has
     /// recorded that they are gone.
     pub(super) fn rebuild(&mut self, stays: impl Fn(&Group) -> bool) -> Result<()> {
+        self.copy_rest()?;
         let (mut staying, mut gone) = (Vec::new(), Vec::new());
+        let mark = self.clock.mark();
         for (index, group) in self.table.of_group.iter_mut().enumerate() {
+            let number = index as u32;
             if group.rows > 0 && stays(group) {
-                staying.push(index as u32);
-            } else if !self.clock.mark().is_first() {
+                staying.push(number);
+            } else if !mark.is_first() {
                 if group.rows > 0 {
-                    *group = Group {
-                        rows: 0,
-                        touched: self.clock.mark(),
-                        ..*group
-                    };
+                    group.rows = 0;
+                    self.table.touched.touch(number, mark);
                 }
-                if group.touched > self.saved {
-                    gone.push(index as u32);
+                if self.table.touched.mark(number) > self.saved {
+                    gone.push(number);
                 }
             }
         }
         let mut table = self.new_table()?;
-        let known = |groups: &[u32]| {
-            let groups = groups
-                .iter()
-                .map(|&group| self.table.of_group[group as usize]);
-            groups.collect::<Vec<Group>>()
-        };
-        let (of_staying, of_gone) = (known(&staying), known(&gone));
+        let (of_staying, of_gone) = (self.table.known(&staying), self.table.known(&gone));
         let keys = self.key_types.len();
-        table.add(&self.table.rows(&staying)?, &of_staying, keys)?;
+        table.put(&self.table.rows(&staying)?, &of_staying, keys)?;
         if !gone.is_empty() {
             let mut groups = Vec::new();
             let columns = KeyColumns::new(self.table.keys.columns(&gone)?, gone.len())?;
             table.keys.groups(&columns, &mut groups)?;
             table.resize();
-            for (&group, known) in groups.iter().zip(&of_gone) {
+            for (&group, (known, mark)) in groups.iter().zip(&of_gone) {
                 table.of_group[group as usize] = *known;
+                table.touched.touch(group, *mark);
             }
         }
         self.table = table;
@@ -105,12 +118,9 @@ impl UpdatingAggregate {
         let staying = all
             .filter(|&group| !gone[group as usize])
             .collect::<Vec<u32>>();
-        let known = staying
-            .iter()
-            .map(|&group| self.table.of_group[group as usize]);
-        let known = known.collect::<Vec<Group>>();
+        let known = self.table.known(&staying);
         let mut table = self.new_table()?;
-        table.add(&self.table.rows(&staying)?, &known, self.key_types.len())?;
+        table.put(&self.table.rows(&staying)?, &known, self.key_types.len())?;
         self.table = table;
         Ok(())
     }
@@ -123,19 +133,17 @@ impl KeyedState for UpdatingAggregate {
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
         self.saved = self.saved.max(since);
-        let is_full = since == Mark::default();
-        let stays_empty = self.spec.keys.is_empty();
-        let of_group = self.table.of_group.iter().enumerate();
-        let chosen = of_group.filter(|(index, group)| {
-            let is_worth_it = group.rows > 0 || stays_empty || !is_full;
-            let hash = self.table.keys.hash(*index);
-            is_worth_it && group.touched > since && buckets.contains_hash(hash)
-        });
-        let chosen = chosen.map(|(index, _)| index as u32).collect::<Vec<u32>>();
+        let chosen = self.table.touched.since(since);
+        let mut chosen = self.mentioned(chosen, since == Mark::default());
+        chosen.retain(|&group| buckets.contains_hash(self.table.keys.hash(group as usize)));
         match chosen.is_empty() {
             true => Ok(Vec::new()),
             false => Ok(vec![self.table.rows(&chosen)?]),
         }
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        Some(self)
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -151,30 +159,12 @@ impl KeyedState for UpdatingAggregate {
         let rows = number(keys).ok_or_else(wrong)?;
         let touched_at = number(keys + 1).ok_or_else(wrong)?;
         let of_group = rows.values().iter().zip(touched_at.values());
-        let of_group = of_group.map(|(&rows, &touched_at)| Group {
-            rows,
-            touched: self.clock.mark(),
-            touched_at,
-        });
-        let of_group = of_group.collect::<Vec<Group>>();
-        let mut groups = Vec::new();
-        let columns = KeyColumns::new(batch.columns()[..keys].to_vec(), batch.num_rows())?;
-        let known = self.table.keys.len();
-        self.table.keys.groups(&columns, &mut groups)?;
-        self.table.resize();
-        // Existing groups are replaced; those without rows are removed.
-        let mut gone = vec![false; self.table.keys.len()];
-        gone[known..].fill(true);
-        groups.iter().for_each(|&group| gone[group as usize] = true);
-        self.remove(&gone)?;
-        if self.spec.keys.is_empty() {
-            return self.table.add(batch, &of_group, keys);
-        }
-        let there = of_group.iter().map(|group| Some(group.rows > 0));
-        let there = there.collect::<arrow_array::BooleanArray>();
-        let batch = arrow_select::filter::filter_record_batch(batch, &there)?;
-        let of_group = of_group.into_iter().filter(|group| group.rows > 0);
-        self.table.add(&batch, &of_group.collect::<Vec<_>>(), keys)
+        let mark = self.clock.mark();
+        let of_group = of_group.map(|(&rows, &touched_at)| (Group { rows, touched_at }, mark));
+        let of_group = of_group.collect::<Vec<(Group, Mark)>>();
+        // Groups without rows are gone: their values are empty, too.
+        self.table.put(batch, &of_group, keys)?;
+        self.make_room()
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, SchemaRef};
 use crate::accumulator::{Accumulator, Retract};
 use crate::error::{Error, Result};
 use crate::operator::aggregate::{AggregateSpec, Keys};
-use crate::state::Mark;
+use crate::state::Touched;
 use crate::time::EventTime;
 
 /// All groups. A group without rows counts as gone; its place is reused when it returns.
@@ -14,6 +14,8 @@ pub struct Table {
     pub keys: Keys,
     pub accumulators: Vec<Values>,
     pub of_group: Vec<Group>,
+    /// When each group last changed.
+    pub touched: Touched,
     /// The number of groups without rows.
     pub empty: usize,
 }
@@ -57,8 +59,6 @@ impl Values {
 pub struct Group {
     /// The number of its rows.
     pub rows: i64,
-    /// The mark of its last change.
-    pub touched: Mark,
     /// The watermark when it last changed.
     pub touched_at: EventTime,
 }
@@ -82,6 +82,7 @@ impl Table {
             keys: Keys::new(keys)?,
             accumulators: accumulators.collect::<Result<Vec<_>>>()?,
             of_group: Vec::new(),
+            touched: Touched::default(),
             empty: 0,
         })
     }
@@ -91,6 +92,7 @@ impl Table {
         let groups = self.keys.len();
         self.empty += groups - self.of_group.len();
         self.of_group.resize(groups, Group::default());
+        self.touched.grow(groups);
         self.accumulators
             .iter_mut()
             .for_each(|values| values.accumulator().resize(groups));

@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, Int8Array, RecordBatch};
 
 use super::ChangelogJoin;
 use crate::error::{Error, Result};
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
@@ -31,6 +31,10 @@ impl KeyedState for ChangelogJoin {
             }
         }
         Ok(batches)
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {

@@ -4,7 +4,7 @@ use arrow_array::RecordBatch;
 
 use super::TopN;
 use crate::error::Result;
-use crate::state::{BucketSet, Clock, KeyedState, Mark};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced};
 use crate::time::EventTime;
 
 impl KeyedState for TopN {
@@ -14,6 +14,10 @@ impl KeyedState for TopN {
 
     fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Vec<RecordBatch>> {
         Ok(self.rows.snapshot(buckets, since)?.into_iter().collect())
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {

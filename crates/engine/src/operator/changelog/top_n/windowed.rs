@@ -12,7 +12,7 @@ use crate::operator::aggregate::WindowKey;
 use crate::operator::changelog::rows::{KeyedRows, Touch};
 use crate::operator::window::timestamp_ticks;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
-use crate::state::{BucketSet, Clock, KeyedState, Mark, snapshot};
+use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 /// The first rows of each partition of each window.
@@ -185,6 +185,10 @@ impl KeyedState for WindowTopN {
             batches.extend(rows.snapshot(buckets, since)?);
         }
         Ok(batches)
+    }
+
+    fn sliced(&mut self) -> Option<&mut dyn Sliced> {
+        None
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
