@@ -34,7 +34,7 @@ pub(super) fn retractions(chunk: &Chunk) -> Option<Vec<bool>> {
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     us: Option<i64>,
-    /// The first watermark: what was touched before it counts from there.
+    /// The first watermark: what was touched before any came counts from there.
     first: EventTime,
     watermark: EventTime,
     /// When to look for old entries next.
@@ -63,8 +63,10 @@ impl Retention {
 
     /// Whether an entry touched `at` this time is forgotten.
     pub fn is_over(&self, at: EventTime) -> bool {
+        // What was restored was touched after an earlier run's first watermark.
+        let at = if at == MIN_WATERMARK { self.first } else { at };
         self.us
-            .is_some_and(|us| at.max(self.first).saturating_add(us) <= self.watermark)
+            .is_some_and(|us| at.saturating_add(us) <= self.watermark)
     }
 
     /// Moves the watermark; returns whether it is time to look for old entries. The last watermark, at

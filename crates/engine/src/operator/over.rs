@@ -207,6 +207,7 @@ impl Over {
         let keys = self.key_encoder.encode(keys)?;
         let values = self.row_converter.convert_columns(batch.columns())?;
         let mark = self.clock.mark();
+        let mut restored = Vec::new();
         for ((row, &time), arrival) in times.iter().enumerate().zip(arrivals) {
             let place = Place {
                 time,
@@ -226,6 +227,13 @@ impl Over {
             }
             let due = rows.due(&self.reach);
             self.keys.set_due(number, due);
+            if arrival.is_done {
+                restored.push((number, time));
+            }
+        }
+        // These keys are looked at once more, because the rows may be too many.
+        for (number, time) in restored {
+            self.keys.set_due(number, Some(time));
         }
         Ok(())
     }

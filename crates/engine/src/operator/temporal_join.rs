@@ -52,11 +52,6 @@ pub struct TemporalJoin {
     /// The earliest time from which all versions are kept.
     kept_from: EventTime,
     clock: Clock,
-    /// How many of the waiting chunks, the last ones, come from a snapshot for which it is not known yet
-    /// what was emitted since.
-    fresh: usize,
-    /// The smallest watermark of the instances that it was restored from.
-    restored_from: Option<EventTime>,
 }
 
 struct Waiting {
@@ -93,8 +88,6 @@ impl TemporalJoin {
             ready: VecDeque::new(),
             kept_from: MIN_WATERMARK,
             clock: Clock::default(),
-            fresh: 0,
-            restored_from: None,
             spec,
         })
     }
@@ -118,7 +111,6 @@ impl TemporalJoin {
             self.ready.extend(ready);
             self.waiting.extend(later);
         }
-        self.fresh = 0;
         Ok(())
     }
 

@@ -191,7 +191,6 @@ impl TemporalJoin {
             let mut waiting = own.chunk(&rows, from, row)?;
             waiting.mark = self.clock.mark();
             self.waiting.push_back(waiting);
-            self.fresh += 1;
             from = row;
         }
         Ok(())
@@ -261,30 +260,23 @@ impl KeyedState for TemporalJoin {
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
-        let first_fresh = self.waiting.len() - self.fresh;
-        let mut fresh = 0;
-        for (index, waiting) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+        for waiting in std::mem::take(&mut self.waiting) {
             let keep = self.in_buckets(&waiting, buckets)?;
             let kept = waiting.only(keep.into_iter().map(|gone| !gone).collect())?;
             if kept.chunk.rows() > 0 {
-                fresh += usize::from(index >= first_fresh);
                 self.waiting.push_back(kept);
             }
         }
-        self.fresh = fresh;
         Ok(())
     }
 
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
-        let first_fresh = self.waiting.len() - std::mem::take(&mut self.fresh);
-        for waiting in self.waiting.split_off(first_fresh) {
+        for waiting in std::mem::take(&mut self.waiting) {
             self.waiting.extend(waiting.split(watermark)?.1);
         }
-        // Instances may have been at different watermarks. What one of them had forgotten, others may
-        // still have had, and all of it is here.
-        let least = self.restored_from.map_or(watermark, |of| of.min(watermark));
-        self.restored_from = Some(least);
-        self.kept_from = least.saturating_sub(KEPT_BEHIND_US);
-        Ok(())
+        // Of several instances that it is restored from, this is the smallest watermark. What another one
+        // had forgotten, this one still had.
+        self.kept_from = watermark.saturating_sub(KEPT_BEHIND_US);
+        self.versions.forget(self.kept_from)
     }
 }

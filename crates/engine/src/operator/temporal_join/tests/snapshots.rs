@@ -1,6 +1,7 @@
 //! Tests of temporal joins that resume from snapshots, in any number of instances.
 
 use super::*;
+use crate::checkpoint::{Chain, restore};
 use crate::hash::BUCKETS;
 use crate::state::{BucketSet, expire};
 
@@ -119,16 +120,16 @@ impl Run {
         let new = (0..count).map(|index| {
             let mut new = Instance::new(self.spec);
             // The first bucket has the rows without a key.
-            let others = BucketSet::of(|bucket| bucket * count / BUCKETS != index);
-            for old in &self.instances {
-                for batch in &old.stored {
-                    new.join.restore(batch).unwrap();
-                }
-                new.join.discard(&others).unwrap();
-                expire(&mut new.join, old.watermark).unwrap();
-            }
-            let least = self.instances.iter().map(|old| old.watermark).min();
-            new.watermark = least.unwrap();
+            let own = BucketSet::of(|bucket| bucket * count / BUCKETS == index);
+            let chains = self.instances.iter().map(|old| Chain {
+                // The last increment may have been empty.
+                snapshots: vec![old.stored.clone(), Vec::new()],
+                watermark: Some(old.watermark),
+                is_shared: true,
+            });
+            let make = || Ok(Box::new(Instance::new(self.spec).join) as Box<dyn Stateful>);
+            let least = restore(&mut new.join, &make, chains.collect(), &own);
+            new.watermark = least.unwrap().unwrap();
             new
         });
         self.instances = new.collect();
