@@ -149,13 +149,15 @@ fn planned(call: &str, batch: &RecordBatch) -> (AggregateFunction, Vec<ArrayRef>
 }
 
 /// What happens to an accumulator between two chunks.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Disturb {
     Nothing,
     /// Its state is read, and the same accumulator continues.
     Snapshot,
     /// Its state is restored into a new accumulator.
     Restore,
+    /// Its state replaces, group by group, that of another one, which is a chunk behind.
+    Replace,
 }
 
 const GROUPS: [u32; 3] = [0, 1, 2];
@@ -181,8 +183,9 @@ fn values(
     (groups, columns): (&[u32], &[ArrayRef]),
     disturb: Disturb,
 ) -> Vec<String> {
-    let mut form = make();
+    let (mut form, mut behind) = (make(), make());
     form.accumulator().resize(3);
+    behind.accumulator().resize(3);
     let mut shown = Vec::new();
     let chunk = 7;
     for from in (0..groups.len()).step_by(chunk) {
@@ -210,6 +213,15 @@ fn values(
                 form.accumulator().resize(3);
                 form.accumulator().merge(&GROUPS, &states).unwrap();
             }
+            if disturb == Disturb::Replace {
+                std::mem::swap(&mut form, &mut behind);
+                for group in GROUPS {
+                    form.accumulator().reset(&[group]);
+                    let only = states.iter().map(|column| column.slice(group as usize, 1));
+                    let only = only.collect::<Vec<ArrayRef>>();
+                    form.accumulator().merge(&[group], &only).unwrap();
+                }
+            }
         }
         let values = form.accumulator().evaluate(&GROUPS).unwrap();
         // Compared to the last bit.
@@ -235,7 +247,7 @@ fn saving_and_restoring_an_aggregate_changes_no_value() {
         for (make, retracts) in forms {
             let data = (&groups[..], &columns[..]);
             let expected = values(make, data, Disturb::Nothing);
-            for disturb in [Disturb::Snapshot, Disturb::Restore] {
+            for disturb in [Disturb::Snapshot, Disturb::Restore, Disturb::Replace] {
                 let found = values(make, data, disturb);
                 let differs = expected
                     .iter()
@@ -243,10 +255,8 @@ fn saving_and_restoring_an_aggregate_changes_no_value() {
                     .position(|(one, other)| one != other);
                 if let Some(chunk) = differs {
                     panic!(
-                        "{call}, retracts rows: {retracts}, is restored: {}: {} instead of {}",
-                        disturb == Disturb::Restore,
-                        found[chunk],
-                        expected[chunk]
+                        "{call}, retracts rows: {retracts}, {disturb:?}: {} instead of {}",
+                        found[chunk], expected[chunk]
                     );
                 }
             }
