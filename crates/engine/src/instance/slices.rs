@@ -184,3 +184,6 @@ impl Instance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
