@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -400,21 +400,6 @@ impl Store {
                 | object_store::Error::Precondition { .. },
             ) => Ok(Put::Taken),
             Err(error) => Err(self.failed(name, &error)),
-        }
-    }
-
-    /// The result of creating the file of an object.
-    fn put_in(&self, directory: &Path, name: &str, put: std::io::Result<()>) -> Result<Put> {
-        match put {
-            Ok(()) => Ok(Put::Done),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                match directory.join(name).is_file() {
-                    true => Ok(Put::Taken),
-                    // A folder of the store is a file.
-                    false => Err(self.failed_io(name, &error)),
-                }
-            }
-            Err(error) => Err(self.failed_io(name, &error)),
         }
     }
 

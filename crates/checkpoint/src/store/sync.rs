@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::staged::Staged;
+use super::{Put, Store};
+use crate::error::Result;
 
 /// How long to wait for another run that is starting: it reads a few files, and writes one.
 const BEGINNING_PATIENCE: Duration = Duration::from_secs(10);
@@ -16,6 +18,23 @@ const BEGINNING_LOOK: Duration = Duration::from_millis(20);
 
 /// Distinguishes files that one process writes at the same time.
 static STAGED: AtomicU32 = AtomicU32::new(0);
+
+impl Store {
+    /// The result of creating the file of an object.
+    pub(super) fn put_in(&self, directory: &Path, name: &str, put: io::Result<()>) -> Result<Put> {
+        match put {
+            Ok(()) => Ok(Put::Done),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                match directory.join(name).is_file() {
+                    true => Ok(Put::Taken),
+                    // A folder of the store is a file.
+                    false => Err(self.failed_io(name, &error)),
+                }
+            }
+            Err(error) => Err(self.failed_io(name, &error)),
+        }
+    }
+}
 
 /// Syncs the file `name` in `root`, and its entry in its folder.
 pub(super) async fn file(root: PathBuf, name: &str) -> io::Result<()> {

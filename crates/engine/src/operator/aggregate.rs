@@ -24,7 +24,7 @@ use arrow_schema::{DataType, SchemaRef};
 
 use super::window::{Windows, ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
-use crate::accumulator::{AggregateFunction, OrderKey};
+use crate::accumulator::AggregateFunction;
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
@@ -33,7 +33,7 @@ use crate::state::{Clock, KeyedState};
 use crate::time::{EventTime, MAX_WATERMARK};
 pub use combine::Combine;
 use groups::Groups;
-pub(super) use groups::scan_filtered;
+pub(super) use groups::{order_keys, scan_filtered};
 pub use keys::Keys;
 pub use refire::Refires;
 
@@ -498,23 +498,6 @@ pub(crate) fn emit_updates(
     }
     output.emit(chunk.filter(&BooleanArray::from(keep))?);
     Ok(())
-}
-
-pub(super) fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
-    if !spec.calls.iter().any(|call| call.function.needs_order()) {
-        return Ok(Vec::new());
-    }
-    let times = match spec.time_column {
-        Some(column) => Some(timestamp_ticks(chunk.batch.column(column))?),
-        None => None,
-    };
-    Ok((0..chunk.rows())
-        .map(|row| {
-            let time = times.map_or(0, |times| times[row]);
-            let (partition, position) = chunk.place(row);
-            (time, partition, position)
-        })
-        .collect())
 }
 
 impl Stateful for Aggregate {

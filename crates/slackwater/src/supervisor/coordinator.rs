@@ -244,21 +244,19 @@ impl Coordinator {
 
     /// Handles an event of an agent.
     pub fn hear(&mut self, event: AgentEvent, host: &LocalHost) {
+        self.stall_max_ns = self.stall_max_ns.max(event.paused_ns());
         let input = match event {
             AgentEvent::Changed => Input::Changed,
             AgentEvent::Taken {
                 barrier,
                 member,
                 report,
-                taken_ns,
-            } => {
-                self.stall_max_ns = self.stall_max_ns.max(taken_ns);
-                Input::Done {
-                    barrier,
-                    member,
-                    report,
-                }
-            }
+                ..
+            } => Input::Done {
+                barrier,
+                member,
+                report,
+            },
             AgentEvent::Ended {
                 member,
                 last_barrier,
@@ -272,15 +270,12 @@ impl Coordinator {
                 barrier,
                 member,
                 part,
-                longest_ns,
-            } => {
-                self.stall_max_ns = self.stall_max_ns.max(longest_ns);
-                Input::PartStored {
-                    barrier,
-                    member,
-                    part,
-                }
-            }
+                ..
+            } => Input::PartStored {
+                barrier,
+                member,
+                part,
+            },
             AgentEvent::Failed { barrier, reason } => Input::Failed { barrier, reason },
             AgentEvent::Committed {
                 barrier,

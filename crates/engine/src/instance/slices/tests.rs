@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::Int64Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::Int64Array;
 use arrow_schema::DataType;
 use slackwater_link::{Sender, Waiter, channel};
 

@@ -5,11 +5,12 @@ use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
 use super::updates::Updates;
-use super::{AggregateCall, AggregateSpec, Keys, order_keys};
+use super::{AggregateCall, AggregateSpec, Keys};
 use crate::accumulator::{self, Accumulator, OrderKey, Values};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::true_rows;
+use crate::operator::window::timestamp_ticks;
 use crate::state::{Mark, Touched};
 
 /// The groups of one window, or of a running aggregation.
@@ -187,6 +188,24 @@ impl Groups {
         let updates = self.updates.as_ref().map_or(0, Updates::bytes);
         self.keys.bytes() + self.touched.bytes() + updates + accumulators.sum::<usize>()
     }
+}
+
+/// The order of a chunk's rows, if a function depends on it.
+pub fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
+    if !spec.calls.iter().any(|call| call.function.needs_order()) {
+        return Ok(Vec::new());
+    }
+    let times = match spec.time_column {
+        Some(column) => Some(timestamp_ticks(chunk.batch.column(column))?),
+        None => None,
+    };
+    Ok((0..chunk.rows())
+        .map(|row| {
+            let time = times.map_or(0, |times| times[row]);
+            let (partition, position) = chunk.place(row);
+            (time, partition, position)
+        })
+        .collect())
 }
 
 /// As [`Accumulator::scan`] if only some rows count; the other rows get the current value.

@@ -4,6 +4,7 @@
 //! retracted, and rows of one key are sorted in the order of [`RowOrder`], then of all their columns: the
 //! same whichever came first (I1).
 
+mod of_key;
 mod slab;
 mod sorted;
 
@@ -19,7 +20,6 @@ use hashbrown::hash_table::Entry;
 
 use self::slab::Slab;
 use self::sorted::{HEAD_BYTES, SortedRows};
-use super::Retention;
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::key::{Comparable, EncodedKeys, Key, KeyColumns, KeyEncoder};
@@ -501,52 +501,5 @@ impl KeyedRows {
             stays
         });
         self.gone.retain(|gone| !buckets.contains_hash(gone.hash));
-    }
-}
-
-impl OfKey {
-    fn is(&self, key: Key<'_>) -> bool {
-        self.hash == key.hash() && self.rows.key() == key.bytes()
-    }
-
-    /// The number of rows, counting each copy.
-    fn count(&self) -> usize {
-        self.rows.iter().map(|(_, kept)| kept.count as usize).sum()
-    }
-
-    /// Whether there are `limit` rows, none of which comes after this one.
-    pub fn is_behind(&self, row: &[u8], limit: usize) -> bool {
-        let last = self.rows.last();
-        last.is_some_and(|(last, _)| row >= last) && self.count() >= limit
-    }
-
-    /// The rows in order, with their entries.
-    pub fn rows(&self) -> impl Iterator<Item = (&[u8], Kept)> {
-        self.rows.iter()
-    }
-
-    /// The rows that are not forgotten, with their entries.
-    pub fn live<'o>(
-        &'o self,
-        retention: &'o Retention,
-    ) -> impl Iterator<Item = (&'o [u8], Kept)> + 'o {
-        let rows = self.rows.iter();
-        rows.filter(|(_, kept)| !retention.is_over(kept.touched_at))
-    }
-
-    /// Changes the entries of the rows of [`OfKey::live`], in the same order.
-    pub fn for_each_live_mut(&mut self, retention: Retention, mut change: impl FnMut(&mut Kept)) {
-        self.rows.for_each_mut(|kept| {
-            if !retention.is_over(kept.touched_at) {
-                change(kept);
-            }
-        });
-    }
-}
-
-impl Kept {
-    /// Sets the number of partners.
-    pub fn set_partners(&mut self, partners: u32, mark: Mark) {
-        (self.partners, self.mark) = (partners, mark);
     }
 }
