@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
+use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
 
 use super::{Accumulator, OrderKey, Values};
@@ -87,10 +88,14 @@ where
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
-        let values = groups
-            .iter()
-            .map(|&group| self.seen[group as usize].then(|| self.values[group as usize]))
-            .collect::<PrimitiveArray<T>>();
+        let values = groups.iter().map(|&group| self.values[group as usize]);
+        let values = values.collect::<Vec<T::Native>>();
+        let seen = groups.iter().map(|&group| self.seen[group as usize]);
+        let nulls = match seen.clone().all(|seen| seen) {
+            true => None,
+            false => Some(NullBuffer::from_iter(seen)),
+        };
+        let values = PrimitiveArray::<T>::new(values.into(), nulls);
         Ok(Values::all(Arc::new(
             values.with_data_type(self.data_type.clone()),
         )))
