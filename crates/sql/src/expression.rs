@@ -1,6 +1,7 @@
 //! DataFusion's physical expressions as expressions of the engine.
 
 mod checked;
+mod choice;
 mod floats;
 mod identity;
 mod not_null;
@@ -212,6 +213,8 @@ pub fn column(index: usize, schema: &Schema) -> Physical {
 /// A physical expression over batches of a given schema, as an expression of the engine.
 pub struct PhysicalExpression {
     expression: Physical,
+    /// The same in the form in which it is evaluated.
+    evaluated: Physical,
     data_type: DataType,
 }
 
@@ -220,6 +223,7 @@ impl PhysicalExpression {
     pub fn over(expression: Physical, schema: &SchemaRef) -> Result<Arc<dyn Expression>> {
         let data_type = expression.data_type(schema)?;
         Ok(Arc::new(PhysicalExpression {
+            evaluated: choice::chosen(&expression)?,
             expression,
             data_type,
         }))
@@ -240,7 +244,7 @@ impl fmt::Debug for PhysicalExpression {
 impl Expression for PhysicalExpression {
     fn evaluate(&self, batch: &RecordBatch) -> slackwater_engine::Result<ArrayRef> {
         let compute = || {
-            let value = self.expression.evaluate(batch)?;
+            let value = self.evaluated.evaluate(batch)?;
             value.into_array(batch.num_rows())
         };
         let place = || explain::expression(&self.expression);

@@ -1,5 +1,6 @@
 //! Adjusts values before they are used, where DataFusion or Arrow do not compute what SQL says.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -53,6 +54,12 @@ pub fn within_digits(expression: Physical, schema: &Schema) -> Result<Physical> 
 pub fn of_declared_type(expression: Physical, schema: &Schema) -> Result<Physical> {
     let declared = expression.data_type(schema)?;
     Ok(after(expression, Step::OfType(declared)))
+}
+
+/// The expression whose values are given a declared type, if this is what `expression` does.
+pub fn inner_of_declared_type(expression: &Physical) -> Option<&Physical> {
+    let checked = (expression.as_ref() as &dyn Any).downcast_ref::<Checked>()?;
+    matches!(checked.step, Step::OfType(_)).then_some(&checked.expression)
 }
 
 /// The cast of a time to a coarser unit, rounding down; `None` for other casts.
