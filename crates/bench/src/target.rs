@@ -35,6 +35,8 @@
 mod chart;
 mod child;
 mod comparison;
+mod disturbed;
+mod disturber;
 mod figures;
 mod order;
 mod part;
@@ -53,6 +55,7 @@ mod verdict;
 pub use plan::Arguments;
 
 use child::Programs;
+use disturbed::Disturbed;
 use figures::Figures;
 use order::{Point, Spec};
 use plan::Plan;
@@ -70,6 +73,10 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let plan = Plan::of(arguments)?;
+    if let Some(disturbances) = &arguments.disturb {
+        let disturbed = Disturbed::of(&plan, disturbances);
+        return lab::conduct(&disturbed, &arguments.files, None);
+    }
     lab::conduct(&plan, &arguments.files, Some(&arguments.drawing))
 }
 

@@ -20,3 +20,4 @@ pub mod planner;
 pub mod controller;
 pub mod elastic;
 pub mod fit;
+pub mod lateness;

@@ -102,6 +102,8 @@ pub struct WorkerCounters {
     pub asked_ns: AtomicU64,
     /// The total time that sleeps lasted.
     pub slept_ns: AtomicU64,
+    /// By how much sleeps exceeded their time that were held up.
+    pub overslept_ns: AtomicU64,
     /// How often `auto` switched modes.
     pub changes: AtomicU64,
 }
@@ -120,6 +122,8 @@ impl WorkerCounters {
         self.parks.store(idle.parks, Ordering::Relaxed);
         self.asked_ns.store(idle.asked_ns, Ordering::Relaxed);
         self.slept_ns.store(idle.slept_ns, Ordering::Relaxed);
+        self.overslept_ns
+            .store(idle.overslept_ns, Ordering::Relaxed);
         self.changes.store(idle.changes, Ordering::Relaxed);
     }
 }

@@ -14,12 +14,12 @@ use slackwater_sql::program::compile;
 
 use crate::catalog::BuiltIn;
 use crate::costs::Learned;
-use crate::explain::{Format, Predicted};
+use crate::explain::{Format, Predicted, Price};
 use crate::planner::{learns, plan_on};
 use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_script};
 use crate::script::Script;
 use crate::terminal::{FAILED, USAGE, print, say};
-use arguments::{QueryArguments, duration, key_value};
+use arguments::{QueryArguments, duration, key_value, rows_per_s};
 pub use experiments::PROGRAM_VARIABLE;
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
@@ -90,6 +90,7 @@ With a latency target it also shows how the query will meet the target, the next
 what both are predicted to cost. --analyze also runs the query and shows the measured figures.
 
   slackwater explain query.sql --set 'latency_target=20 ms'
+  slackwater explain query.sql --targets --rate 20000/s
   slackwater explain query.sql --analyze --duration 10s
   slackwater explain query.sql --parallelism 36 --topology bullion-s16
   slackwater explain query.sql --parallelism 4 --format svg > plan.svg")]
@@ -102,6 +103,16 @@ what both are predicted to cost. --analyze also runs the query and shows the mea
         /// With --analyze: end the sources after this time, such as 20s
         #[arg(long, value_parser = duration, requires = "analyze")]
         duration: Option<Duration>,
+        /// Show what each of several latency targets would cost, instead of a plan
+        #[arg(long, conflicts_with_all = ["analyze", "format"])]
+        targets: bool,
+        /// Plan for this load of the sources together, such as 20000/s or 20k/s [default: what they
+        /// declare, or 10000/s]
+        #[arg(long, value_name = "ROWS", value_parser = rows_per_s)]
+        rate: Option<f64>,
+        /// With --targets: what a core costs per hour, in any currency
+        #[arg(long, default_value = "0.04", requires = "targets")]
+        price: Price,
         /// What to write
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
@@ -234,13 +245,21 @@ pub fn main() -> ExitCode {
             query,
             analyze,
             duration,
+            targets,
+            rate,
+            price,
             format,
         } => {
             let script = match query.script() {
                 Ok(script) => script,
                 Err(error) => return complain(&error, USAGE),
             };
-            match explained(&query, &script, format) {
+            let explain = Explain {
+                format,
+                rows_per_s: rate,
+                price: targets.then_some(price),
+            };
+            match explained(&query, &script, &explain) {
                 Err(error) => complain(&error, USAGE),
                 Ok((explained, _)) if !analyze => {
                     print(&explained);
@@ -307,12 +326,22 @@ fn topology(from: Option<&str>, json: bool) -> Result<String, String> {
     crate::machine::describe(&topology, json)
 }
 
+/// What to explain.
+struct Explain {
+    format: Format,
+    /// The load of the sources, if the user named it.
+    rows_per_s: Option<f64>,
+    /// For the table of targets: what a core costs.
+    price: Option<Price>,
+}
+
 /// The plans of a program in a format, and what they predict.
 fn explained(
     query: &QueryArguments,
     script: &Script,
-    format: Format,
+    explain: &Explain,
 ) -> Result<(String, Vec<Predicted>), String> {
+    let format = explain.format;
     let file = script.name();
     let failed = |error: slackwater_sql::SqlError| script.render(&error);
     let mut compiled = compile(script.text(), &query.settings(), &BuiltIn).map_err(failed)?;
@@ -333,7 +362,11 @@ fn explained(
             true => Learned::load(),
             false => Learned::default(),
         };
-        let plan = plan_on(program, &machine, &learned).map_err(failed)?;
+        let mut plan = plan_on(program, &machine, &learned).map_err(failed)?;
+        plan.rows_per_s = explain.rows_per_s;
+        if let Some(price) = explain.price {
+            return Ok(written + &crate::explain::table(program, &plan, price));
+        }
         if std::ptr::eq(program, &compiled.run) {
             predicted = crate::explain::predicted(program, &plan);
         }

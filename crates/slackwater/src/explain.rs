@@ -15,8 +15,10 @@ mod json;
 mod latency;
 mod picture;
 mod svg;
+mod targets;
 
 pub use latency::{Predicted, analysed, predicted, sink_name};
+pub use targets::{Price, table};
 
 /// The output formats of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use slackwater_control::latency::lateness::Late;
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{Deployment, StepKind};
 use slackwater_engine::latency::{SLOTS, upper_ns};
@@ -18,7 +19,7 @@ use slackwater_sql::program::Program;
 use crate::catalog::ProgramCatalog;
 use crate::explain::sink_name;
 use crate::hosts::LocalHost;
-use crate::report::count;
+use crate::report::{LatenessReport, count};
 use crate::terminal::say;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -57,6 +58,8 @@ pub struct Live {
     cpu_s: f64,
     /// The highest rate so far, which is the bar's full length.
     rate_max: f64,
+    /// The late rows until the last line.
+    late: Late,
 }
 
 impl Live {
@@ -107,6 +110,7 @@ impl Live {
             rows: 0,
             cpu_s: host.cpu_s(),
             rate_max,
+            late: Late::default(),
         }
     }
 
@@ -118,12 +122,13 @@ impl Live {
         }
     }
 
-    /// Requests the counts or draws a line; `workers` is the number of workers in use.
+    /// Requests the counts or draws a line; `workers` are those in use, `late` the late rows so far.
     pub fn go_on(
         &mut self,
         host: &LocalHost,
         catalog: &ProgramCatalog<'_>,
         workers: Option<&BTreeSet<usize>>,
+        late: Late,
     ) {
         if !self.is_asked {
             host.count(catalog);
@@ -131,10 +136,10 @@ impl Live {
             return;
         }
         self.is_asked = !self.has_processes;
-        self.draw(host, workers);
+        self.draw(host, workers, late);
     }
 
-    fn draw(&mut self, host: &LocalHost, workers: Option<&BTreeSet<usize>>) {
+    fn draw(&mut self, host: &LocalHost, workers: Option<&BTreeSet<usize>>, late: Late) {
         let now = Instant::now();
         let seconds = now.duration_since(self.last).as_secs_f64().max(1e-3);
         self.last = now;
@@ -165,6 +170,7 @@ impl Live {
             latency: latency(&latencies.collect::<Vec<_>>()),
             cores,
             workers: workers.map(BTreeSet::len),
+            late: late.since(&std::mem::replace(&mut self.late, late)),
         }));
     }
 }
@@ -203,6 +209,8 @@ struct Figures {
     latency: String,
     cores: f64,
     workers: Option<usize>,
+    /// The late rows since the last line.
+    late: Late,
 }
 
 fn line(figures: &Figures) -> String {
@@ -214,12 +222,24 @@ fn line(figures: &Figures) -> String {
         Some(many) => format!("  {many} workers"),
     };
     format!(
-        "{:5} s {:>11} rows/s |{bar}| {} {:5.3} cores{workers}\n",
+        "{:5} s {:>11} rows/s |{bar}| {} {:5.3} cores{workers}{}\n",
         figures.second,
         count(figures.rate as u64),
         figures.latency,
-        figures.cores
+        figures.cores,
+        by_host(&figures.late)
     )
+}
+
+/// What the host did, if it made most of the late rows late.
+fn by_host(late: &Late) -> String {
+    match LatenessReport::of(late).filter(|_| late.is_by_host()) {
+        None => String::new(),
+        Some(lateness) => match lateness.how().as_str() {
+            "" => "  late by the host".to_string(),
+            how => format!("  late by the host: {how}"),
+        },
+    }
 }
 
 /// The 99th percentile of the latency.
@@ -237,6 +257,8 @@ fn p99(seen: &[u64; SLOTS]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use slackwater_control::latency::lateness::Lost;
+
     use super::*;
 
     #[test]
@@ -265,6 +287,7 @@ mod tests {
             latency: latency(&[(&quick, Some(17_900_000))]),
             cores: 0.1234,
             workers: Some(1),
+            late: Late::default(),
         });
         assert_eq!(
             text,
@@ -272,6 +295,16 @@ mod tests {
              1 worker\n"
         );
         assert!(latency(&[(&quick, Some(20_000_001))]).ends_with("LATE"));
+        let mut late = Late::default();
+        assert_eq!(by_host(&late), "");
+        let lost = Lost {
+            stolen_ns: 40_000_000,
+            ..Lost::default()
+        };
+        late.add(9, 8, &lost, 1_000_000_000);
+        assert_eq!(by_host(&late), "  late by the host: steal 4 %");
+        late.add(9, 0, &lost, 1_000_000_000);
+        assert_eq!(by_host(&late), "");
         assert!(latency(&[(&quick, None)]).contains("no rows went out"));
         assert!(latency(&[]).contains("no latency target"));
         // Each sink is compared with its own target.

@@ -7,10 +7,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 mod described;
 mod quota;
+mod stolen;
 mod system;
 mod usable;
 
 pub use described::{Described, describe, named};
+pub use stolen::Stolen;
 pub use system::{read, topology};
 pub use usable::Machine;
 
@@ -77,9 +79,16 @@ pub fn peak_rss_bytes() -> u64 {
 
 /// The CPU time of a thread of this process, by its number; `None` if the system doesn't count it.
 pub fn thread_cpu_s(thread: u64) -> Option<f64> {
+    let (cpu_ns, _) = thread_times_ns(thread)?;
+    Some(cpu_ns as f64 / 1e9)
+}
+
+/// The CPU time of a thread of this process, and how long it was ready to run while another thread had its
+/// core, in nanoseconds; `None` if the system doesn't count them.
+pub fn thread_times_ns(thread: u64) -> Option<(u64, u64)> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-    let ns = text.split_whitespace().next()?.parse::<u64>().ok()?;
-    Some(ns as f64 / 1e9)
+    let mut numbers = text.split_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// The voluntary context switches of all running threads: how often one of them went to sleep.

@@ -55,6 +55,8 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Whether the query takes checkpoints.
     pub checkpoints: bool,
+    /// The rows per second of the sources of a path together, if the user named them.
+    pub rows_per_s: Option<f64>,
 }
 
 /// The decision for a broadcast.
@@ -198,6 +200,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
         broadcasts: Vec::new(),
         messages: Vec::new(),
         checkpoints: false,
+        rows_per_s: None,
     }
 }
 

@@ -12,7 +12,7 @@ use slackwater_engine::latency::{SLOTS, upper_ns};
 use slackwater_engine::source::Tuning;
 use slackwater_engine::time::now_ns;
 
-use crate::machine;
+use crate::machine::{self, Stolen};
 
 pub use seen::{InstanceSeen, LinkSeen, Seen, SinkSeen, WorkerSeen};
 
@@ -27,14 +27,16 @@ pub struct Probe {
     links: Vec<LinkProbe>,
     /// How full the buffers of sources are, by node.
     sources: Vec<(usize, Arc<Tuning>)>,
+    stolen: Stolen,
     looked_ns: u64,
 }
 
 struct WorkerProbe {
     worker: usize,
     counters: Arc<WorkerCounters>,
-    last: [u64; 3],
-    cpu_s: Option<f64>,
+    last: [u64; 4],
+    /// The thread's CPU time, and how long it waited for its core.
+    times_ns: Option<(u64, u64)>,
 }
 
 struct InstanceProbe {
@@ -71,8 +73,8 @@ impl Probe {
         let workers = own.zip(workers).map(|((worker, _), counters)| WorkerProbe {
             worker,
             counters: Arc::clone(counters),
-            last: [0; 3],
-            cpu_s: None,
+            last: [0; 4],
+            times_ns: None,
         });
         let (mut instances, mut sinks) = (Vec::new(), Vec::new());
         for (instance, (plan, counters)) in deployment.instances.iter().zip(counters).enumerate() {
@@ -97,6 +99,7 @@ impl Probe {
                 }
             }
         }
+        let looked_ns = now_ns();
         Probe {
             process,
             workers: workers.collect(),
@@ -104,7 +107,8 @@ impl Probe {
             sinks,
             links: Vec::new(),
             sources,
-            looked_ns: now_ns(),
+            stolen: Stolen::since(looked_ns),
+            looked_ns,
         }
     }
 
@@ -129,6 +133,7 @@ impl Probe {
         Seen {
             process: self.process,
             interval_ns: now_ns.saturating_sub(last_ns),
+            stolen_ns: self.stolen.take(now_ns),
             workers: self.workers.iter_mut().map(WorkerProbe::look).collect(),
             instances: instances
                 .filter(|seen| *seen != InstanceSeen::nothing(seen))
@@ -142,6 +147,7 @@ impl Probe {
     /// Ignores the activity until now: it was an idle time, which says nothing about what follows.
     pub fn skip(&mut self) {
         self.looked_ns = now_ns();
+        self.stolen.take(self.looked_ns);
         for worker in &mut self.workers {
             worker.look();
         }
@@ -152,16 +158,25 @@ impl WorkerProbe {
     fn look(&mut self) -> WorkerSeen {
         let read = InstanceCounters::read;
         let counters = &self.counters;
-        let now = [&counters.busy_ns, &counters.activations, &counters.sleeps];
-        let [busy_ns, activations, sleeps] = since(&mut self.last, now.map(read));
-        let now_s = machine::thread_cpu_s(read(&counters.thread));
-        let cpu_s = now_s.zip(std::mem::replace(&mut self.cpu_s, now_s));
+        let now = [
+            &counters.busy_ns,
+            &counters.activations,
+            &counters.sleeps,
+            &counters.overslept_ns,
+        ];
+        let [busy_ns, activations, sleeps, overslept_ns] = since(&mut self.last, now.map(read));
+        let now = machine::thread_times_ns(read(&counters.thread));
+        let times = now.zip(std::mem::replace(&mut self.times_ns, now));
+        let times =
+            times.map(|(now, last)| (now.0.saturating_sub(last.0), now.1.saturating_sub(last.1)));
         WorkerSeen {
             worker: self.worker,
             busy_ns,
             activations,
             sleeps,
-            cpu_ns: cpu_s.map(|(now_s, last_s)| ((now_s - last_s).max(0.0) * 1e9) as u64),
+            overslept_ns,
+            cpu_ns: times.map(|(cpu_ns, _)| cpu_ns),
+            queued_ns: times.map_or(0, |(_, queued_ns)| queued_ns),
         }
     }
 }

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 pub use links::{LinkReport, LinkSideReport};
-pub use tuning::TuningReport;
+pub use tuning::{LatenessReport, TuningReport};
 
 /// The result of a run.
 #[derive(Debug, Clone, Serialize)]

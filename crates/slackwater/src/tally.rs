@@ -18,7 +18,7 @@ use crate::plan::{Plan, instance_name};
 use crate::rebalancer::Rebalanced;
 use crate::report::DeadLetterFile;
 use crate::report::{
-    Latency, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport,
+    Latency, LatenessReport, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport,
     RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport, ThreadReport,
     TuningReport,
 };
@@ -406,6 +406,7 @@ impl TuningReport {
             predicted_cpu_percent: tuned.predicted.map(|(cores, _)| cores * 100.0),
             measured_cpu_percent: tuned.measured_cores.map(|cores| cores * 100.0),
             predicted_p99_ms: tuned.predicted.map(|(_, p99_ns)| p99_ns / 1e6),
+            lateness: LatenessReport::of(&tuned.late),
         }
     }
 }

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slackwater_control::latency::controller::{Goal, Setting};
+use slackwater_control::latency::lateness::{Late, Lost};
 use slackwater_control::latency::model::HostCosts;
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::protocol::Command;
@@ -44,7 +45,7 @@ use crate::probe::{Probe, Seen};
 use asked::Asked;
 use elastic::Elastic;
 use messages::Messages;
-pub use planned::{PathPlan, host_costs, plan_paths, warnings};
+pub use planned::{PathPlan, host_costs, plan_paths, plan_sink, warnings};
 use planned::{TARGET_NS_MAX, first_setting};
 use predicted::Predicted;
 use running::{Around, PathControl, WorkerState};
@@ -83,6 +84,8 @@ pub struct Tuned {
     pub predicted: Option<(f64, f64)>,
     /// The measured CPU time of the workers per second, without idle time.
     pub measured_cores: Option<f64>,
+    /// The rows that were late, and by what.
+    pub late: Late,
 }
 
 /// How the activity is measured.
@@ -262,12 +265,15 @@ impl<'a> Tuner<'a> {
         for seen in seen {
             for worker in &seen.workers {
                 if let Some(state) = self.workers.get_mut(worker.worker) {
-                    state.see(worker, rows[worker.worker], seen.interval_ns);
+                    let rows = rows[worker.worker];
+                    state.see(worker, rows, seen.interval_ns, seen.stolen_ns);
                 }
             }
         }
         let busiest = self.workers.iter().map(|worker| worker.utilization);
         let utilization = busiest.fold(0.0, f64::max);
+        let lost = self.workers.iter().map(|worker| worker.lost);
+        let lost = lost.fold(Lost::default(), Lost::max);
         let sleeps = self.elastic.sleeps_in_a_row(self.plan);
         let in_use = self.tightest();
         let mut rows_seen = 0;
@@ -284,6 +290,7 @@ impl<'a> Tuner<'a> {
                         .iter()
                         .any(|&worker| self.workers[worker].slept),
                     sleeps,
+                    lost,
                 },
             );
             let Some(corrected) = corrected else {
@@ -443,6 +450,12 @@ impl<'a> Tuner<'a> {
         self.elastic.workers_used()
     }
 
+    /// The rows of all paths that were late, and by what.
+    pub fn late(&self) -> Late {
+        let late = self.paths.iter().map(PathControl::late);
+        late.fold(Late::default(), |sum, late| sum.with(&late))
+    }
+
     /// The results of tuning.
     pub fn tuned(&self) -> Tuned {
         let tightest = self.tightest();
@@ -458,6 +471,7 @@ impl<'a> Tuner<'a> {
             workers_used_max: self.elastic.workers_used_max(),
             predicted: self.predicted.mean(),
             measured_cores: Some(cores.sum()),
+            late: self.late(),
         }
     }
 

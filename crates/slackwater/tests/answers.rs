@@ -1,7 +1,8 @@
 //! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several
 //! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
-//! with any balancer, in one phase and in two, while buckets of keys move between them. Three of these
-//! ten runs are due, all of them with `EVERY_CASE=1` (`make test-all`).
+//! with any balancer, in one phase and in two, while buckets of keys move between them. Workers wait in any
+//! way, with or without a latency target, also in two and three processes. Three of these ten runs are due,
+//! all of them with `EVERY_CASE=1` (`make test-all`).
 
 use std::io::Read;
 use std::path::Path;
@@ -68,6 +69,10 @@ fn check(name: &str, text: &str, only_last: bool) {
             ("processes", processes),
             ("link", link),
         ];
+        let waits = any_wait(&mut seeded);
+        let waits = waits.iter().map(|(key, value)| (*key, value.as_str()));
+        let settings = settings.into_iter().chain(waits);
+        let settings = settings.collect::<Vec<(&str, &str)>>();
         run("as it comes", &settings, None);
     }
     for _ in 0..if every { MANY } else { 1 } {
@@ -108,11 +113,13 @@ fn message_bytes(seeded: &mut Seeded) -> String {
 
 /// Random parallelism, threads, balancer and phases; keys that move all the time.
 fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, String)> {
+    let processes = 1 + seeded.below(3);
+    let workers = processes.max(2 + seeded.below(3));
     let mut settings = vec![
         ("parallelism", (2 + seeded.below(7)).to_string()),
-        ("workers", (2 + seeded.below(3)).to_string()),
         ("parsers", (1 + seeded.below(6)).to_string()),
-        ("processes", (1 + seeded.below(2)).to_string()),
+        ("workers", workers.to_string()),
+        ("processes", processes.to_string()),
         ("link", ["shm", "tcp"][seeded.below(2) as usize].to_string()),
         ("chunk_rows", (500 + seeded.below(8000)).to_string()),
         ("message_bytes", message_bytes(seeded)),
@@ -127,6 +134,29 @@ fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, St
     if balancer != "auto" && !only_last {
         settings.push(("order", "none".to_string()));
         settings.push(("balancer", balancer.to_string()));
+    }
+    settings.extend(any_wait(seeded));
+    settings
+}
+
+/// A random way to wait, and a random latency target; often neither.
+fn any_wait(seeded: &mut Seeded) -> Vec<(&'static str, String)> {
+    let mut settings = Vec::new();
+    let waits = [
+        "auto",
+        "interrupt",
+        "sleep:2ms",
+        "sleep:50us",
+        "spin:20us",
+        "backoff",
+        "poll",
+    ];
+    if let Some(wait) = waits.get(seeded.below(2 * waits.len() as u64) as usize) {
+        settings.push(("wait", wait.to_string()));
+    }
+    let targets = ["10 us", "1 ms", "20 ms", "1 s"];
+    if let Some(target) = targets.get(seeded.below(2 * targets.len() as u64) as usize) {
+        settings.push(("latency_target", target.to_string()));
     }
     settings
 }

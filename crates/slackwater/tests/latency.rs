@@ -2,6 +2,7 @@
 //! asserted nowhere.
 
 mod processes;
+mod targets;
 
 use std::io::Write;
 use std::net::TcpListener;

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::disturber::Disturbance;
 use super::order::{Order, Spec};
 use super::query::Query;
 use super::records::RATE_MAX;
@@ -56,6 +57,15 @@ pub struct Arguments {
     /// half of each target), linger (100 ms), hand (no engine; filter only) [default: all]
     #[arg(long, value_name = "SETTING,..", value_delimiter = ',')]
     settings: Option<Vec<Kind>>,
+    /// Measure each point undisturbed and under these disturbances: bursts of 1 to 50 ms that take the
+    /// query's cores for this share of the time, or stops of its process for 30 ms, about once a second
+    #[arg(
+        long,
+        value_name = "1%,5%,20%,stop",
+        value_delimiter = ',',
+        conflicts_with = "svg"
+    )]
+    pub disturb: Option<Vec<Disturbance>>,
     /// Rounds; the medians are printed
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,

@@ -12,6 +12,17 @@ pub fn measure(
     order: &Order,
     round: u32,
 ) -> Result<Point, String> {
+    measure_while(programs, spec, order, round, |_| ())
+}
+
+/// Measures a point while what `start` returns for the query's process exists.
+pub fn measure_while<D>(
+    programs: &Programs,
+    spec: Spec,
+    order: &Order,
+    round: u32,
+    start: impl FnOnce(u32) -> D,
+) -> Result<Point, String> {
     let (generator, addresses) = Generator::start(order)?;
     let running = programs.start(&spec, &addresses)?;
     let at = |error: String| {
@@ -22,7 +33,10 @@ pub fn measure(
         } = spec;
         format!("{setting}, {query} at {rate_per_s}/s: {error}")
     };
-    let (used, generated) = match follow(&generator, &running) {
+    let disturber = start(running.child().id());
+    let followed = follow(&generator, &running);
+    drop(disturber);
+    let (used, generated) = match followed {
         Ok(Some(measured)) => measured,
         // One of the two failed, and the other one because of it.
         Ok(None) => {

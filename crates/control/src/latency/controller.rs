@@ -5,32 +5,33 @@
 //!
 //! The law: with a permitted delay T, s sleeping workers in a row (mostly one) and a busy share u, a row
 //! leaves `T · (s + u) + e` after the earliest time at which it may have arrived: the sleeps, the work on
-//! what has arrived during one, and an *excess* e (oversleep, wake-ups, work that doesn't depend on T,
-//! and anything else that the host does). u is known at once from rates and costs; e is the rest of each
-//! measured latency, kept as a distribution over the last seconds. Hence
+//! what has arrived during one, and an *excess* e: oversleep, wake-ups, work that doesn't depend on T, and
+//! stalls of the host. u is known at once from rates and costs; e is the rest of each measured latency.
+//! What the host took from the workers meanwhile ([`Lost`]) says which of it were stalls, to which another
+//! T adds less. Both are kept as a distribution (`spread`), and that gives p99 as a function of T:
 //!
 //! ```text
-//! T = (target · (1 − margin) − Q99(e)) / (s + u)      and  T ≤ α · free capacity / rate
+//! T = the longest delay with p99(T) <= max(target · (1 − margin), 1.1 · p99(0))
+//! and T <= α · free capacity / rate
 //! ```
 //!
+//! - **What shorter sleeps can't change doesn't shorten them**: a delay is shortened only if that meets
+//!   the target, or lowers p99 by more than [`WORSE_MAX`].
 //! - **Down at once, up slowly**: a shorter delay is set at once, a longer one by at most a quarter per
 //!   correction, and only if it is more than 5 % longer. So a delay that fits is left alone.
-//! - **The fast path**: when more than [`LATE_SHARE`] of the rows since the last correction were late,
-//!   the past counts for less: e is then at least the 99th percentile of those rows alone.
-//! - **Floors**: the delay is never less than a tenth of the target, which is what the margin reserves:
-//!   if the excess alone is more than the target allows, no delay meets it, and a worker that falls
-//!   behind does not catch up by working in smaller pieces. Below [`DELAY_MIN_NS`] a sleep costs more
-//!   than the interrupts that it saves, and the delay is zero (interrupts) until a delay half as long
-//!   again would do. Chunks have at least [`CHUNK_ROWS_MIN`] rows.
+//! - **The fast path**: when more than [`LATE_SHARE`] of the rows since the last correction were late, and
+//!   not by the host, the past counts for less: e is then at least the 99th percentile of those rows alone.
+//! - **Floors**: below [`DELAY_MIN_NS`] a sleep costs more than the interrupts that it saves, and the delay
+//!   is zero (interrupts) until a delay half as long again would do. Chunks have at least
+//!   [`CHUNK_ROWS_MIN`] rows.
 
+mod spread;
+
+use super::lateness::{Late, Lost};
 use super::model::HostCosts;
 use super::planner::{CHUNK_ROWS_MIN, MARGIN, chunk_rows};
 
-/// How long the excess is remembered: this many delays, in each of which one chunk or a few leave, within
-/// limits in seconds of activity. After that time a latency counts a third.
-const MEMORY_DELAYS: f64 = 150.0;
-const MEMORY_MIN_S: f64 = 3.0;
-const MEMORY_MAX_S: f64 = 20.0;
+use spread::{Spread, Way};
 
 /// The shortest delay other than none.
 pub const DELAY_MIN_NS: u64 = 100_000;
@@ -39,8 +40,8 @@ pub const DELAY_MIN_NS: u64 = 100_000;
 /// and rows would be late without being seen here.
 const FILL_MAX: f64 = 0.5;
 
-/// The shortest delay, as a share of the target.
-const LEAST_SHARE: f64 = 0.1;
+/// Where no delay meets the target, the share by which p99 may be above the lowest that any delay reaches.
+pub const WORSE_MAX: f64 = 0.1;
 
 /// How many times [`DELAY_MIN_NS`] a delay must be before the worker sleeps again.
 const SLEEP_AGAIN: f64 = 1.5;
@@ -51,6 +52,12 @@ const LATE_SHARE: f64 = 0.05;
 /// A longer delay is set by at most this factor, and only if it is longer by this factor.
 const UP_MAX: f64 = 1.25;
 const UP_MIN: f64 = 1.05;
+
+/// How many times more slowly the past is forgotten while workers wait to be woken.
+const UNSEEN: f64 = 8.0;
+
+/// How often an interval of delays is halved to find the longest: to a thousandth of the target.
+const STEPS: u32 = 10;
 
 /// What the controller must achieve.
 #[derive(Debug, Clone, Copy)]
@@ -90,76 +97,8 @@ pub struct Observation<'a> {
     pub sleeps: f64,
     /// The highest fill of the source's buffer, 0 to 1; 0 if it isn't known.
     pub fill: f64,
-}
-
-/// How many delays a row waits: the sleeps, and the work on what has arrived during one.
-fn delays(seen: &Observation<'_>) -> f64 {
-    seen.sleeps.max(1.0) + seen.utilisation.clamp(0.0, 1.0)
-}
-
-/// A distribution that forgets: log-linear slots, 32 to a doubling, from a microsecond.
-#[derive(Debug, Clone)]
-struct Recent {
-    weights: Vec<f64>,
-    total: f64,
-}
-
-const PER_DOUBLING: u64 = 32;
-const SLOTS: usize = 28 * PER_DOUBLING as usize;
-
-fn slot(ns: u64) -> usize {
-    let us = ns / 1_000;
-    if us < PER_DOUBLING {
-        return us as usize;
-    }
-    let doubling = u64::from(us.ilog2() - PER_DOUBLING.ilog2());
-    let within = (us >> doubling) - PER_DOUBLING;
-    (((doubling + 1) * PER_DOUBLING + within) as usize).min(SLOTS - 1)
-}
-
-fn upper_ns(slot: usize) -> u64 {
-    let (doubling, within) = (slot as u64 / PER_DOUBLING, slot as u64 % PER_DOUBLING);
-    match doubling {
-        0 => (within + 1) * 1_000,
-        doubling => ((PER_DOUBLING + within + 1) << (doubling - 1)) * 1_000,
-    }
-}
-
-impl Recent {
-    fn new() -> Recent {
-        Recent {
-            weights: vec![0.0; SLOTS],
-            total: 0.0,
-        }
-    }
-
-    fn forget(&mut self, kept: f64) {
-        self.weights.iter_mut().for_each(|weight| *weight *= kept);
-        self.total *= kept;
-    }
-
-    fn add(&mut self, ns: u64, weight: f64) {
-        self.weights[slot(ns)] += weight;
-        self.total += weight;
-    }
-
-    /// The value below which this share lies; `None` if it is empty.
-    fn quantile(&self, share: f64) -> Option<u64> {
-        if self.total <= 0.0 {
-            return None;
-        }
-        let mut left = self.total * share;
-        for (slot, weight) in self.weights.iter().enumerate() {
-            left -= weight;
-            if left <= 0.0 && *weight > 0.0 {
-                return Some(upper_ns(slot));
-            }
-        }
-        self.weights
-            .iter()
-            .rposition(|&weight| weight > 0.0)
-            .map(upper_ns)
-    }
+    /// What the host took from the path's workers.
+    pub lost: Lost,
 }
 
 /// The controller of one path.
@@ -169,8 +108,8 @@ pub struct Controller {
     setting: Setting,
     /// The other delay, besides the setting's, that the latencies of the next observation may belong to.
     before_ns: u64,
-    excess: Recent,
-    corrections: u64,
+    spread: Spread,
+    late: Late,
     changes: u64,
     violated: u64,
 }
@@ -182,8 +121,8 @@ impl Controller {
             goal,
             setting,
             before_ns: setting.delay_ns,
-            excess: Recent::new(),
-            corrections: 0,
+            spread: Spread::default(),
+            late: Late::default(),
             changes: 0,
             violated: 0,
         }
@@ -204,25 +143,19 @@ impl Controller {
         self.violated
     }
 
-    /// The longest delay that leaves room for the excess.
-    fn delay_for(&self, excess_ns: f64, seen: &Observation<'_>) -> f64 {
-        let target_ns = self.goal.target_ns as f64;
-        let budget_ns = target_ns * (1.0 - MARGIN) - excess_ns;
-        (budget_ns / delays(seen)).max(target_ns * LEAST_SHARE)
+    /// The rows that were late, and by what.
+    pub fn late(&self) -> Late {
+        self.late
     }
 
     /// Takes an observation, and returns the new setting.
     pub fn correct(&mut self, seen: &Observation<'_>) -> Setting {
-        self.corrections += 1;
-        let rows = seen.latencies.iter().map(|(_, rows)| rows).sum::<u64>();
-        let late = seen
-            .latencies
-            .iter()
-            .filter(|(ns, _)| *ns > self.goal.target_ns);
-        let late = late.map(|(_, rows)| rows).sum::<u64>();
-        self.violated += u64::from(late * 100 > rows);
-        let excess_ns = self.learn(seen, rows, late);
-        let mut delay_ns = self.delay_for(excess_ns, seen);
+        let way = Way::of(seen, self.goal.target_ns);
+        let own = self.learn(seen, &way);
+        let mut delay_ns = self.delay_for(&way);
+        if let Some(excess_ns) = own {
+            delay_ns = delay_ns.min(self.delay_beside(excess_ns, &way));
+        }
         if seen.fill > FILL_MAX {
             delay_ns = delay_ns.min(self.setting.delay_ns as f64 * FILL_MAX / seen.fill);
         }
@@ -254,34 +187,76 @@ impl Controller {
         setting
     }
 
-    /// The excess to reckon with, in nanoseconds.
-    fn learn(&mut self, seen: &Observation<'_>, rows: u64, late: u64) -> f64 {
-        let seconds = seen.interval_ns as f64 / 1e9;
-        let memory_s = MEMORY_DELAYS * self.setting.delay_ns as f64 / 1e9;
-        let memory_s = memory_s.clamp(MEMORY_MIN_S, MEMORY_MAX_S);
-        self.excess.forget((-seconds / memory_s).exp());
+    /// What rows are to keep, without the margin.
+    fn budget_ns(&self) -> f64 {
+        self.goal.target_ns as f64 * (1.0 - MARGIN)
+    }
+
+    /// The longest delay that the measured latencies allow.
+    fn delay_for(&self, way: &Way) -> f64 {
+        // The calibrated oversleep counts before anything was observed.
+        let costs = &self.goal.costs;
+        let known_ns = match self.spread.is_empty() {
+            true => costs.oversleep_p99_ns,
+            false => costs.oversleep_p50_ns.min(costs.oversleep_p99_ns),
+        };
+        let most_ns = ((self.budget_ns() - known_ns) / way.delays()).max(0.0);
+        let spread = self.spread.look();
+        let mut limit_ns = self.budget_ns();
+        if spread.keeps(limit_ns, most_ns, way) {
+            return most_ns;
+        }
+        // If the budget leaves room for tiny delays only, this is still within the target.
+        limit_ns = limit_ns.max(spread.p99_ns(0.0, way) * (1.0 + WORSE_MAX));
+        let (mut keeps_ns, mut breaks_ns) = (0.0, most_ns);
+        for _ in 0..STEPS {
+            let middle_ns = (keeps_ns + breaks_ns) / 2.0;
+            match spread.keeps(limit_ns, middle_ns, way) {
+                true => keeps_ns = middle_ns,
+                false => breaks_ns = middle_ns,
+            }
+        }
+        keeps_ns
+    }
+
+    /// The longest delay that leaves room for an excess, or hardly adds to it where there is no room.
+    fn delay_beside(&self, excess_ns: f64, way: &Way) -> f64 {
+        let room_ns = self.budget_ns() - excess_ns;
+        let most_ns = self.budget_ns().min(excess_ns * WORSE_MAX);
+        room_ns.max(most_ns) / way.delays()
+    }
+
+    /// Learns from the latencies. Returns the excess of these rows alone if many of them were late, and not
+    /// by the host.
+    fn learn(&mut self, seen: &Observation<'_>, way: &Way) -> Option<f64> {
         // Rows that were on their way while the delay changed may belong to either delay.
         let slept_ns = self.before_ns.max(self.setting.delay_ns) as f64;
         let slept_ns = if seen.slept { slept_ns } else { 0.0 };
-        let explained_ns = slept_ns * delays(seen);
-        let excess = |ns: u64| ns.saturating_sub(explained_ns as u64);
+        // A worker that waited for arrivals doesn't see what the host does to sleeps: it takes as long to
+        // forget that as [`UNSEEN`] sleeping ones.
+        let pace = if seen.slept { 1.0 } else { 1.0 / UNSEEN };
+        let time_s = seen.interval_ns as f64 / 1e9 * pace;
+        self.spread.age(time_s, slept_ns);
+        let rows = seen.latencies.iter().map(|(_, rows)| rows).sum::<u64>();
+        let (mut late, mut by_host) = (0, 0);
+        let mut fresh = Spread::default();
         // Seconds have equal weight, however many rows they had: a burst is no reason to forget.
-        let weight = seconds / rows.max(1) as f64;
+        let weight = time_s / rows.max(1) as f64;
+        let lost_ns = seen.lost.total_ns() as f64;
         for &(ns, rows) in seen.latencies {
-            self.excess.add(excess(ns), weight * rows as f64);
-        }
-        // The calibrated value counts before anything was observed, and while nobody sleeps.
-        let known_ns = self.goal.costs.oversleep_p99_ns;
-        let learned_ns = self.excess.quantile(0.99).map_or(0.0, |ns| ns as f64);
-        let mut excess_ns = learned_ns.max(known_ns);
-        if rows > 0 && late as f64 > LATE_SHARE * rows as f64 {
-            let mut fresh = Recent::new();
-            for &(ns, rows) in seen.latencies {
-                fresh.add(excess(ns), rows as f64);
+            let excess = way.excess(ns as f64, slept_ns, lost_ns);
+            self.spread.add(&excess, weight * rows as f64);
+            fresh.add(&excess.without_host(), rows as f64);
+            if ns > self.goal.target_ns {
+                late += rows;
+                let is_hosts = ns as f64 - excess.host_ns <= self.goal.target_ns as f64;
+                by_host += if is_hosts { rows } else { 0 };
             }
-            excess_ns = excess_ns.max(fresh.quantile(0.99).map_or(0.0, |ns| ns as f64));
         }
-        excess_ns
+        self.late.add(late, by_host, &seen.lost, seen.interval_ns);
+        self.violated += u64::from(late * 100 > rows);
+        let own = late - by_host;
+        (own as f64 > LATE_SHARE * rows as f64).then(|| fresh.look().p99_ns(0.0, way))
     }
 
     /// Rows per chunk, changed only if the target value differs by more than one power of two, or keeps
@@ -294,5 +269,7 @@ impl Controller {
     }
 }
 
+#[cfg(test)]
+mod disturbed;
 #[cfg(test)]
 mod simulation;

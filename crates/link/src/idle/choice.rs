@@ -11,7 +11,7 @@
 //! | observation | sleeping costs | interrupts cost |
 //! |---|---|---|
 //! | a sleep that found nothing | one sleep | nothing |
-//! | a sleep that found something | one sleep | as many wake-ups as arrivals that far apart: −ln(1−q)/q, with q the share of sleeps that find something |
+//! | a sleep that found something | one sleep | as many wake-ups as arrivals that far apart: −ln(1−q)/q, with q the share of sleeps that find something among those after a sleep that did |
 //! | a wait, ended by a waker | the sleeps that fit into it; if it is longer than [`EMPTY_SLEEPS_MAX`] of them, those and one wake-up | one wake-up |
 //! | a wait, ended by the worker's own deadline | the sleeps that fit into it, at least one | one sleep |
 //! | a sleep, ended by a waker | one wake-up | at least one wake-up |
@@ -19,6 +19,10 @@
 //! Processing what was found also has a cost, however little it is (a read, a chunk, a write):
 //! `found_ns`, which interrupts pay for each arrival and sleeping for each sleep that finds something.
 //! The table leaves it out.
+//!
+//! Only sleeps after one that found something count for q. If arrivals are random it makes no difference. If
+//! they are regular and rarer than sleeps, each sleep that finds something finds one, and q is 0: the share
+//! among all sleeps would make them look more frequent, and sleeping cheaper than it is, by up to a third.
 //!
 //! Neither mode is tried out: the cost of the other mode is computed from observations of the mode in
 //! use. This is the work-function algorithm for two states (Borodin, Linial, Saks: "An optimal on-line
@@ -78,6 +82,9 @@ const FOUND_WEIGHT: f64 = 1.0 / 16.0;
 /// unbounded: −ln(1 − 0.98) / 0.98 is 4.
 const FOUND_MAX: f64 = 0.98;
 
+/// Below this share nearly all sleeps that find something find one arrival, and the formula divides by it.
+const FOUND_MIN: f64 = 0.001;
+
 /// Sleeps are not shortened below this: a shorter one costs as much as a whole core.
 const SLEEP_MIN_NS: u64 = 20_000;
 
@@ -100,8 +107,10 @@ pub(super) struct Choice {
     sleeping: bool,
     /// The cost of sleeping minus that of interrupts.
     lead_ns: i64,
-    /// The share of sleeps that find something.
+    /// The share of sleeps that find something, of those after one that did.
     found: f64,
+    /// Whether the last sleep found something.
+    found_last: bool,
     changes: u64,
 }
 
@@ -122,6 +131,7 @@ impl Choice {
             sleeping: false,
             lead_ns: 0,
             found: 0.5,
+            found_last: false,
             changes: 0,
         }
     }
@@ -232,12 +242,18 @@ impl Choice {
     fn wakes(&self) -> i64 {
         let found = self.found.min(FOUND_MAX);
         let each_ns = (self.costs.wake_ns + self.found_ns) as f64;
-        (each_ns * -(1.0 - found).ln() / found) as i64
+        let arrivals = match found > FOUND_MIN {
+            true => -(1.0 - found).ln() / found,
+            false => 1.0,
+        };
+        (each_ns * arrivals) as i64
     }
 
     fn note(&mut self, found: bool) {
-        let found = if found { 1.0 } else { 0.0 };
-        self.found += FOUND_WEIGHT * (found - self.found);
+        if std::mem::replace(&mut self.found_last, found) {
+            let found = if found { 1.0 } else { 0.0 };
+            self.found += FOUND_WEIGHT * (found - self.found);
+        }
     }
 
     fn move_lead(&mut self, sleeping: i64, interrupts: i64) {
@@ -248,6 +264,7 @@ impl Choice {
             self.sleeping = !self.sleeping;
             self.changes += 1;
             self.found = 0.5;
+            self.found_last = false;
         }
     }
 }

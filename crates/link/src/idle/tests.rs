@@ -169,6 +169,31 @@ fn auto_is_cheap_between_the_rates_and_on_other_hosts() {
     }
 }
 
+/// Where finding something costs far more than waiting (cold caches), and whatever delay is permitted,
+/// `auto` costs at most 1.05 times as much as interrupts. Regular arrivals that are rarer than sleeps are
+/// waited for.
+#[test]
+fn auto_never_costs_more_than_interrupts() {
+    let host = Host {
+        found_ns: 300_000,
+        ..Host::MEASURED
+    };
+    for arrivals in [Arrivals::Regular, Arrivals::Poisson, Arrivals::Batched] {
+        for rate in [50.0, 100.0, 200.0, 400.0, 1_000.0] {
+            for delay_us in [200, 500, 1_000, 2_500, 5_000, 7_000, 9_000, 12_000, 17_500] {
+                let delay = Duration::from_micros(delay_us);
+                let simulate = |mode| run(mode, host, arrivals, rate, (usize::MAX, 60.0), 7);
+                let auto = simulate(WaitMode::Auto { delay });
+                let woken = simulate(WaitMode::Interrupt);
+                let ratio = auto.cpu / woken.cpu;
+                let at = format!("{arrivals:?} at {rate}/s, {delay:?}");
+                println!("{at}: {ratio:.3}");
+                assert!(ratio <= 1.05, "{at}: {ratio}");
+            }
+        }
+    }
+}
+
 /// A link that fills within the permitted delay wakes the reader; `auto` then sleeps shorter, so that
 /// most sleeps last their time.
 #[test]

@@ -111,6 +111,21 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Parses rows per second: `20000`, `20000/s`, `20k/s`, `1.5M/s`.
+pub(super) fn rows_per_s(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches("/s").trim_end();
+    let (number, factor) = match number.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1e3),
+        None => match number.strip_suffix('M') {
+            Some(number) => (number, 1e6),
+            None => (number, 1.0),
+        },
+    };
+    let rate = number.parse::<f64>().ok().map(|number| number * factor);
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0)
+        .ok_or_else(|| "expected rows per second, such as 20000/s or 20k/s".to_string())
+}
+
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     slackwater_engine::time::parse_duration_ns(text)
         .map(Duration::from_nanos)

@@ -9,7 +9,7 @@ use crate::report::{Report, count};
 use crate::tuner::{PathPlan, plan_paths, warnings};
 
 /// A time with about three significant digits.
-fn time(ns: f64) -> String {
+pub(super) fn time(ns: f64) -> String {
     match ns {
         ..1e6 => format!("{:.0} us", ns / 1e3),
         ..1e7 => format!("{:.2} ms", ns / 1e6),
@@ -65,11 +65,7 @@ fn path(program: &Program, plan: &PathPlan) -> String {
     let rate = format!(
         "{} rows/s ({})",
         count(plan.rows_per_s as u64),
-        if plan.rate_known {
-            "as the source says"
-        } else {
-            "assumed; the running query measures"
-        }
+        plan.rate_from.words()
     );
     let mut text = format!(
         "\nLatency of {sink} (sink #{}): 99 of 100 rows within {}, at {rate}\n",

@@ -13,6 +13,10 @@ pub struct Seen {
     pub process: usize,
     /// The time since the last look, in nanoseconds.
     pub interval_ns: u64,
+    /// The time that the hypervisor took from each of its cores on average, in nanoseconds. Counted once per
+    /// second.
+    #[serde(default)]
+    pub stolen_ns: u64,
     /// The activity of all its workers.
     pub workers: Vec<WorkerSeen>,
     /// The activity of the instances that were not idle.
@@ -36,8 +40,14 @@ pub struct WorkerSeen {
     pub activations: u64,
     /// The number of timed sleeps.
     pub sleeps: u64,
+    /// By how much sleeps exceeded their time that were held up, in nanoseconds.
+    #[serde(default)]
+    pub overslept_ns: u64,
     /// The CPU time of its thread in nanoseconds; `None` if the system doesn't count it.
     pub cpu_ns: Option<u64>,
+    /// How long its thread was ready to run while another had its core, in nanoseconds.
+    #[serde(default)]
+    pub queued_ns: u64,
 }
 
 /// The activity of one instance.

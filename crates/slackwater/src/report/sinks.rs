@@ -31,8 +31,20 @@ fn kept(sink: &SinkReport) -> Option<String> {
     ))
 }
 
-/// The lines about sinks: with several sinks, one for each and one for all.
+/// The lines about sinks, and about what made rows late if a target was missed.
 pub(super) fn lines(report: &Report) -> Vec<(&'static str, String)> {
+    let mut lines = of_sinks(report);
+    let tuning = report.plan.tuning.as_ref();
+    if report.target_met == Some(false)
+        && let Some(lateness) = tuning.and_then(|tuning| tuning.lateness)
+    {
+        lines.push(("late", lateness.line()));
+    }
+    lines
+}
+
+/// The lines about sinks: with several sinks, one for each and one for all.
+fn of_sinks(report: &Report) -> Vec<(&'static str, String)> {
     let how = report
         .plan
         .tuning

@@ -1,6 +1,7 @@
 //! How latency targets were met.
 
 use serde::Serialize;
+use slackwater_control::latency::lateness::Late;
 
 /// How a query was tuned for its latency target.
 #[derive(Debug, Clone, Serialize)]
@@ -25,4 +26,98 @@ pub struct TuningReport {
     pub measured_cpu_percent: Option<f64>,
     /// The predicted 99th percentile of the latency.
     pub predicted_p99_ms: Option<f64>,
+    /// What made rows later than their target; `null` if none was.
+    pub lateness: Option<LatenessReport>,
+}
+
+/// What made rows later than their target. Shares are of the time of the intervals in which rows were late
+/// (of 0.1 to 0.5 s), in percent.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct LatenessReport {
+    /// Rows that left later than their target.
+    pub rows: u64,
+    /// Those of them that would have been in time without what the host took from the workers.
+    pub rows_by_host: u64,
+    /// Time in which the hypervisor ran other machines.
+    pub stolen_percent: f64,
+    /// Time in which a worker was ready to run and another thread had its core.
+    pub queued_percent: f64,
+    /// Time by which sleeps exceeded what was asked for, without the usual oversleep; includes waiting for
+    /// the core at their end.
+    pub overslept_percent: f64,
+}
+
+/// Smaller shares are not mentioned, in percent.
+const MENTIONED_MIN: f64 = 0.5;
+
+impl LatenessReport {
+    /// The report of late rows; `None` if none was late.
+    pub fn of(late: &Late) -> Option<LatenessReport> {
+        let percent = |ns: u64| ns as f64 / late.interval_ns.max(1) as f64 * 100.0;
+        (late.rows > 0).then(|| LatenessReport {
+            rows: late.rows,
+            rows_by_host: late.by_host,
+            stolen_percent: percent(late.lost.stolen_ns),
+            queued_percent: percent(late.lost.queued_ns),
+            overslept_percent: percent(late.lost.overslept_ns),
+        })
+    }
+
+    /// How the host made rows late, such as `steal 4 %, waiting for a core 6 %`.
+    pub fn how(&self) -> String {
+        let shares = [
+            ("steal", self.stolen_percent),
+            ("waiting for a core", self.queued_percent),
+            ("oversleep", self.overslept_percent),
+        ];
+        let shares = shares.into_iter();
+        let shares = shares.filter(|(_, percent)| *percent >= MENTIONED_MIN);
+        let shares = shares.map(|(name, percent)| format!("{name} {percent:.0} %"));
+        shares.collect::<Vec<String>>().join(", ")
+    }
+
+    /// The line of the summary.
+    pub fn line(&self) -> String {
+        let rows = super::count(self.rows);
+        let how = self.how();
+        match (self.rows_by_host * 2 > self.rows, how.as_str()) {
+            (true, "") => format!("{rows} rows, most of them by the host"),
+            (true, how) => format!("{rows} rows, most of them by the host: {how}"),
+            (false, "") => format!("{rows} rows, by the query's own work or its peers"),
+            (false, how) => {
+                format!(
+                    "{rows} rows, most of them by the query's own work or its peers; host: {how}"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slackwater_control::latency::lateness::Lost;
+
+    use super::*;
+
+    #[test]
+    fn the_host_is_blamed_for_what_it_took() {
+        let lost = Lost {
+            overslept_ns: 4_000_000,
+            queued_ns: 60_000_000,
+            stolen_ns: 40_000_000,
+        };
+        let mut late = Late::default();
+        assert!(LatenessReport::of(&late).is_none());
+        late.add(1_200, 1_100, &lost, 1_000_000_000);
+        let report = LatenessReport::of(&late).unwrap();
+        let line = "1,200 rows, most of them by the host: steal 4 %, waiting for a core 6 %";
+        assert_eq!(report.line(), line);
+        late.add(9_000, 0, &lost, 1_000_000_000);
+        let report = LatenessReport::of(&late).unwrap();
+        assert!(
+            report
+                .line()
+                .contains("own work or its peers; host: steal 4 %")
+        );
+    }
 }

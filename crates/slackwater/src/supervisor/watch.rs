@@ -129,7 +129,9 @@ impl Watch<'_> {
                 && let Some(live) = &mut self.live
             {
                 let workers = self.tuner.as_ref().map(Tuner::workers_used);
-                live.go_on(self.host, self.catalog, workers.as_ref());
+                let late = self.tuner.as_ref().map(Tuner::late);
+                let late = late.unwrap_or_default();
+                live.go_on(self.host, self.catalog, workers.as_ref(), late);
             }
             if self.shown.is_due(now) {
                 let counters = self.host.counters();

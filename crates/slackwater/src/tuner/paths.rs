@@ -31,21 +31,24 @@ pub struct Path {
 pub fn paths(program: &Program, plan: &Plan) -> Vec<Path> {
     let sinks = program.sinks();
     let sinks = sinks.filter_map(|(node, sink)| Some((node, sink.latency_target_ns?)));
-    let paths = sinks.map(|(sink, target_ns)| {
-        let nodes = program.graph.upstream(sink);
-        let is_source = |node: &usize| program.nodes[*node].is_source();
-        let subqueries = nodes.iter().map(|&node| plan.subqueries.of_node[node]);
-        Path {
-            sink,
-            target_ns,
-            sources: nodes.iter().copied().filter(is_source).collect(),
-            subqueries: subqueries
-                .collect::<BTreeSet<usize>>()
-                .into_iter()
-                .collect(),
-        }
-    });
-    paths.collect()
+    let paths = sinks.map(|(sink, target_ns)| path(program, plan, sink, target_ns));
+    paths.filter(|path| !path.sources.is_empty()).collect()
+}
+
+/// The path to a sink, with a target.
+pub fn path(program: &Program, plan: &Plan, sink: usize, target_ns: u64) -> Path {
+    let nodes = program.graph.upstream(sink);
+    let is_source = |node: &usize| program.nodes[*node].is_source();
+    let subqueries = nodes.iter().map(|&node| plan.subqueries.of_node[node]);
+    Path {
+        sink,
+        target_ns,
+        sources: nodes.iter().copied().filter(is_source).collect(),
+        subqueries: subqueries
+            .collect::<BTreeSet<usize>>()
+            .into_iter()
+            .collect(),
+    }
 }
 
 /// The parts of a path in this plan.
@@ -102,20 +105,47 @@ pub fn guesses(program: &Program, plan: &Plan, path: &Path) -> Vec<Work> {
     works.collect()
 }
 
-/// The load of a path's sources, and whether they all declare their rates.
-pub fn load(program: &Program, path: &Path) -> (Load, bool) {
+/// Where the rows per second of a plan come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RateFrom {
+    /// The user named them.
+    User,
+    /// The sources declare them.
+    Sources,
+    /// They are assumed.
+    Nowhere,
+}
+
+impl RateFrom {
+    /// In words, after the rate.
+    pub fn words(self) -> &'static str {
+        match self {
+            RateFrom::User => "as --rate says",
+            RateFrom::Sources => "as the source says",
+            RateFrom::Nowhere => "assumed; the running query measures",
+        }
+    }
+}
+
+/// The load of a path's sources, and where it comes from.
+pub fn load(program: &Program, plan: &Plan, path: &Path) -> (Load, RateFrom) {
     let rates = path.sources.iter().map(|&node| {
         let source = program.nodes[node].as_source()?;
         source.connector.describe().rows_per_s
     });
     let rates = rates.collect::<Vec<Option<f64>>>();
-    let known = rates.iter().all(Option::is_some);
+    let from = match (plan.rows_per_s, rates.iter().all(Option::is_some)) {
+        (Some(_), _) => RateFrom::User,
+        (None, true) => RateFrom::Sources,
+        (None, false) => RateFrom::Nowhere,
+    };
     let rows_per_s = rates.iter().map(|rate| rate.unwrap_or(ROWS_PER_S)).sum();
+    let rows_per_s = plan.rows_per_s.unwrap_or(rows_per_s);
     let load = Load {
         rows_per_s,
         arrivals_per_s: f64::min(rows_per_s, ARRIVALS_PER_S_MAX),
     };
-    (load, known)
+    (load, from)
 }
 
 /// Whether a source paces its rows, so that the source collects them and not its worker.

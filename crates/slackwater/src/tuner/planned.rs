@@ -6,7 +6,7 @@ use slackwater_control::latency::planner::{Planned, Question, plan};
 use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
 
-use super::paths::{self, Path, paths};
+use super::paths::{self, Path, RateFrom, path, paths};
 use crate::plan::Plan;
 
 /// Longer targets are treated like this one: a wake-up every ten seconds costs nothing, and what arrives in
@@ -21,8 +21,8 @@ pub struct PathPlan {
     pub planned: Planned,
     /// The rows per second of the plan.
     pub rows_per_s: f64,
-    /// Whether the sources declare that rate.
-    pub rate_known: bool,
+    /// Where that rate comes from.
+    pub rate_from: RateFrom,
 }
 
 /// The costs of waiting for the model. The engine's costs don't contain the duration of a wake-up, which is
@@ -38,26 +38,43 @@ pub fn host_costs(costs: Costs) -> HostCosts {
 }
 
 /// Plans all paths to sinks with a target.
-pub fn plan_paths(program: &Program, plan_: &Plan, costs: Costs) -> Vec<PathPlan> {
-    let paths = paths(program, plan_).into_iter();
-    let plans = paths.filter(|path| !path.sources.is_empty()).map(|path| {
-        let (load, rate_known) = paths::load(program, &path);
-        let planned = plan(&Question {
-            target_ns: path.target_ns.min(TARGET_NS_MAX) as f64,
-            stages: paths::guesses(program, plan_, &path),
-            load,
-            workers: plan_.placement.cores.len(),
-            in_a_row: (plan_.processes > 1).then(|| paths::workers_in_a_row(plan_, &path)),
-            costs: host_costs(costs),
-        });
-        PathPlan {
-            path,
-            planned,
-            rows_per_s: load.rows_per_s,
-            rate_known,
-        }
+pub fn plan_paths(program: &Program, plan: &Plan, costs: Costs) -> Vec<PathPlan> {
+    let costs = host_costs(costs);
+    let paths = paths(program, plan).into_iter();
+    paths
+        .map(|path| plan_path(program, plan, path, costs))
+        .collect()
+}
+
+/// Plans the path to a sink as if it had this target; `None` if the sink has no sources.
+pub fn plan_sink(
+    program: &Program,
+    plan: &Plan,
+    sink: usize,
+    target_ns: u64,
+    costs: Costs,
+) -> Option<PathPlan> {
+    let path = path(program, plan, sink, target_ns);
+    let has_sources = !path.sources.is_empty();
+    has_sources.then(|| plan_path(program, plan, path, host_costs(costs)))
+}
+
+fn plan_path(program: &Program, plan_: &Plan, path: Path, costs: HostCosts) -> PathPlan {
+    let (load, rate_from) = paths::load(program, plan_, &path);
+    let planned = plan(&Question {
+        target_ns: path.target_ns.min(TARGET_NS_MAX) as f64,
+        stages: paths::guesses(program, plan_, &path),
+        load,
+        workers: plan_.placement.cores.len(),
+        in_a_row: (plan_.processes > 1).then(|| paths::workers_in_a_row(plan_, &path)),
+        costs,
     });
-    plans.collect()
+    PathPlan {
+        path,
+        planned,
+        rows_per_s: load.rows_per_s,
+        rate_from,
+    }
 }
 
 /// Warnings about targets that no plan meets, with the lowest target that could be met.

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use slackwater_control::latency::controller::{Controller, Goal, Observation, Setting};
 use slackwater_control::latency::fit::Fit;
+use slackwater_control::latency::lateness::{Late, Lost};
 use slackwater_control::latency::model::Work;
 
 use crate::probe::{Seen, WorkerSeen};
@@ -36,6 +37,8 @@ pub struct WorkerState {
     pub slept: bool,
     /// The CPU time per second.
     pub cores: f64,
+    /// What the host took from it.
+    pub lost: Lost,
     fit: Fit,
     /// The CPU time and the length of all active intervals, in seconds.
     active: (f64, f64),
@@ -50,6 +53,7 @@ impl Default for WorkerState {
             utilization: 0.0,
             slept: false,
             cores: 0.0,
+            lost: Lost::default(),
             fit: Fit::new(WORK_GUESSED),
             active: (0.0, 0.0),
         }
@@ -57,14 +61,19 @@ impl Default for WorkerState {
 }
 
 impl WorkerState {
-    /// Adds the activity of the worker in an interval, with its input rows.
-    pub fn see(&mut self, seen: &WorkerSeen, rows: u64, interval_ns: u64) {
+    /// Adds the activity of the worker in an interval, with its input rows and the time stolen from its core.
+    pub fn see(&mut self, seen: &WorkerSeen, rows: u64, interval_ns: u64, stolen_ns: u64) {
         let seconds = interval_ns.max(1) as f64 / 1e9;
         self.activations = seen.activations;
         self.rows = rows;
         self.interval_ns = interval_ns;
         self.utilization = (seen.busy_ns as f64 / 1e9 / seconds).min(1.0);
         self.slept = seen.sleeps > 0;
+        self.lost = Lost {
+            overslept_ns: seen.overslept_ns,
+            queued_ns: seen.queued_ns,
+            stolen_ns,
+        };
         self.fit.add(seen.activations, rows, seen.busy_ns);
         let cpu_s = seen.cpu_ns.unwrap_or(seen.busy_ns) as f64 / 1e9;
         self.cores = (cpu_s / seconds).min(1.0);
@@ -116,6 +125,8 @@ pub struct Around {
     pub slept: bool,
     /// The number of sleeping workers that a row passes.
     pub sleeps: f64,
+    /// What the host took from the worker from which it took most.
+    pub lost: Lost,
 }
 
 /// The result of a correction.
@@ -162,6 +173,11 @@ impl PathControl {
         self.controller.changes()
     }
 
+    /// The rows that were late, and by what.
+    pub fn late(&self) -> Late {
+        self.controller.late()
+    }
+
     /// Corrects the path by the processes' activity, at most one report each; `None` if the path was idle.
     pub fn correct(&mut self, seen: &[Seen], around: &Around) -> Option<Corrected> {
         let instances = seen.iter().flat_map(|seen| &seen.instances);
@@ -195,6 +211,7 @@ impl PathControl {
             slept: around.slept || self.parts.is_paced,
             sleeps: around.sleeps,
             fill: fills.map(|(_, fill)| *fill).fold(0.0, f64::max),
+            lost: around.lost,
         });
         Some(Corrected {
             rows,

@@ -74,6 +74,7 @@ fn run(target_ms: f64, world: &World) -> Seen {
     let mut corrected_ns = 0.0;
     let (mut latencies, mut rows_seen, mut busy_ns, mut fill, mut slept) =
         (Vec::new(), 0u64, 0.0, 0.0f64, false);
+    let mut lost = Lost::default();
     let ends_ns = world.phases.iter().scan(0.0, |end, (_, seconds)| {
         *end += seconds * 1e9;
         Some(*end)
@@ -96,10 +97,16 @@ fn run(target_ms: f64, world: &World) -> Seen {
             now_ns += random.exponential(1e9 / rate).max(1e6) + random.exponential(15_000.0);
         } else {
             slept = true;
-            now_ns += setting.delay_ns as f64 + random.exponential(world.oversleep_ns);
+            let mut over_ns = random.exponential(world.oversleep_ns);
             if random.next() < 0.001 {
-                now_ns += world.stall_ns;
+                over_ns += world.stall_ns;
             }
+            now_ns += setting.delay_ns as f64 + over_ns;
+            lost.overslept_ns += if over_ns > 500_000.0 {
+                over_ns as u64
+            } else {
+                0
+            };
         }
         let mean = rate * (now_ns - begin_ns) / 1e9;
         let rows = (mean + (random.next() - 0.5) * mean.sqrt() * 3.0)
@@ -135,10 +142,12 @@ fn run(target_ms: f64, world: &World) -> Seen {
                 slept,
                 sleeps: 1.0,
                 fill,
+                lost,
             });
             corrected_ns = now_ns;
             latencies.clear();
             (rows_seen, busy_ns, fill, slept) = (0, 0.0, 0.0, false);
+            lost = Lost::default();
         }
     }
     seen.changes = controller.changes();

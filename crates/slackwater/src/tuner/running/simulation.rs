@@ -124,7 +124,7 @@ fn run(world: &World) -> Vec<(Setting, f64)> {
         }
         for seen in &answers {
             let (worker, rows) = (&seen.workers[0], seen.instances[0].rows_taken);
-            workers[worker.worker].see(worker, rows, seen.interval_ns);
+            workers[worker.worker].see(worker, rows, seen.interval_ns, seen.stolen_ns);
         }
         let utilization = workers.iter().map(|worker| worker.utilization);
         let around = Around {
@@ -132,6 +132,7 @@ fn run(world: &World) -> Vec<(Setting, f64)> {
             utilization: utilization.fold(0.0, f64::max),
             slept: workers[0].slept,
             sleeps: 1.0,
+            lost: Lost::default(),
         };
         path.correct(&answers, &around);
     }
@@ -219,7 +220,8 @@ proptest! {
             Seen { process: 2, instances: vec![sink], sinks: vec![of_sink(&latencies[half..])],
                 ..Seen::default() },
         ];
-        let around = Around { interval_ns: INTERVAL_NS, utilization: 0.3, slept: true, sleeps: 1.0 };
+        let around = Around { interval_ns: INTERVAL_NS, utilization: 0.3, slept: true, sleeps: 1.0,
+            lost: Lost::default() };
         let (mut by_one, mut by_several) = (path(), path());
         prop_assert_eq!(by_one.correct(&one, &around), by_several.correct(&several, &around));
         prop_assert_eq!(by_one.setting(), by_several.setting());
