@@ -5,8 +5,9 @@
 //! neither the number of fields, nor quotes, nor the other numbers, which it copies unchanged. An engine
 //! that checks those is compared with it.
 //!
-//! A record is `due,time,sensor,reading,…`, a row is `due,sensor,reading`, of records whose reading
-//! is below [`READING_MIN_DROPPED`].
+//! A record is `due,time,sensor,reading,…`, or for the query `wide` ten fields, of which the first is `due`, the
+//! seventh `sensor` and the last `reading`. A row is `due,sensor,reading`, of records whose reading is below
+//! [`READING_MIN_DROPPED`].
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -29,9 +30,18 @@ pub struct Counts {
     pub rows: u64,
 }
 
+/// The fields of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fields {
+    /// `due,time,sensor,reading,…`.
+    Few,
+    /// Ten: `due` is the first, `sensor` the seventh, `reading` the last.
+    Ten,
+}
+
 /// Connects to the address that records come from and the one that rows go to, and filters until the
 /// records end.
-pub fn connect(from: &str, to: &str) -> Result<Counts, String> {
+pub fn connect(from: &str, to: &str, fields: Fields) -> Result<Counts, String> {
     let open = |address: &str| {
         let stream = TcpStream::connect(address);
         stream.map_err(|error| format!("{address}: can't connect: {error}"))
@@ -39,7 +49,10 @@ pub fn connect(from: &str, to: &str) -> Result<Counts, String> {
     let (mut records, mut rows) = (open(from)?, open(to)?);
     rows.set_nodelay(true)
         .map_err(|error| format!("{to}: {error}"))?;
-    filter(&mut records, &mut rows)
+    match fields {
+        Fields::Few => filter(&mut records, &mut rows, keep),
+        Fields::Ten => filter(&mut records, &mut rows, keep_of_ten),
+    }
 }
 
 /// Pins this thread to a core.
@@ -53,7 +66,11 @@ pub fn pin(core: &str) -> Result<(), String> {
 }
 
 /// Filters until the records end.
-pub fn filter(records: &mut impl Read, rows: &mut impl Write) -> Result<Counts, String> {
+pub fn filter(
+    records: &mut impl Read,
+    rows: &mut impl Write,
+    keep: impl Fn(&[u8]) -> Kept<'_>,
+) -> Result<Counts, String> {
     let mut bytes = vec![0; READ_BYTES];
     let mut kept = Vec::with_capacity(READ_BYTES);
     let mut counts = Counts::default();
@@ -76,14 +93,16 @@ pub fn filter(records: &mut impl Read, rows: &mut impl Write) -> Result<Counts, 
                 let number = counts.records;
                 let line = String::from_utf8_lossy(line);
                 format!(
-                    "record {number} is not valid: '{line}'; expected due,time,sensor,reading,…"
+                    "record {number} is not valid: '{line}'; expected due,time,sensor,reading,… or ten fields"
                 )
             })?;
-            if let Some((due, sensor_and_reading)) = row {
+            if let Some([due, sensor, reading]) = row {
                 counts.rows += 1;
                 kept.extend_from_slice(due);
                 kept.push(b',');
-                kept.extend_from_slice(sensor_and_reading);
+                kept.extend_from_slice(sensor);
+                kept.push(b',');
+                kept.extend_from_slice(reading);
                 kept.push(b'\n');
             }
             at = end + line_end + 1;
@@ -101,22 +120,32 @@ pub fn filter(records: &mut impl Read, rows: &mut impl Write) -> Result<Counts, 
     }
 }
 
-/// The parts of a record that make its row, if the filter keeps it; `None` if the line is not a valid
+/// The fields of a record that make its row, if the filter keeps it; `None` if the line is not a valid
 /// record.
+type Kept<'a> = Option<Option<[&'a [u8]; 3]>>;
+
 #[inline]
-#[allow(
-    clippy::type_complexity,
-    reason = "two parts of a line, None if dropped, None if not valid"
-)]
-fn keep(line: &[u8]) -> Option<Option<(&[u8], &[u8])>> {
+fn keep(line: &[u8]) -> Kept<'_> {
     let comma = |from: usize| Some(from + memchr(b',', line.get(from..)?)?);
     let due_end = comma(0)?;
     let time_end = comma(due_end + 1)?;
     let sensor_end = comma(time_end + 1)?;
     let reading_end = comma(sensor_end + 1).unwrap_or(line.len());
-    let reading = number(&line[sensor_end + 1..reading_end])?;
-    let is_kept = reading < READING_MIN_DROPPED;
-    Some(is_kept.then(|| (&line[..due_end], &line[time_end + 1..reading_end])))
+    let reading = &line[sensor_end + 1..reading_end];
+    let is_kept = number(reading)? < READING_MIN_DROPPED;
+    Some(is_kept.then(|| [&line[..due_end], &line[time_end + 1..sensor_end], reading]))
+}
+
+#[inline]
+fn keep_of_ten(line: &[u8]) -> Kept<'_> {
+    let mut commas = memchr_iter(b',', line);
+    let due_end = commas.next()?;
+    // Four fields lie between, and two after the sensor.
+    let sensor_begin = commas.nth(4)? + 1;
+    let sensor_end = commas.next()?;
+    let reading = &line[commas.nth(1)? + 1..];
+    let is_kept = number(reading)? < READING_MIN_DROPPED;
+    Some(is_kept.then(|| [&line[..due_end], &line[sensor_begin..sensor_end], reading]))
 }
 
 /// The number that these digits represent.
@@ -157,7 +186,7 @@ mod tests {
     fn rows_do_not_depend_on_how_reads_split_records() {
         for piece in 1..RECORDS.len() + 1 {
             let mut rows = Vec::new();
-            let counts = filter(&mut Pieces(RECORDS.as_bytes(), piece), &mut rows).unwrap();
+            let counts = filter(&mut Pieces(RECORDS.as_bytes(), piece), &mut rows, keep).unwrap();
             assert_eq!(
                 counts,
                 Counts {
@@ -177,13 +206,25 @@ mod tests {
             ("\n", "record 1 is not valid"),
             ("1,2,3,4", "in the middle"),
         ] {
-            let error = filter(&mut Pieces(text.as_bytes(), 99), &mut Vec::new());
+            let error = filter(&mut Pieces(text.as_bytes(), 99), &mut Vec::new(), keep);
             let error = error.unwrap_err();
             assert!(error.contains(says), "{error}");
         }
         let long = vec![b'1'; READ_BYTES + 1];
-        let error = filter(&mut Pieces(&long, READ_BYTES), &mut Vec::new());
+        let error = filter(&mut Pieces(&long, READ_BYTES), &mut Vec::new(), keep);
         assert!(error.unwrap_err().contains("longer than"));
+    }
+
+    #[test]
+    fn three_of_ten_fields_make_a_row() {
+        let record = |reading: &str| format!("17,3,somewhere,ok,1.5,2.5,100,87,...,{reading}\n");
+        let text = record("1499") + &record("1500");
+        let mut rows = Vec::new();
+        filter(&mut Pieces(text.as_bytes(), 7), &mut rows, keep_of_ten).unwrap();
+        assert_eq!(rows, b"17,100,1499\n");
+        for line in ["17,3,a,ok,1,2,100,87", "1,2,3,4,5,6,7,8,9,10,11", ""] {
+            assert_eq!(keep_of_ten(line.as_bytes()), None, "{line}");
+        }
     }
 
     #[test]
@@ -192,7 +233,8 @@ mod tests {
         let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
         let (from, to) = (listen(), listen());
         let (from_address, to_address) = (address(&from), address(&to));
-        let filtering = std::thread::spawn(move || connect(&from_address, &to_address));
+        let filtering =
+            std::thread::spawn(move || connect(&from_address, &to_address, Fields::Few));
         let (mut records, _) = from.accept().unwrap();
         let (mut rows, _) = to.accept().unwrap();
         records.write_all(RECORDS.as_bytes()).unwrap();
@@ -201,7 +243,7 @@ mod tests {
         rows.read_to_string(&mut text).unwrap();
         assert_eq!(text, ROWS);
         assert_eq!(filtering.join().unwrap().unwrap().rows, 2);
-        let refused = connect("127.0.0.1:1", "127.0.0.1:1").unwrap_err();
+        let refused = connect("127.0.0.1:1", "127.0.0.1:1", Fields::Ten).unwrap_err();
         assert!(
             refused.starts_with("127.0.0.1:1: can't connect"),
             "{refused}"

@@ -10,7 +10,7 @@
 //! ```text
 //! slackwater-limit visits.csv [--results out.csv]     one line of JSON with rows, cost, checksum
 //! slackwater-limit --checksum out.csv                 rows and checksum of a result file
-//! slackwater-limit filter --connect HOST:PORT --to HOST:PORT [--core N]
+//! slackwater-limit filter|wide --connect HOST:PORT --to HOST:PORT [--core N]
 //!                                                     records from one, rows to the other
 //! ```
 //!
@@ -26,6 +26,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::process::ExitCode;
 
+use filter::Fields;
 use fix_window::{FixWindow, Window, read_records};
 
 /// FNV-1a, 64 bits (Fowler, Noll and Vo): a few lines, the same everywhere.
@@ -123,9 +124,18 @@ fn checksum(path: &str) -> Result<String, String> {
     ))
 }
 
-fn filter_between(from: &str, to: &str, core: Option<&str>) -> Result<String, String> {
+fn filter_between(
+    fields: &str,
+    from: &str,
+    to: &str,
+    core: Option<&str>,
+) -> Result<String, String> {
     core.map_or(Ok(()), filter::pin)?;
-    let counts = filter::connect(from, to)?;
+    let fields = match fields {
+        "wide" => Fields::Ten,
+        _ => Fields::Few,
+    };
+    let counts = filter::connect(from, to, fields)?;
     let cpu_s = usage::process_cpu_s();
     Ok(format!(
         "{{\"records\": {}, \"rows\": {}, \"cpu_s\": {cpu_s:.6}}}",
@@ -135,17 +145,25 @@ fn filter_between(from: &str, to: &str, core: Option<&str>) -> Result<String, St
 
 const USAGE: &str = "usage: slackwater-limit FILE [--results FILE]\n       \
                      slackwater-limit --checksum FILE\n       \
-                     slackwater-limit filter --connect HOST:PORT --to HOST:PORT [--core N]";
+                     slackwater-limit filter|wide --connect HOST:PORT --to HOST:PORT [--core N]";
 
 fn main() -> ExitCode {
     let arguments = std::env::args().skip(1).collect::<Vec<String>>();
     let arguments = arguments.iter().map(String::as_str).collect::<Vec<&str>>();
     let done = match arguments.as_slice() {
         ["--checksum", path] => checksum(path),
-        ["filter", "--connect", from, "--to", to] => filter_between(from, to, None),
-        ["filter", "--connect", from, "--to", to, "--core", core] => {
-            filter_between(from, to, Some(core))
+        [name @ ("filter" | "wide"), "--connect", from, "--to", to] => {
+            filter_between(name, from, to, None)
         }
+        [
+            name @ ("filter" | "wide"),
+            "--connect",
+            from,
+            "--to",
+            to,
+            "--core",
+            core,
+        ] => filter_between(name, from, to, Some(core)),
         [path] if !path.starts_with('-') => measure(path, None),
         [path, "--results", results] if !path.starts_with('-') => measure(path, Some(results)),
         _ => {

@@ -31,7 +31,7 @@ use crate::intake::Waiting;
 use crate::operator::Output;
 use crate::ports::Input;
 pub use crate::sink_step::{SinkResult, SinkStep};
-use crate::time::{EventTime, now_ns};
+use crate::time::{EventTime, Laps, now_ns};
 use checkpoint::Member;
 use cut::Cut;
 pub use cut::Notice;
@@ -66,6 +66,8 @@ pub struct Instance {
     budget: Arc<Budget>,
     share: Share,
     counters: Arc<InstanceCounters>,
+    /// When the last step ended.
+    laps: Laps,
     ended: bool,
     /// Whether it has ended normally, because its inputs ended: the query was not stopped, and no sender
     /// was lost.
@@ -175,6 +177,7 @@ impl Instance {
             budget: Arc::default(),
             share: Share::default(),
             counters,
+            laps: Laps::now(),
             ended: false,
             is_whole: false,
         }
@@ -207,13 +210,16 @@ impl Instance {
         }
     }
 
-    /// Does a bounded amount of work.
-    pub fn step(&mut self) -> Result<Stepped> {
+    /// Does a bounded amount of work; `laps` are the worker's.
+    pub fn step(&mut self, laps: &mut Laps) -> Result<Stepped> {
+        laps.begin();
+        self.laps = *laps;
         let has_copied = self.copy_slice()?;
         let stepped = match self.take_inputs() {
             Ok(Stepped::Waits { .. }) if has_copied => Ok(Stepped::Worked),
             stepped => stepped,
         };
+        *laps = self.laps;
         for placed in &mut self.steps {
             if let Step::Route(route) = &mut placed.step {
                 route.ring();
@@ -274,20 +280,20 @@ impl Instance {
                     }
                 }
                 InstanceInput::Source(intake) => {
-                    let begin_ns = now_ns();
                     let next = intake.next_input();
                     if let Ok(Ok(Input::Chunk { chunk, .. })) = &next {
-                        let busy_ns = now_ns() - begin_ns;
+                        let busy_ns = self.laps.lap();
                         self.counters.source.add(busy_ns, chunk.rows() as u64);
                     }
                     // Rows read before a failure count, and so does the one that failed.
-                    let counts = intake.take_counts();
-                    InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
-                    InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);
-                    let lost = counts.connections_lost;
-                    InstanceCounters::add(&self.counters.connections_lost, lost);
-                    if counts.rows_in > 0 {
-                        self.has_read();
+                    if let Some(counts) = intake.take_counts() {
+                        InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
+                        InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);
+                        let lost = counts.connections_lost;
+                        InstanceCounters::add(&self.counters.connections_lost, lost);
+                        if counts.rows_in > 0 {
+                            self.has_read();
+                        }
                     }
                     match next? {
                         Ok(input) => input,
@@ -311,6 +317,7 @@ impl Instance {
                 Input::Watermark { time, ingest_ns } => {
                     self.control(Control::Watermark { time, ingest_ns })?;
                     self.look_at_memory();
+                    self.laps.lap();
                 }
                 Input::Idle => self.control(Control::Idle)?,
                 Input::Active => self.control(Control::Active)?,
@@ -436,11 +443,11 @@ impl Instance {
         Ok(true)
     }
 
-    /// Flushes what sinks have buffered; called before the worker waits.
-    pub fn flush(&mut self) -> Result<()> {
+    /// Flushes what sinks have buffered; called before the worker waits, with its laps.
+    pub fn flush(&mut self, laps: &mut Laps) -> Result<()> {
         for placed in &mut self.steps {
             if let Step::Sink(sink) = &mut placed.step {
-                sink.flush(placed.number, &self.counters)?;
+                sink.flush(placed.number, &self.counters, laps)?;
             }
         }
         Ok(())

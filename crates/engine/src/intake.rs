@@ -5,29 +5,28 @@
 //! own watermark if some row of the batch is earlier than its own. The instance's watermark is the
 //! minimum over its partitions that are neither idle nor ended.
 
+mod columns;
 mod notices;
 mod observe;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use arrow_array::{Array, BooleanArray};
-use arrow_schema::{SchemaRef, TimeUnit};
+use arrow_schema::SchemaRef;
 use slackwater_link::Waiter;
 
 use crate::budget::Budget;
 use crate::checkpoint::PartitionState;
 use crate::chunk::{Chunk, Origin, Partitions};
 use crate::error::Result;
-use crate::expression::{Expression, evaluate, reject};
-use crate::operator::window::{EVENT_TIME_MAX_US, ticks_to_us, timestamp_ticks, timestamp_unit};
+use crate::expression::{Expression, reject};
 use crate::ports::Input;
 use crate::recorder::{Recorder, Suspect};
 use crate::source::{DeadLetters, Rejected, Resume, Source, SourcePoll, SourceRows};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
 use notices::Looking;
 pub use notices::{Notice, Notices, Place, is_plausible, leaves};
-use observe::{extremes, observe, place};
+use observe::observe;
 
 /// How a source's batches become chunks.
 #[derive(Clone)]
@@ -94,7 +93,7 @@ impl Partition {
 }
 
 /// The number of records read so far.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IntakeCounts {
     /// Records read, bad ones included.
     pub rows_in: u64,
@@ -122,6 +121,8 @@ pub struct Intake {
     counts: IntakeCounts,
     /// The budget of the process, and this source's place among those that wait for each other.
     budget: Option<(Arc<Budget>, usize)>,
+    /// The schema of the source's batches, and whether their columns are the table's.
+    as_read: Option<(SchemaRef, bool)>,
     /// Where the rows being processed are recorded, and the number of the instance.
     recorder: Option<(Recorder, usize)>,
     /// Whether something is recorded there.
@@ -164,6 +165,7 @@ impl Intake {
             ready: VecDeque::new(),
             counts: IntakeCounts::default(),
             budget: None,
+            as_read: None,
             recorder: None,
             is_noted: false,
             suspects: Vec::new(),
@@ -251,9 +253,10 @@ impl Intake {
         self.source.close();
     }
 
-    /// Records read and rejected since the last call.
-    pub fn take_counts(&mut self) -> IntakeCounts {
-        std::mem::take(&mut self.counts)
+    /// Records read and rejected since the last call; `None` if there were none.
+    pub fn take_counts(&mut self) -> Option<IntakeCounts> {
+        let counts = std::mem::take(&mut self.counts);
+        (counts != IntakeCounts::default()).then_some(counts)
     }
 
     /// The next input, or how long to wait for it.
@@ -473,14 +476,7 @@ impl Intake {
             let reason = "a process died twice while processing it".to_string();
             return self.dead_letters.reject(&reject(&chunk, 0, reason));
         }
-        let evaluated = evaluate(&self.spec.columns, chunk)?;
-        self.counts.rows_bad += evaluated.rejected.len() as u64;
-        for rejected in evaluated.rejected {
-            self.dead_letters.reject(&rejected)?;
-        }
-        let mut chunk = evaluated
-            .chunk
-            .with_columns(self.spec.schema.clone(), evaluated.columns)?;
+        let mut chunk = self.compute(chunk)?;
         if let Some(event_time) = self.spec.event_time {
             chunk = self.check_event_time(event_time, chunk)?;
             let floor = self.watermark;
@@ -503,68 +499,6 @@ impl Intake {
         }
         self.move_watermark();
         Ok(())
-    }
-
-    /// Takes out rows whose event time is NULL or out of range.
-    fn check_event_time(&mut self, event_time: EventTimeSpec, chunk: Chunk) -> Result<Chunk> {
-        let column = chunk.batch.column(event_time.column);
-        let ticks = timestamp_ticks(column)?;
-        let unit = timestamp_unit(column.data_type()).expect("`timestamp_ticks` has checked it");
-        let in_range = |ticks: i64| {
-            let time = ticks_to_us(ticks, unit);
-            (-EVENT_TIME_MAX_US..=EVENT_TIME_MAX_US).contains(&time)
-        };
-        let (least, most) = extremes(ticks);
-        if column.null_count() == 0 && in_range(least) && in_range(most) {
-            self.look_at_times(&chunk, unit, ticks, (least, most));
-            return Ok(chunk);
-        }
-        let name = self.spec.schema.field(event_time.column).name().clone();
-        let mut keep = Vec::with_capacity(chunk.rows());
-        for (row, &ticks) in ticks.iter().enumerate() {
-            let reason = if column.is_null(row) {
-                format!("event time {name} is NULL")
-            } else if !in_range(ticks) {
-                format!("event time {name} is out of range")
-            } else {
-                keep.push(true);
-                continue;
-            };
-            keep.push(false);
-            self.counts.rows_bad += 1;
-            self.dead_letters.reject(&reject(&chunk, row, reason))?;
-        }
-        let chunk = chunk.filter(&BooleanArray::from(keep))?;
-        let ticks = timestamp_ticks(chunk.batch.column(event_time.column))?;
-        self.look_at_times(&chunk, unit, ticks, extremes(ticks));
-        Ok(chunk)
-    }
-
-    /// Reports the first event time that is most likely wrong.
-    fn look_at_times(
-        &mut self,
-        chunk: &Chunk,
-        unit: TimeUnit,
-        ticks: &[i64],
-        (least, most): (i64, i64),
-    ) {
-        let (Some(looking), Some(origin), Some(&first)) =
-            (&mut self.looking, &chunk.origin, ticks.first())
-        else {
-            return;
-        };
-        let [first, least, most] = [first, least, most].map(|ticks| ticks_to_us(ticks, unit));
-        if !looking.is_odd(first, least, most) {
-            return;
-        }
-        let times = ticks.iter().map(|&ticks| ticks_to_us(ticks, unit));
-        let mut odd = times
-            .enumerate()
-            .filter(|(_, time)| looking.finds_odd(*time));
-        let odd = odd.next();
-        if let Some((row, time)) = odd {
-            looking.odd_time(place(origin, row), time);
-        }
     }
 
     /// A source that waits for its first or next partition (a listening socket) holds nobody back.

@@ -16,7 +16,7 @@ use crate::counters::InstanceCounters;
 use crate::error::Result;
 use crate::latency::Seconds;
 use crate::sink::Sink;
-use crate::time::now_ns;
+use crate::time::{Laps, now_ns};
 
 /// Latencies are recorded from 1 µs to 1 hour with 3 significant digits: about 200 KiB a sink.
 const LATENCY_MAX_US: u64 = 3_600_000_000;
@@ -114,27 +114,32 @@ impl SinkStep {
         chunk: &Chunk,
         step: usize,
         counters: &Arc<InstanceCounters>,
+        laps: &mut Laps,
     ) -> Result<()> {
-        let begin_ns = now_ns();
         let chunk = chunk.without(self.leaves_out)?;
         let rows = chunk.rows() as u64;
         if rows == 0 {
             return Ok(());
         }
         self.sink.write(&chunk)?;
-        counters.steps[step].add(now_ns() - begin_ns, rows);
+        counters.steps[step].add(laps.lap(), rows);
         self.rows += rows;
         self.leaving.push((chunk.ingest_ns, rows));
         self.oldest_ns.get_or_insert(chunk.ingest_ns);
         InstanceCounters::add(&counters.rows_out, rows);
         if self.leaving.len() >= LEAVING_CHUNKS_MAX {
-            self.flush(step, counters)?;
+            self.flush(step, counters, laps)?;
         }
         Ok(())
     }
 
     /// Flushes the sink; the rows leave the engine here.
-    pub(crate) fn flush(&mut self, step: usize, counters: &Arc<InstanceCounters>) -> Result<()> {
+    pub(crate) fn flush(
+        &mut self,
+        step: usize,
+        counters: &Arc<InstanceCounters>,
+        laps: &mut Laps,
+    ) -> Result<()> {
         if self.finished {
             return Ok(());
         }
@@ -142,10 +147,9 @@ impl SinkStep {
             // Bytes that a peer did not take the last time.
             return self.sink.flush();
         }
-        let begin_ns = now_ns();
         self.sink.flush()?;
-        let now_ns = now_ns();
-        counters.steps[step].add_busy(now_ns - begin_ns);
+        counters.steps[step].add_busy(laps.lap());
+        let now_ns = laps.last_ns();
         for (ingest_ns, rows) in self.leaving.drain(..) {
             let latency_ns = now_ns.saturating_sub(ingest_ns);
             self.latencies_us
@@ -170,7 +174,7 @@ impl SinkStep {
         node: usize,
         counters: &Arc<InstanceCounters>,
     ) -> Result<Option<Prepared>> {
-        self.flush(step, counters)?;
+        self.flush(step, counters, &mut Laps::now())?;
         self.prepared(node, false)
     }
 
@@ -192,7 +196,7 @@ impl SinkStep {
         stopped: bool,
         counters: &Arc<InstanceCounters>,
     ) -> Result<Option<Prepared>> {
-        self.flush(step, counters)?;
+        self.flush(step, counters, &mut Laps::now())?;
         // A stopped query resumes from its last checkpoint, if it takes any.
         let prepared = match stopped {
             true => None,

@@ -26,6 +26,53 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Measures consecutive steps with one reading of the clock for each: a step begins when the one before it
+/// ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Laps {
+    last_ns: u64,
+    /// Whether the last reading says nothing about the next step.
+    is_old: bool,
+}
+
+impl Laps {
+    /// Begins now.
+    pub fn now() -> Laps {
+        Laps::at(now_ns())
+    }
+
+    /// Begins at this time, which was read just now.
+    pub fn at(now_ns: u64) -> Laps {
+        Laps {
+            last_ns: now_ns,
+            is_old: false,
+        }
+    }
+
+    /// Forgets the last reading: time passes that belongs to no step.
+    pub fn forget(&mut self) {
+        self.is_old = true;
+    }
+
+    /// Begins now, if the last reading was forgotten.
+    pub fn begin(&mut self) {
+        if self.is_old {
+            *self = Laps::now();
+        }
+    }
+
+    /// Ends a step: the time since the one before it ended, in nanoseconds.
+    pub fn lap(&mut self) -> u64 {
+        let before = std::mem::replace(self, Laps::now());
+        self.last_ns.saturating_sub(before.last_ns)
+    }
+
+    /// The last reading of the clock.
+    pub fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+}
+
 /// Parses a duration such as `10 ms`, `5s`, `1 min`, `0.5 s`, `200us`, `PT10S` into nanoseconds. `None`
 /// if it is not a valid duration, or longer than 2^63 nanoseconds (292 years).
 pub fn parse_duration_ns(text: &str) -> Option<u64> {
@@ -95,6 +142,22 @@ fn parse_iso_ns(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn laps_follow_each_other() {
+        let mut laps = Laps::at(now_ns() - 1_000_000);
+        let begin = laps.last_ns();
+        let (one, other) = (laps.lap(), laps.lap());
+        assert!(one >= 1_000_000);
+        assert_eq!(laps.last_ns(), begin + one + other);
+        // A time that was forgotten counts for no step.
+        let mut laps = Laps::at(0);
+        laps.begin();
+        assert_eq!(laps.last_ns(), 0);
+        laps.forget();
+        laps.begin();
+        assert!(laps.last_ns() >= begin);
+    }
 
     #[test]
     fn durations_in_all_units() {

@@ -21,10 +21,14 @@ use crate::counters::WorkerCounters;
 use crate::error::{Error, Result};
 use crate::instance::{Descriptors, Instance, Notice, Stepped};
 use crate::protocol::{Attached, COMMANDS_MAX, Command, WorkerEvent};
-use crate::time::now_ns;
+use crate::time::{Laps, now_ns};
 
 /// How soon a worker tries again to report events that the listener had no room for.
 const REPORT_AGAIN: Duration = Duration::from_millis(1);
+
+/// A worker looks at its descriptors before a sleep if it has worked for longer than the sleep, divided by
+/// this: about the work of one in three cores. A look is a system call, the sleep two.
+const LOOK_AGAIN_SHARE: u128 = 32;
 
 /// Commands to a worker, with their attachments.
 pub type Commands = mpsc::Receiver<(Command, Attached)>;
@@ -69,6 +73,8 @@ pub struct Worker {
     silence: Arc<AtomicBool>,
     /// When the last wait ended.
     awake_ns: u64,
+    /// The last reading of the clock.
+    laps: Laps,
     /// Whether something was done since.
     worked: bool,
 }
@@ -87,6 +93,7 @@ impl Worker {
             counters,
             silence,
             awake_ns: now_ns(),
+            laps: Laps::now(),
             worked: false,
             waiter,
             idle,
@@ -102,13 +109,21 @@ impl Worker {
     pub fn run(mut self) {
         while !self.exit {
             if self.cycle().worked {
-                self.worked = true;
+                // The cycle after a wait had the descriptors that were ready then.
+                if std::mem::replace(&mut self.worked, true) {
+                    self.waiter.look();
+                }
                 self.idle.worked();
                 continue;
             }
             self.flush();
             match self.idle() {
-                Idle::Spin => std::hint::spin_loop(),
+                Idle::Spin => {
+                    self.laps.forget();
+                    self.waiter.look();
+                    std::hint::spin_loop();
+                }
+                Idle::Wait(wait) if self.has_worked_for_long(wait) && self.waiter.look() => {}
                 Idle::Wait(wait) => {
                     self.waiter.announce(wait.listen);
                     let cycle = self.cycle();
@@ -138,7 +153,8 @@ impl Worker {
         }
         let mut index = 0;
         while index < self.instances.len() {
-            match guard(&mut self.instances[index].1, Instance::step) {
+            let laps = &mut self.laps;
+            match guard(&mut self.instances[index].1, |runs| runs.step(laps)) {
                 Ok(Stepped::Worked) => {
                     cycle.worked = true;
                     self.report_notices(index);
@@ -210,13 +226,30 @@ impl Worker {
 
     fn idle(&mut self) -> Idle {
         if self.instances.is_empty() {
+            self.laps = Laps::now();
             return Idle::Wait(Wait::FOR_EVERYTHING);
         }
-        self.idle.idle(now_ns)
+        let laps = &mut self.laps;
+        self.idle.idle(|| {
+            laps.lap();
+            laps.last_ns()
+        })
+    }
+
+    /// Whether so much may have come while the worker was busy that a sleep must not come first: more than
+    /// [`LOOK_AGAIN_SHARE`] of what comes during the sleep.
+    fn has_worked_for_long(&self, wait: Wait) -> bool {
+        let (Sources::Doorbell, Some(timeout), true) = (wait.sources, wait.timeout, self.worked)
+        else {
+            return false;
+        };
+        let busy_ns = self.laps.last_ns().saturating_sub(self.awake_ns);
+        u128::from(busy_ns) * LOOK_AGAIN_SHARE > timeout.as_nanos()
     }
 
     fn wait(&mut self, wait: Wait, cycle: Cycle) {
-        let asleep_ns = now_ns();
+        // Read when the worker found nothing to do; what it looked at since is little.
+        let asleep_ns = self.laps.last_ns();
         let busy_ns = asleep_ns.saturating_sub(self.awake_ns);
         let worked = std::mem::take(&mut self.worked);
         self.counters.waited(busy_ns, worked, self.idle.counters());
@@ -230,7 +263,8 @@ impl Worker {
         let deadline = cycle.until_ns.map(|time| time.saturating_sub(asleep_ns));
         let wait = wait.bounded(deadline.map(Duration::from_nanos), cycle.descriptors());
         let woken = self.waiter.wait(wait.timeout, wait.sources);
-        self.awake_ns = now_ns();
+        self.laps = Laps::now();
+        self.awake_ns = self.laps.last_ns();
         match woken {
             Ok(woken) => {
                 if wait.sources == Sources::All {
@@ -325,7 +359,8 @@ impl Worker {
     fn flush(&mut self) {
         let mut index = 0;
         while index < self.instances.len() {
-            match guard(&mut self.instances[index].1, Instance::flush) {
+            let laps = &mut self.laps;
+            match guard(&mut self.instances[index].1, |runs| runs.flush(laps)) {
                 Ok(()) => index += 1,
                 Err(error) => self.end(index, Some(error)),
             }

@@ -41,7 +41,8 @@
 //! 3. **Sleep** ([`Waiter::wait`]), or [`Waiter::retract`] if the look found something.
 //!
 //! A message sent before the look is seen by the look; one sent after it finds the announcement and wakes
-//! the thread. Registered descriptors need no look: the kernel remembers their edges.
+//! the thread. Registered descriptors need no look: the kernel remembers their events, and a wait names them
+//! ([`Watch`]).
 //!
 //! # Shutdown
 //!
@@ -112,4 +113,6 @@ pub use kinds::{FrameReceiver, FrameSender};
 pub use numa::prefer_node;
 pub use spsc::{Receiver, Sender, channel};
 #[cfg(not(loom))]
-pub use waiter::{Registrar, Sources, Waiter, WaiterHandle, Watched, Woken, set_timer_slack_ns};
+pub use waiter::{
+    Interest, Registrar, Sources, Waiter, WaiterHandle, Watch, Watched, Woken, set_timer_slack_ns,
+};

@@ -9,9 +9,10 @@
 //! - Only the owner announces and waits; wakers work from any thread.
 //! - A wait is always announced: without an announcement the worker would sleep although there is a
 //!   message.
-//! - A wait doesn't tell which descriptor is ready. Descriptors are edge-triggered: the owner reads (or
-//!   writes) each until `WouldBlock` before it says that it has nothing to do, so an edge only says "look
-//!   again", and one that was reported once needs no memory here.
+//! - Descriptors are edge-triggered, and a wait notes for each registration whether the kernel has named
+//!   it ([`Watch`]). So the owner makes a system call only for a descriptor that was named, or whose last
+//!   look left something. A wait for the bell alone is followed by a look at the descriptors that doesn't
+//!   wait; an owner that doesn't wait at all calls [`Waiter::look`].
 //! - A waiter with nothing to wait for sleeps without any timer: no wake-ups, no system calls.
 //!
 //! Shutdown: dropping the waiter closes the epoll instance. The bell lives until the last waker is
@@ -21,39 +22,47 @@
 use std::cell::Cell;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
+mod watch;
+
 pub use crate::doorbell::{Listen, Waker};
+pub use watch::{Interest, Registrar, Watch};
 
 use crate::bell::Bell;
 use crate::doorbell::Doorbell;
 use crate::memory::SharedWord;
 use crate::sync::{Arc, AtomicU64, Ordering};
+use watch::Descriptors;
 
-/// The most events taken from the kernel in one wait. Further ones stay in the kernel's list, and then
-/// the next wait returns at once: 64 events × 12 bytes fit a few cache lines of the stack, and a worker
-/// with more than 64 busy sockets hardly waits.
-const EVENTS_PER_WAIT: usize = 64;
+/// The most events taken from the kernel at once: 64 events × 12 bytes fit a few cache lines of the stack.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// How often a look takes as many: 1,024 events. Further ones stay in the kernel's list for the next look;
+/// a worker with more ready sockets hardly waits.
+const TAKES_PER_LOOK: usize = 16;
 
 /// The longest time-out handed to the kernel, which refuses more than i64::MAX seconds. One year
 /// (365 × 86,400 s); a longer one ends early, as any wait may.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-/// The mark of the bell among the epoll events; all other descriptors carry `DESCRIPTOR_MARK`.
-const BELL_MARK: u64 = 0;
-const DESCRIPTOR_MARK: u64 = 1;
+/// No time to wait.
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 
 /// What a wait listens to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
     /// Wakers and registered descriptors.
     All,
-    /// Wakers only: the timed wait of a source that lingers while its socket fills. The descriptors'
-    /// edges are remembered and end the next wait for [`Sources::All`].
+    /// Wakers only: the timed wait of a source that lingers while its socket fills. Descriptors that are
+    /// ready at its end are named then.
     Doorbell,
 }
 
@@ -76,7 +85,7 @@ pub enum Woken {
 /// belongs to the owner.
 #[derive(Debug)]
 pub struct Waiter {
-    epoll: Arc<OwnedFd>,
+    descriptors: Arc<Descriptors>,
     doorbell: Arc<Doorbell>,
     /// The owner's own record of its announcement. The doorbell's flag can't serve for it, because a
     /// waker clears it. The `Cell` also keeps the waiter from being `Sync`.
@@ -121,18 +130,9 @@ impl Waiter {
     }
 
     fn with(doorbell: Doorbell) -> io::Result<Waiter> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|error| explain("can't make an epoll instance", error))?;
-        // Level-triggered: a strike that one kind of wait didn't see must still end the other.
-        epoll::add(
-            &epoll,
-            doorbell.bell.as_fd(),
-            epoll::EventData::new_u64(BELL_MARK),
-            epoll::EventFlags::IN,
-        )
-        .map_err(|error| explain("can't add the eventfd to its epoll instance", error))?;
+        let descriptors = Descriptors::with_bell(doorbell.bell.as_fd())?;
         Ok(Waiter {
-            epoll: Arc::new(epoll),
+            descriptors: Arc::new(descriptors),
             doorbell: Arc::new(doorbell),
             announced: Cell::new(false),
             watched: Watched(Arc::new(AtomicU64::new(0))),
@@ -148,7 +148,7 @@ impl Waiter {
     /// connect while their worker runs.
     pub fn registrar(&self) -> Registrar {
         Registrar {
-            epoll: Arc::clone(&self.epoll),
+            descriptors: Arc::clone(&self.descriptors),
         }
     }
 
@@ -176,8 +176,12 @@ impl Waiter {
     /// # Errors
     ///
     /// As there.
-    pub fn register(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        self.registrar().register(descriptor)
+    pub fn register(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+    ) -> io::Result<Watch> {
+        self.registrar().register(descriptor, interest)
     }
 
     /// As [`Registrar::deregister`].
@@ -211,8 +215,9 @@ impl Waiter {
     /// time is over, and takes the announcement back. Without a time-out there is no timer, hence no
     /// wake-up. What a waker's thread did before is visible afterwards.
     ///
-    /// It may return early: after a signal, for a waker that saw an announcement since retracted, for an
-    /// edge whose data the owner has already read.
+    /// Afterwards the descriptors that are ready are named to their watches. It may return early: after a
+    /// signal, for a waker that saw an announcement since retracted, for an edge whose data the owner has
+    /// already read.
     ///
     /// # Errors
     ///
@@ -250,35 +255,64 @@ impl Waiter {
         Ok(woken)
     }
 
-    fn wait_for_all(&self, timeout: Option<&Timespec>) -> Result<Woken, Errno> {
-        let mut space = [std::mem::MaybeUninit::<epoll::Event>::uninit(); EVENTS_PER_WAIT];
-        let (events, _) = epoll::wait(&self.epoll, &mut space, timeout)?;
-        if events.is_empty() {
-            return Ok(Woken::TimedOut);
+    /// Names the descriptors that are ready to their watches, without waiting; returns whether there are
+    /// any. For an owner that doesn't wait: one that polls, or has been busy for long.
+    pub fn look(&self) -> bool {
+        if !self.descriptors.has_any() {
+            return false;
         }
-        let by_waker = events.iter().any(|event| {
-            // A copy: the field of a packed struct can't be borrowed.
-            let data = event.data;
-            data.u64() == BELL_MARK
-        });
-        Ok(if by_waker {
-            Woken::Waker
-        } else {
-            Woken::Descriptor
+        // Nothing interrupts a call that doesn't wait, and a set that exists has no other errors.
+        let taken = self.take_events(Some(&NOW));
+        taken.is_ok_and(|taken| taken.by_descriptor)
+    }
+
+    fn wait_for_all(&self, timeout: Option<&Timespec>) -> Result<Woken, Errno> {
+        let taken = self.take_events(timeout)?;
+        Ok(match taken.by_waker {
+            true => Woken::Waker,
+            false if taken.by_descriptor => Woken::Descriptor,
+            false => Woken::TimedOut,
         })
     }
 
-    /// Waits with `ppoll` on the bell alone, which leaves the epoll instance, and the edges it remembers,
-    /// untouched.
+    /// Takes events from the kernel, the first of them within a time.
+    fn take_events(&self, timeout: Option<&Timespec>) -> Result<Taken, Errno> {
+        let mut taken = Taken::default();
+        let mut timeout = timeout;
+        for _ in 0..TAKES_PER_LOOK {
+            let mut space = [std::mem::MaybeUninit::<epoll::Event>::uninit(); EVENTS_AT_ONCE];
+            let (events, _) = epoll::wait(&self.descriptors.epoll, &mut space, timeout)?;
+            for event in events.iter() {
+                match self.descriptors.note(event) {
+                    true => taken.by_waker = true,
+                    false => taken.by_descriptor = true,
+                }
+            }
+            if events.len() < EVENTS_AT_ONCE {
+                break;
+            }
+            timeout = Some(&NOW);
+        }
+        Ok(taken)
+    }
+
+    /// Waits with `ppoll` on the bell alone: a descriptor that becomes ready doesn't end the wait.
     fn wait_for_bell(&self, timeout: Option<&Timespec>) -> Result<Woken, Errno> {
         let mut descriptors = [PollFd::new(&self.doorbell.bell, PollFlags::IN)];
-        let ready = poll(&mut descriptors, timeout)?;
-        Ok(if ready == 0 {
-            Woken::TimedOut
-        } else {
-            Woken::Waker
+        let ready = poll(&mut descriptors, timeout);
+        self.look();
+        Ok(match ready? {
+            0 => Woken::TimedOut,
+            _ => Woken::Waker,
         })
     }
+}
+
+/// What the kernel has reported.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    by_waker: bool,
+    by_descriptor: bool,
 }
 
 /// What a link needs to know of its owner's waiter: its waker, and where descriptors are registered. Made
@@ -304,62 +338,6 @@ impl WaiterHandle {
 impl From<&Waiter> for WaiterHandle {
     fn from(waiter: &Waiter) -> WaiterHandle {
         waiter.handle()
-    }
-}
-
-/// Registers descriptors with a waiter. Made by [`Waiter::registrar`].
-#[derive(Clone, Debug)]
-pub struct Registrar {
-    epoll: Arc<OwnedFd>,
-}
-
-impl Registrar {
-    /// Waits for this descriptor too, from now on, edge-triggered: readable, writable, hung up.
-    ///
-    /// The owner reads until `WouldBlock` before it says that it has nothing to do; a descriptor that is
-    /// ready now gives its first edge at once.
-    ///
-    /// # Errors
-    ///
-    /// `PermissionDenied` for a regular file or folder, which is always ready and must be read without
-    /// waiting; `AlreadyExists` for one that is registered here; `StorageFull` when the user's limit of
-    /// watches is reached.
-    pub fn register(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let flags = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
-        epoll::add(
-            &self.epoll,
-            descriptor,
-            epoll::EventData::new_u64(DESCRIPTOR_MARK),
-            flags,
-        )
-        .map_err(|error| {
-            let hint = match error {
-                Errno::PERM => "; it is a file, which is always ready: read it without waiting",
-                Errno::EXIST => "; it is registered already: deregister it first",
-                Errno::NOSPC => "; raise /proc/sys/fs/epoll/max_user_watches",
-                _ => "",
-            };
-            let number = descriptor.as_raw_fd();
-            explain_with_hint(&format!("can't wait for descriptor {number}"), error, hint)
-        })
-    }
-
-    /// Stops waiting for a descriptor that was registered.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` for one that is not registered here.
-    pub fn deregister(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        epoll::delete(&self.epoll, descriptor).map_err(|error| {
-            let number = descriptor.as_raw_fd();
-            explain(
-                &format!("can't stop waiting for descriptor {number}"),
-                error,
-            )
-        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod checked;
 mod choice;
+mod compared;
 mod floats;
 mod identity;
 mod not_null;
@@ -31,6 +32,7 @@ use crate::error::{Result, SqlError};
 use crate::explain;
 use crate::types::{INTERVAL, with_sql_types};
 
+use compared::Compared;
 pub use not_null::NotNull;
 
 /// The expression without casts that keep different values different.
@@ -222,11 +224,12 @@ impl PhysicalExpression {
     /// The expression over batches of `schema`.
     pub fn over(expression: Physical, schema: &SchemaRef) -> Result<Arc<dyn Expression>> {
         let data_type = expression.data_type(schema)?;
-        Ok(Arc::new(PhysicalExpression {
+        let whole = Arc::new(PhysicalExpression {
             evaluated: choice::chosen(&expression)?,
-            expression,
+            expression: expression.clone(),
             data_type,
-        }))
+        });
+        Ok(Compared::instead(whole, &expression, schema))
     }
 }
 

@@ -42,7 +42,11 @@ impl Programs {
         let mut command = match spec.setting {
             Setting::Hand => {
                 let mut command = Command::new(&self.hand);
-                command.args(["filter", "--connect", &addresses.records.to_string()]);
+                command.args([
+                    spec.query.name(),
+                    "--connect",
+                    &addresses.records.to_string(),
+                ]);
                 command.args(["--to", &addresses.rows.to_string()]);
                 command.args(["--core", &self.hand_core.to_string()]);
                 command

@@ -1,4 +1,4 @@
-//! The two queries, as SQL, and the addresses that they read from and write to.
+//! The queries, as SQL, and the addresses that they read from and write to.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,8 +16,10 @@ pub const READING_MIN_DROPPED: u64 = 1_500;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Query {
-    /// Keeps half of the rows and three of the columns.
+    /// Keeps half of the rows and three of the seven columns.
     Filter,
+    /// The same of records with ten columns: the first, the seventh and the last.
+    Wide,
     /// Rows per key and window of a second.
     Window,
 }
@@ -33,12 +35,13 @@ pub struct Addresses {
 
 impl Query {
     /// All queries.
-    pub const ALL: [Query; 2] = [Query::Filter, Query::Window];
+    pub const ALL: [Query; 3] = [Query::Filter, Query::Wide, Query::Window];
 
     /// The query's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Query::Filter => "filter",
+            Query::Wide => "wide",
             Query::Window => "window",
         }
     }
@@ -47,7 +50,26 @@ impl Query {
     pub fn title(self) -> &'static str {
         match self {
             Query::Filter => "filter and project",
+            Query::Wide => "filter and project, three of ten columns",
             Query::Window => "keyed window of 1 s",
+        }
+    }
+
+    /// Whether the hand-written program runs it.
+    pub fn is_by_hand(self) -> bool {
+        self != Query::Window
+    }
+
+    /// The columns of the records.
+    fn columns(self) -> &'static str {
+        match self {
+            Query::Filter | Query::Window => {
+                "due BIGINT, ms BIGINT, sensor INT, reading INT, place STRING, status STRING, note STRING"
+            }
+            Query::Wide => {
+                "due BIGINT, ms BIGINT, place STRING, status STRING, latitude DOUBLE, longitude DOUBLE, \
+                 sensor INT, battery INT, note STRING, reading INT"
+            }
         }
     }
 
@@ -55,8 +77,9 @@ impl Query {
     /// valid.
     pub fn sql(self, addresses: &Addresses) -> String {
         let Addresses { records, rows } = addresses;
+        let read = self.columns();
         let (event_time, columns, select) = match self {
-            Query::Filter => (
+            Query::Filter | Query::Wide => (
                 "",
                 "due BIGINT, sensor INT, reading INT",
                 format!(
@@ -73,8 +96,7 @@ impl Query {
             ),
         };
         format!(
-            "CREATE TABLE records (due BIGINT, ms BIGINT, sensor INT, reading INT, place STRING, \
-             status STRING, note STRING{event_time})\n\
+            "CREATE TABLE records ({read}{event_time})\n\
              WITH ('connector' = 'tcp', 'address' = '{records}', 'on_error' = 'fail');\n\
              CREATE TABLE out ({columns}) WITH ('connector' = 'tcp', 'address' = '{rows}');\n\
              INSERT INTO out {select};\n"
@@ -93,7 +115,7 @@ impl FromStr for Query {
 
     fn from_str(text: &str) -> Result<Query, String> {
         let named = Query::ALL.into_iter().find(|query| query.name() == text);
-        named.ok_or_else(|| "expected filter or window".to_string())
+        named.ok_or_else(|| "expected filter, wide or window".to_string())
     }
 }
 
@@ -103,7 +125,7 @@ mod tests {
     use slackwater::catalog::BuiltIn;
 
     #[test]
-    fn both_queries_compile() {
+    fn all_queries_compile() {
         let addresses = Addresses {
             records: SocketAddr::from(([127, 0, 0, 1], 4000)),
             rows: SocketAddr::from(([127, 0, 0, 1], 4001)),

@@ -104,7 +104,7 @@ impl Tally {
         };
         self.received.rows += 1;
         let offset_ns = match self.query {
-            Query::Filter => {
+            Query::Filter | Query::Wide => {
                 self.received.stamps = self.received.stamps.wrapping_add(first);
                 first.checked_sub(STAMP_BASE).ok_or_else(wrong)?
             }
@@ -132,7 +132,7 @@ impl Tally {
             records,
         } = self.received;
         let (rows_due, as_sent) = match self.query {
-            Query::Filter => (sent.kept, stamps == sent.kept_stamps),
+            Query::Filter | Query::Wide => (sent.kept, stamps == sent.kept_stamps),
             Query::Window => (
                 self.schedule.window_rows(sent.records),
                 records == sent.records,

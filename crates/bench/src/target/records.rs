@@ -4,6 +4,8 @@
 //! ```text
 //! 1000000012000000,1000000000012,137,1482,oystercatcher-point,ok,.............\n
 //! due (ns)         event time (ms) sensor reading
+//! 1000000012000000,1000000000012,oystercatcher-point,ok,54.3213,8.6042,137,87,.............,1482\n
+//! the same with ten columns, for the query `wide`
 //! ```
 //!
 //! - **Due times** are absolute and the same for all settings. From 1,000 records per second on, all
@@ -14,7 +16,7 @@
 //! - **Event time** is the due time, so a window is closed by the first record that is due at or after
 //!   its end ([`Schedule::closes_ns`]).
 
-use super::query::{READING_MIN_DROPPED, WINDOW_NS};
+use super::query::{Query, READING_MIN_DROPPED, WINDOW_NS};
 
 /// Bytes of a record, including the line end.
 pub const RECORD_BYTES: usize = 200;
@@ -40,7 +42,11 @@ const TICK_NS: u64 = 1_000_000;
 /// that we know. With it and [`super::plan::SECONDS_MAX`] no product overflows.
 pub const RATE_MAX: u64 = 2_000_000;
 
-const TEXT: &[u8] = b",oystercatcher-point,ok,";
+/// A record before its numbers are filled in; the column before the last one, or the last one, is filled up
+/// with points.
+const FILTER: &str = "due............_,time........_,sen,read,oystercatcher-point,ok,";
+const WIDE: &str = "due............_,time........_,oystercatcher-point,ok,54.3213,8.6042,sen,87,";
+const WIDE_END: &str = ",read";
 
 /// When records are due, from the first one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,20 +108,29 @@ pub fn is_kept(reading: u64) -> bool {
 /// Writes records, most of whose bytes stay the same.
 pub struct RecordWriter {
     record: [u8; RECORD_BYTES],
+    /// Where the sensor and the reading begin.
+    sensor: usize,
+    reading: usize,
     offset_ns: Option<u64>,
 }
 
 impl RecordWriter {
-    /// A writer that has not written anything.
-    pub fn new() -> RecordWriter {
+    /// A writer of a query's records that has not written anything.
+    pub fn new(query: Query) -> RecordWriter {
+        let (begin, end) = match query {
+            Query::Filter | Query::Window => (FILTER, ""),
+            Query::Wide => (WIDE, WIDE_END),
+        };
         let mut record = [b'.'; RECORD_BYTES];
-        record[16] = b',';
-        record[30] = b',';
-        record[34] = b',';
-        record[39..39 + TEXT.len()].copy_from_slice(TEXT);
+        record[..begin.len()].copy_from_slice(begin.as_bytes());
+        let end_at = RECORD_BYTES - 1 - end.len();
+        record[end_at..RECORD_BYTES - 1].copy_from_slice(end.as_bytes());
         record[RECORD_BYTES - 1] = b'\n';
+        let place = |name: &str| begin.find(name).or_else(|| Some(end_at + end.find(name)?));
         RecordWriter {
             record,
+            sensor: place("sen").expect("each record has a sensor"),
+            reading: place("read").expect("each record has a reading"),
             offset_ns: None,
         }
     }
@@ -131,8 +146,12 @@ impl RecordWriter {
                 TIME_BASE_MS + offset_ns / 1_000_000,
             );
         }
-        digits(&mut self.record[31..34], SENSOR_BASE + number % SENSORS);
-        digits(&mut self.record[35..39], reading);
+        let (sensor, reads) = (self.sensor, self.reading);
+        digits(
+            &mut self.record[sensor..sensor + 3],
+            SENSOR_BASE + number % SENSORS,
+        );
+        digits(&mut self.record[reads..reads + 4], reading);
         batch.extend_from_slice(&self.record);
     }
 }
@@ -153,7 +172,7 @@ mod tests {
     #[test]
     fn a_record_has_its_bytes_and_fields() {
         let mut batch = Vec::new();
-        let mut writer = RecordWriter::new();
+        let mut writer = RecordWriter::new(Query::Filter);
         writer.append(237, 12_345_678_901, 1_042, &mut batch);
         writer.append(238, 12_345_678_901, 1_999, &mut batch);
         assert_eq!(batch.len(), 2 * RECORD_BYTES);
@@ -167,6 +186,20 @@ mod tests {
             ("oystercatcher-point", "ok", 7)
         );
         assert!(lines[1].starts_with("1000012345678901,1000000012345,138,1999,"));
+    }
+
+    #[test]
+    fn a_wide_record_has_its_bytes_and_fields() {
+        let mut batch = Vec::new();
+        let mut writer = RecordWriter::new(Query::Wide);
+        writer.append(237, 12_345_678_901, 1_042, &mut batch);
+        assert_eq!(batch.len(), RECORD_BYTES);
+        let text = String::from_utf8(batch).unwrap();
+        let fields = text.trim_end().split(',').collect::<Vec<_>>();
+        let used = [fields[0], fields[6], fields[9]];
+        assert_eq!(used, ["1000012345678901", "137", "1042"]);
+        assert_eq!((fields[1], fields.len()), ("1000000012345", 10));
+        assert!(fields[8].bytes().all(|byte| byte == b'.'), "{text}");
     }
 
     #[test]

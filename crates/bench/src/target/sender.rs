@@ -25,7 +25,7 @@ pub fn send(
 ) -> Result<(Sent, Latency), String> {
     let schedule = order.schedule();
     let stop_ns = interval.end_ns + TAIL_NS;
-    let mut writer = RecordWriter::new();
+    let mut writer = RecordWriter::new(order.query);
     let mut batch = Vec::with_capacity(WRITE_BYTES_MAX + RECORD_BYTES);
     let mut lags = histogram();
     let mut sent = Sent {

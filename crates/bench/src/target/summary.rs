@@ -21,6 +21,8 @@ pub struct Summary {
     pub us_per_record: f64,
     /// How often per second a thread of the process went to sleep.
     pub wakeups_per_s: f64,
+    /// CPU time per wake-up, in microseconds: what an activation costs.
+    pub us_per_wakeup: f64,
     /// The share of the time in which other processes had a core that this process needed.
     pub disturbed: f64,
     /// CPU time of all other processes except the generator, in percent of a core.
@@ -60,6 +62,9 @@ impl Summary {
             // One percent of a core is 10 ms in a second.
             us_per_record: percent.median * 1e4 / spec.rate_per_s as f64,
             wakeups_per_s: all(&|point| point.usage.voluntary_switches as f64 / point.usage.wall_s),
+            us_per_wakeup: all(&|point| {
+                point.usage.cpu_s * 1e6 / (point.usage.voluntary_switches as f64).max(1.0)
+            }),
             disturbed: all(&|point| point.usage.disturbed()),
             others_percent: all(&|point| point.others_percent),
             latency: (!latencies.is_empty()).then(|| Latency::medians(&latencies)),
@@ -180,6 +185,7 @@ pub mod tests {
         assert!((summary.percent.median - 1.5).abs() < 1e-9);
         assert!((summary.us_per_record - 1.5).abs() < 1e-9);
         assert_eq!(summary.wakeups_per_s, 100.0);
+        assert!((summary.us_per_wakeup - 150.0).abs() < 1e-9);
         assert_eq!(summary.own_p99_us, Some(18_900.0));
         assert_eq!(summary.target_met, Some(true));
         assert!(!summary.meets(18_999));

@@ -104,16 +104,18 @@ impl Figures {
             )
         }));
         text.push_str(
-            "\nCPU time in us per record; wake-ups per second; latency since due, p50 and p99.9\n\n",
+            "\nCPU time in us per record; wake-ups per second and CPU time in us per wake-up; latency since \
+             due, p50 and p99.9\n\n",
         );
         text.push_str(&self.table(|summary| {
             let latency = summary
                 .latency
                 .map(|latency| format!("{}, {}", time(latency.p50_us), time(latency.p999_us)));
             format!(
-                "{:.3}; {:.0}; {}",
+                "{:.3}; {:.0}, {:.0}; {}",
                 summary.us_per_record,
                 summary.wakeups_per_s,
+                summary.us_per_wakeup,
                 latency.unwrap_or("no rows".to_string())
             )
         }));

@@ -18,12 +18,30 @@ const INTERRUPT_RATE: u64 = 10_000;
 const INTERRUPT_RATIO_MAX: f64 = 0.5;
 
 /// Compared with the hand-written program: rates, and the highest ratio at each.
-const HAND_RATIOS_MAX: [(u64, f64); 3] = [(10_000, 0.5), (100_000, 0.8), (500_000, 1.2)];
+const HAND_RATIOS_MAX: [(Query, u64, f64); 7] = [
+    (Query::Filter, 100, 1.0),
+    (Query::Filter, 1_000, 0.5),
+    (Query::Filter, 10_000, 0.5),
+    (Query::Filter, 100_000, 0.8),
+    (Query::Filter, 500_000, 1.2),
+    (Query::Wide, 1_000, 0.5),
+    (Query::Wide, 10_000, 0.5),
+];
+
+/// What an activation costs, compared with the hand-written program's: with interrupts both are woken for
+/// the same records.
+const ACTIVATIONS: [(Query, u64); 4] = [
+    (Query::Filter, 100),
+    (Query::Filter, 1_000),
+    (Query::Filter, 10_000),
+    (Query::Wide, 10_000),
+];
+const ACTIVATION_RATIO_MAX: f64 = 2.0;
 
 /// All goals.
 pub fn verdicts(summaries: &[Summary], comparisons: &[Comparison]) -> Vec<Verdict> {
     let mut verdicts = vec![targets(comparisons), mean(comparisons), each(comparisons)];
-    for query in Query::ALL {
+    for query in [Query::Filter, Query::Window] {
         verdicts.push(against(
             summaries,
             Setting::Interrupt,
@@ -32,11 +50,33 @@ pub fn verdicts(summaries: &[Summary], comparisons: &[Comparison]) -> Vec<Verdic
             INTERRUPT_RATIO_MAX,
         ));
     }
-    for (rate_per_s, at_most) in HAND_RATIOS_MAX {
-        let hand = against(summaries, Setting::Hand, Query::Filter, rate_per_s, at_most);
+    for (query, rate_per_s, at_most) in HAND_RATIOS_MAX {
+        let hand = against(summaries, Setting::Hand, query, rate_per_s, at_most);
         verdicts.push(hand);
     }
+    for (query, rate_per_s) in ACTIVATIONS {
+        verdicts.push(activation(summaries, query, rate_per_s));
+    }
     verdicts
+}
+
+/// CPU time per wake-up under interrupts, compared with the hand-written program's.
+fn activation(summaries: &[Summary], query: Query, rate_per_s: u64) -> Verdict {
+    let (interrupt, hand) = (Setting::Interrupt, Setting::Hand);
+    let goal = format!(
+        "CPU time per wake-up, {interrupt} against {hand}, {query} at {}",
+        rate(rate_per_s as f64)
+    );
+    let summary_of = |setting| at(summaries, setting, query, rate_per_s);
+    let (Some(one), Some(other)) = (summary_of(interrupt), summary_of(hand)) else {
+        return Verdict::at_most(goal, None, ACTIVATION_RATIO_MAX);
+    };
+    let measured = one.us_per_wakeup / other.us_per_wakeup.max(f64::MIN_POSITIVE);
+    let details = format!(
+        "{:.1} us / {:.1} us",
+        one.us_per_wakeup, other.us_per_wakeup
+    );
+    Verdict::at_most(goal, Some(measured), ACTIVATION_RATIO_MAX).details(details)
 }
 
 /// Targets that `auto` missed and a fixed setting met.
@@ -232,8 +272,20 @@ mod tests {
             filter("auto:20ms", 500_000, 12.0, 19_000.0),
             filter("hand", 500_000, 10.0, 100.0),
         ];
-        let expected = [Some(true), None, Some(false), None, Some(true)];
-        assert_eq!(met(&summaries)[3..], expected);
+        let hand = [None, None, Some(false), None, Some(true), None, None];
+        let expected = [Some(true), None].into_iter().chain(hand);
+        assert_eq!(met(&summaries)[3..12], expected.collect::<Vec<_>>());
+        // Under interrupts, per wake-up; each summary has 100 of them in a second.
+        assert_eq!(met(&summaries)[12..], [None, None, Some(true), None]);
+        summaries[1] = filter("interrupt", 10_000, 3.9, 100.0);
+        let verdict = &judged(&summaries)[14];
+        assert_eq!(verdict.met, Some(false));
+        assert!(
+            verdict.line().contains("390.0 us / 190.0 us"),
+            "{}",
+            verdict.line()
+        );
+        summaries[1] = filter("interrupt", 10_000, 2.0, 100.0);
         // Cheap but late is not a saving.
         summaries[0] = filter("auto:20ms", 10_000, 1.0, 20_100.0);
         let verdict = &judged(&summaries)[3];
@@ -248,7 +300,7 @@ mod tests {
     #[test]
     fn without_measurements_no_goal_is_met() {
         assert!(met(&[]).iter().all(Option::is_none));
-        let line = judged(&[])[7].line();
+        let line = judged(&[])[9].line();
         assert!(
             line.starts_with("not measured: auto:20ms against hand"),
             "{line}"

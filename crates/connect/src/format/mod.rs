@@ -24,7 +24,7 @@ pub(crate) mod types;
 
 use std::sync::Arc;
 
-use arrow_array::{BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_schema::{Schema, SchemaRef};
 use slackwater_engine::chunk::Positions;
@@ -199,9 +199,7 @@ impl Decoder {
                     .collect()
             }
         };
-        let options = RecordBatchOptions::new().with_row_count(Some(progress.rows()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.read), columns, &options)
-            .expect("columns were made for the schema, all with the same number of rows");
+        let batch = batch_of(&self.read, columns, progress.rows());
         let rows = DecodedRows {
             batch,
             positions: progress.positions(),
@@ -254,6 +252,21 @@ impl Decoder {
     pub(crate) fn skip_lines(&mut self, lines: u64) {
         self.progress.line += lines;
     }
+}
+
+/// The columns as a batch.
+fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> RecordBatch {
+    debug_assert!(
+        RecordBatch::try_new_with_options(
+            Arc::clone(schema),
+            columns.clone(),
+            &RecordBatchOptions::new().with_row_count(Some(rows))
+        )
+        .is_ok()
+    );
+    // SAFETY: a column was made for each field of the schema, of its type, with a value for each of the rows
+    // that the scan has found. Checked again by Arrow, this costs 400 instructions for each chunk.
+    unsafe { RecordBatch::new_unchecked(Arc::clone(schema), columns, rows) }
 }
 
 impl DecodedRows {

@@ -141,6 +141,8 @@ pub(crate) struct Handed {
 #[derive(Debug, Default)]
 struct HandedState {
     bytes: u64,
+    /// Whether a checkpoint waits: waking nobody is a system call, too.
+    is_awaited: bool,
     /// Whether the sink has ended: nothing more is sent.
     is_closed: bool,
 }
@@ -162,7 +164,9 @@ impl Handed {
         let mut state = self.state();
         if state.bytes != bytes {
             state.bytes = bytes;
-            self.moved.notify_all();
+            if std::mem::take(&mut state.is_awaited) {
+                self.moved.notify_all();
+            }
         }
     }
 
@@ -188,6 +192,7 @@ impl Handed {
                     format!("nobody reads the rows: {left} bytes of a checkpoint are left");
                 return Err(Error::new(&self.place, reason).hint("does the reader run?"));
             };
+            state.is_awaited = true;
             let waited = self.moved.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -5,17 +5,19 @@
 //! it is not ready either. The next peer gets the backlog, from the beginning of a row on. At the end it
 //! waits for the peer to take the rest.
 
-use std::io::{ErrorKind, Write};
-use std::net::{TcpListener, TcpStream};
+mod listening;
+mod peer;
+
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arrow_schema::SchemaRef;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::Timespec;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::link::{Registrar, Waiter, Waker};
+use slackwater_engine::link::{Interest, Registrar, Waiter, Waker};
 use slackwater_engine::sink::{
     Accepts, Delivery, Recovered, Sink, SinkCapabilities, SinkCheckpoints, SinkConnector,
     SinkDescription, SinkRequest,
@@ -25,9 +27,10 @@ use super::backlog::{Backlog, Handed};
 use crate::encode::Encoder;
 use crate::format::Format;
 use crate::options::{OptionError, Options};
-use crate::source::readiness::Readiness;
 use crate::table::TableDefinition;
-use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
+use crate::tcp::{BackOff, Dialer, Endpoint, Mode, OnClose, peer_of};
+use listening::Listening;
+use peer::Peer;
 
 /// Bytes that wait for the peer before the sink is no longer ready; one chunk may exceed it.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
@@ -98,12 +101,13 @@ impl SinkConnector for TcpConnector {
             endpoint: self.endpoint.clone(),
             on_close: self.on_close,
             is_saved: request.epoch.is_some(),
-            listener: None,
+            listening: None,
             caller: None,
-            stream: None,
+            peer: None,
             connections_lost: 0,
             was_said: false,
             prepared: 0,
+            noted: 0,
         }))
     }
 
@@ -157,60 +161,49 @@ struct TcpSink {
     on_close: OnClose,
     /// Whether the query takes checkpoints.
     is_saved: bool,
-    listener: Option<(TcpListener, Readiness)>,
+    listening: Option<Listening>,
     caller: Option<Caller>,
-    /// The peer, and its address.
-    stream: Option<(TcpStream, String)>,
+    peer: Option<Peer>,
     connections_lost: u64,
     /// Whether the loss of the last peer was reported.
     was_said: bool,
     /// The bytes before the last checkpoint.
     prepared: u64,
+    /// The bytes that were sent, as checkpoints know them.
+    noted: u64,
 }
 
 impl TcpSink {
+    /// Takes in what the kernel has reported of the sockets.
+    fn look(&mut self) -> Result<()> {
+        if let Some(peer) = &mut self.peer {
+            peer.look();
+        }
+        let Some(listening) = &mut self.listening else {
+            return Ok(());
+        };
+        let looked = listening.look(self.peer.as_mut());
+        looked.map_err(|error| self.endpoint.error("wait for the peer", &error))
+    }
+
     /// Checks for a peer, if there was none.
     fn find_peer(&mut self) -> Result<()> {
-        if self.stream.is_some() {
+        if self.peer.is_some() {
             return Ok(());
         }
-        self.accept()?;
+        if let Some(listening) = &mut self.listening {
+            let accepted = listening.accept();
+            self.peer =
+                accepted.map_err(|error| self.endpoint.error("accept the connection", &error))?;
+        }
         self.hear_answer()?;
-        if let Some((_, peer)) = &self.stream {
+        if let Some(peer) = &self.peer {
             self.backlog.begin_again();
             if std::mem::take(&mut self.was_said) {
-                self.endpoint.note(&format!("{peer} is there"));
+                self.endpoint.note(&format!("{} is there", peer.address));
             }
         }
         Ok(())
-    }
-
-    /// Accepts a peer, if one is waiting.
-    fn accept(&mut self) -> Result<()> {
-        let Some((listener, readiness)) = &self.listener else {
-            return Ok(());
-        };
-        loop {
-            let accepted = listener.accept().and_then(|(stream, peer)| {
-                set_up(&stream)?;
-                stream.set_nodelay(true)?;
-                readiness.add(stream.as_fd(), 1)?;
-                Ok((stream, peer.to_string()))
-            });
-            match accepted {
-                Ok(accepted) => {
-                    self.stream = Some(accepted);
-                    return Ok(());
-                }
-                Err(error) => match NotAccepted::of(&error) {
-                    NotAccepted::Gone => {}
-                    NotAccepted::Nobody => return Ok(()),
-                    NotAccepted::NoRoom | NotAccepted::Failed => {
-                        return Err(self.endpoint.error("accept the connection", &error));
-                    }
-                },
-            }
-        }
     }
 
     /// The peer may have answered the dialer.
@@ -230,33 +223,38 @@ impl TcpSink {
             return Ok(());
         };
         (caller.away, caller.back_off) = (None, Some(back_off));
-        let registered = caller.registrar.register(stream.as_fd());
-        registered.map_err(|error| self.endpoint.error("wait for the connection", &error))?;
-        let peer = peer_of(&stream, &self.endpoint);
-        self.stream = Some((stream, peer));
+        let registered = caller.registrar.register(stream.as_fd(), Interest::Write);
+        let watch =
+            registered.map_err(|error| self.endpoint.error("wait for the connection", &error))?;
+        let address = peer_of(&stream, &self.endpoint);
+        self.peer = Some(Peer::new(stream, address, Some(watch)));
         Ok(())
     }
 
     /// Sends as much as the socket accepts.
     fn send(&mut self) -> Result<()> {
         loop {
+            self.look()?;
             self.find_peer()?;
-            let Some((stream, _)) = &mut self.stream else {
+            let Some(peer) = &mut self.peer else {
                 break;
             };
-            match send_all(stream, &mut self.backlog) {
+            match peer.send(&mut self.backlog) {
                 Ok(()) => break,
                 // The next peer may be waiting already.
                 Err(error) => self.lose(&error)?,
             }
         }
-        self.handed.note(self.backlog.handed());
+        let handed = self.backlog.handed();
+        if self.is_saved && std::mem::replace(&mut self.noted, handed) != handed {
+            self.handed.note(handed);
+        }
         Ok(())
     }
 
     /// The peer accepts no more bytes.
     fn lose(&mut self, error: &std::io::Error) -> Result<()> {
-        let Some((_, peer)) = self.stream.take() else {
+        let Some(Peer { address: peer, .. }) = self.peer.take() else {
             return Ok(());
         };
         if self.on_close == OnClose::End {
@@ -301,12 +299,16 @@ impl TcpSink {
     }
 
     fn is_ready(&self) -> bool {
-        self.stream.is_some() && self.backlog.left() < WAITING_BYTES_MAX
+        self.peer.is_some() && self.backlog.left() < WAITING_BYTES_MAX
     }
 
     fn wait_until_taken(&mut self) -> Result<()> {
         let mut moved = Instant::now();
         let mut before = self.backlog.left();
+        // The worker's waiter names nothing meanwhile.
+        if let Some(peer) = &mut self.peer {
+            peer.named(true);
+        }
         loop {
             self.send()?;
             let left = self.backlog.left();
@@ -332,13 +334,9 @@ impl TcpSink {
             tv_sec: 1,
             tv_nsec: 0,
         };
-        let waited = match (&self.stream, &self.listener, &self.caller) {
-            (Some((stream, _)), ..) => {
-                poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&second))
-            }
-            (None, Some((listener, _)), _) => {
-                poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&second))
-            }
+        let waited = match (&mut self.peer, &mut self.listening, &self.caller) {
+            (Some(peer), ..) => peer.wait_for_room(&second),
+            (None, Some(listening), _) => listening.wait_for_peer(&second),
             (None, None, Some(Caller { away, .. })) => {
                 let answer = away.as_ref().and_then(|away| away.answer_within(SECOND));
                 return match answer {
@@ -357,31 +355,6 @@ impl TcpSink {
             Err(error) => Err(self.endpoint.error("wait for the peer", &error.into())),
         }
     }
-}
-
-/// Writes as much as the socket accepts.
-fn send_all(stream: &mut TcpStream, backlog: &mut Backlog) -> std::io::Result<()> {
-    if backlog.left() == 0 {
-        return Ok(());
-    }
-    // A peer that has closed its end may still read, or be gone; the kernel finds out with the first byte. If
-    // that byte were a whole row, the row would be lost.
-    let mut is_half_closed = matches!(stream.peek(&mut [0]), Ok(0));
-    while backlog.left() > 0 {
-        let unsent = backlog.unsent();
-        let length = match std::mem::take(&mut is_half_closed) {
-            true => 1,
-            false => unsent.len(),
-        };
-        match stream.write(&unsent[..length]) {
-            Ok(bytes) => backlog.sent(bytes),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) => return Err(error),
-        }
-    }
-    backlog.forget_sent(WAITING_BYTES_MAX);
-    Ok(())
 }
 
 impl Sink for TcpSink {
@@ -409,11 +382,9 @@ impl Sink for TcpSink {
             }
             Mode::Listen => {
                 let listener = self.endpoint.listen()?;
+                let listening = Listening::new(listener, waiter);
                 let wait = |error| self.endpoint.error("wait for a connection", &error);
-                let readiness = Readiness::new().map_err(wait)?;
-                readiness.add(listener.as_fd(), 0).map_err(wait)?;
-                waiter.register(readiness.descriptor()).map_err(wait)?;
-                self.listener = Some((listener, readiness));
+                self.listening = Some(listening.map_err(wait)?);
             }
         }
         Ok(())
@@ -423,21 +394,14 @@ impl Sink for TcpSink {
         if self.is_ready() {
             return Ok(true);
         }
-        if let Some((_, readiness)) = &self.listener {
-            // Taking the events lets the next one wake again.
-            readiness
-                .look(|_| ())
-                .map_err(|error| self.endpoint.error("wait for the peer", &error))?;
-        }
         self.send()?;
         Ok(self.is_ready())
     }
 
     fn write(&mut self, chunk: &Chunk) -> Result<()> {
-        let place = self.endpoint.address.clone();
         self.backlog
             .append(|bytes| self.encoder.encode(chunk, bytes))
-            .map_err(|error| error.at(&place))?;
+            .map_err(|error| error.at(&self.endpoint.address))?;
         if self.backlog.left() >= WRITE_BYTES {
             self.send()
         } else {
@@ -446,7 +410,10 @@ impl Sink for TcpSink {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.send()
+        match self.backlog.left() {
+            0 => Ok(()),
+            _ => self.send(),
+        }
     }
 
     fn prepare(&mut self, _is_last: bool) -> Result<Option<String>> {
@@ -477,8 +444,8 @@ impl Sink for TcpSink {
         };
         self.handed.close();
         // Closing is the end of the stream for the peer.
-        self.stream = None;
-        self.listener = None;
+        self.peer = None;
+        self.listening = None;
         self.caller = None;
         taken
     }

@@ -560,9 +560,11 @@ fn regression_a_sink_whose_reader_leaves_waits_for_the_next_one() {
 fn a_checkpoint_waits_for_rows_that_have_not_left() {
     let peer = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = peer.local_addr().unwrap().to_string();
+    let mut saved = SinkRequest::new(0, 1);
+    saved.epoch = Some(1);
     let mut waiter = Waiter::new().unwrap();
     let connector = crate::sink(&tcp_table(&address, "connect")).unwrap();
-    let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
+    let mut sink = connector.sink(&saved).unwrap();
     sink.open(&mut waiter).unwrap();
     let mut reader = peer.accept().unwrap().0;
     sink.write(&chunk()).unwrap();
@@ -584,7 +586,7 @@ fn a_checkpoint_waits_for_rows_that_have_not_left() {
     finished.join().unwrap().unwrap();
     assert!(all.join().unwrap() as u64 >= prepared.parse::<u64>().unwrap());
     // A sink that is dropped with rows in its buffer has not delivered them.
-    let mut sink = connector.sink(&SinkRequest::new(0, 1)).unwrap();
+    let mut sink = connector.sink(&saved).unwrap();
     sink.open(&mut waiter).unwrap();
     let _silent = peer.accept().unwrap();
     while sink.ready().unwrap() {

@@ -163,6 +163,7 @@ pub(crate) mod tests {
             if let SourcePoll::NotBefore { time_ns } = poll {
                 let wait_ns = time_ns.saturating_sub(now_ns());
                 std::thread::sleep(Duration::from_nanos(wait_ns));
+                waiter.look();
             }
             if drained.take(poll) || enough(&drained) {
                 return drained;

@@ -1,12 +1,12 @@
 //! Finds out which of several descriptors are ready.
 //!
-//! A worker's waiter only says that something is ready, and a source can't register a descriptor with it once
-//! it runs. So a source with many connections has its own epoll set and registers that set, whose descriptor
-//! becomes readable when one of its members does.
+//! A worker's waiter is for a few descriptors, and looks at all of them at once. A source with many connections
+//! has its own epoll set and registers that set, whose descriptor becomes readable when one of its members does.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
+use slackwater_engine::link::Interest;
 
 /// Events taken in one poll; the next one finds the rest.
 const EVENTS_MAX: usize = 64;
@@ -29,13 +29,14 @@ impl Readiness {
         self.set.as_fd()
     }
 
-    /// Adds a descriptor, edge-triggered: its owner reads until it would block. Closing the
-    /// descriptor takes it out.
-    pub(crate) fn add(&self, descriptor: BorrowedFd<'_>, number: u64) -> std::io::Result<()> {
-        let flags = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
+    /// Adds a descriptor, edge-triggered. Closing the descriptor takes it out.
+    pub(crate) fn add(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        interest: Interest,
+        number: u64,
+    ) -> std::io::Result<()> {
+        let flags = interest.flags();
         epoll::add(
             &self.set,
             descriptor,
@@ -45,8 +46,11 @@ impl Readiness {
         Ok(())
     }
 
-    /// Calls `ready` with the number of each descriptor that has an event. Never blocks.
-    pub(crate) fn look(&self, mut ready: impl FnMut(u64)) -> std::io::Result<()> {
+    /// Calls `ready` with the number of each descriptor that has an event, and whether the event is something
+    /// else than bytes or room, as [`Watch::has_ended`] has it. Never blocks.
+    ///
+    /// [`Watch::has_ended`]: slackwater_engine::link::Watch::has_ended
+    pub(crate) fn look(&self, mut ready: impl FnMut(u64, bool)) -> std::io::Result<()> {
         let now = rustix::event::Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -61,7 +65,8 @@ impl Readiness {
                 Err(error) => return Err(error.into()),
             }
             for event in &events {
-                ready(event.data.u64());
+                let flags = event.flags;
+                ready(event.data.u64(), Interest::has_ended(flags));
             }
             if events.len() < EVENTS_MAX {
                 return Ok(());

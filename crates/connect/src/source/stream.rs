@@ -156,15 +156,9 @@ impl Linger {
     ) -> Option<SourcePoll> {
         if !self.handing_out {
             let first_ns = partitions.iter().filter_map(P::ingest_ns).min()?;
-            let deadline_ns = *self
-                .deadline_ns
-                .get_or_insert(first_ns + request.tuning.linger_ns());
-            let records: usize = partitions.iter().map(P::records).sum();
-            // A full block or an ended partition has nothing left to wait for.
-            let go = records >= request.tuning.chunk_rows()
-                || partitions.iter_mut().any(P::is_full)
-                || now_ns() >= deadline_ns;
-            if !go {
+            let linger_ns = request.tuning.linger_ns();
+            let deadline_ns = *self.deadline_ns.get_or_insert(first_ns + linger_ns);
+            if linger_ns > 0 && !is_due(partitions, request, deadline_ns) {
                 return Some(SourcePoll::NotBefore {
                     time_ns: deadline_ns,
                 });
@@ -192,4 +186,13 @@ impl Linger {
     pub(crate) fn is_handing_out(&self) -> bool {
         self.handing_out
     }
+}
+
+/// Whether a batch is passed on now: there are enough records, the time is over, or a full block or an ended
+/// partition has nothing left to wait for.
+fn is_due<P: Collected>(partitions: &mut [P], request: &SourceRequest, deadline_ns: u64) -> bool {
+    let records: usize = partitions.iter().map(P::records).sum();
+    records >= request.tuning.chunk_rows()
+        || partitions.iter_mut().any(P::is_full)
+        || now_ns() >= deadline_ns
 }

@@ -5,8 +5,8 @@
 //! waits for the next one or fails. A partition whose peer is being reconnected is replaced when the peer
 //! answers, and holds the watermark until then.
 //!
-//! Sockets never block and are edge-triggered: they are read until they would block before the source reports
-//! that it has nothing. A silent socket costs nothing, not even a timer, and neither does a peer that is not
+//! Sockets never block and are edge-triggered: a socket is read when the kernel has named it, until a read does
+//! not fill its buffer. A silent socket costs nothing, not even a timer, and neither does a peer that is not
 //! available: another thread connects to it (`tcp/dialer.rs`).
 
 mod connection;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::link::{Registrar, Waiter, Waker, Watched};
+use slackwater_engine::link::{Interest, Registrar, Waiter, Waker, Watch, Watched};
 use slackwater_engine::source::{
     Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
 };
@@ -134,6 +134,8 @@ impl SourceConnector for TcpConnector {
 struct Listening {
     listener: TcpListener,
     readiness: Readiness,
+    /// What the worker's waiter has reported of the set.
+    watch: Watch,
     /// Whether a peer may be waiting to be accepted.
     ready: bool,
     /// Whether a peer has ever connected.
@@ -175,16 +177,16 @@ struct TcpSource {
 }
 
 impl TcpSource {
-    fn begin(&mut self, stream: TcpStream, peer: String) -> u32 {
+    fn begin(&mut self, stream: TcpStream, peer: String, watch: Option<Watch>) -> u32 {
         let number = self.partitions_begun;
         self.partitions_begun += 1;
-        self.connections.push(Connection::new(stream, peer));
+        self.connections.push(Connection::new(stream, peer, watch));
         self.partitions.push(self.spec.partition(number));
         number
     }
 
-    fn started(&mut self, stream: TcpStream, peer: String) {
-        let partition = self.begin(stream, peer.clone());
+    fn started(&mut self, stream: TcpStream, peer: String, watch: Option<Watch>) {
+        let partition = self.begin(stream, peer.clone(), watch);
         self.events.push_back(SourcePoll::PartitionStarted {
             partition,
             name: peer,
@@ -201,13 +203,15 @@ impl TcpSource {
             let number = u64::from(self.partitions_begun);
             let accepted = listening.listener.accept().and_then(|(stream, peer)| {
                 set_up(&stream)?;
-                listening.readiness.add(stream.as_fd(), number)?;
+                listening
+                    .readiness
+                    .add(stream.as_fd(), Interest::Read, number)?;
                 Ok((stream, peer.to_string()))
             });
             match accepted {
                 Ok((stream, peer)) => {
                     listening.was_called = true;
-                    self.started(stream, peer);
+                    self.started(stream, peer, None);
                 }
                 Err(error) => match NotAccepted::of(&error) {
                     NotAccepted::Nobody => listening.ready = false,
@@ -239,16 +243,16 @@ impl TcpSource {
 
     fn look(&mut self) -> Result<()> {
         let Some(listening) = &mut self.listener else {
-            // The only connection is registered with the waiter itself; only reading shows whether it has
-            // bytes.
-            for connection in &mut self.connections {
-                connection.readable = true;
-            }
+            // The only connection is registered with the waiter itself.
+            self.connections.iter_mut().for_each(Connection::look);
             return self.hear_answer();
         };
+        if !listening.watch.is_named() {
+            return Ok(());
+        }
         let (connections, partitions) = (&mut self.connections, &self.partitions);
         let mut somebody = false;
-        let looked = listening.readiness.look(|number| {
+        let looked = listening.readiness.look(|number, ended| {
             if number == LISTENER {
                 somebody = true;
                 return;
@@ -256,7 +260,7 @@ impl TcpSource {
             // Partitions start in the order of their numbers and keep it.
             let found = partitions.binary_search_by_key(&number, |part| u64::from(part.number));
             if let Ok(index) = found {
-                connections[index].readable = true;
+                connections[index].named(ended);
             }
         });
         listening.ready |= somebody;
@@ -282,14 +286,15 @@ impl TcpSource {
         let before = *before;
         let was_said = back_off.was_said();
         (caller.away, caller.back_off) = (None, Some(back_off));
-        let registered = caller.registrar.register(stream.as_fd());
-        registered.map_err(|error| self.endpoint.error("wait for the connection", &error))?;
+        let registered = caller.registrar.register(stream.as_fd(), Interest::Read);
+        let watch =
+            registered.map_err(|error| self.endpoint.error("wait for the connection", &error))?;
         let peer = peer_of(&stream, &self.endpoint);
         if was_said {
             self.endpoint.note(&format!("{peer} is there"));
         }
         // In this order: otherwise the watermark would be released in between.
-        self.started(stream, peer);
+        self.started(stream, peer, Some(watch));
         let ended = SourcePoll::PartitionEnded { partition: before };
         self.events.push_back(ended);
         Ok(())
@@ -422,8 +427,8 @@ impl Source for TcpSource {
                     }
                     Err(error) => return Err(error),
                 };
-                waiter
-                    .register(stream.as_fd())
+                let watch = waiter
+                    .register(stream.as_fd(), Interest::Read)
                     .map_err(|error| self.endpoint.error("wait for the connection", &error))?;
                 if let Some(caller) = &mut self.caller {
                     let mut back_off = BackOff::new();
@@ -431,7 +436,7 @@ impl Source for TcpSource {
                     caller.back_off = Some(back_off);
                 }
                 let peer = peer_of(&stream, &self.endpoint);
-                let number = self.begin(stream, peer.clone());
+                let number = self.begin(stream, peer.clone(), Some(watch));
                 Ok(vec![(number, peer)])
             }
             Mode::Listen => {
@@ -439,11 +444,16 @@ impl Source for TcpSource {
                 let listener = self.endpoint.listen()?;
                 let wait = |error| self.endpoint.error("wait for connections", &error);
                 let readiness = Readiness::new().map_err(wait)?;
-                readiness.add(listener.as_fd(), LISTENER).map_err(wait)?;
-                waiter.register(readiness.descriptor()).map_err(wait)?;
+                readiness
+                    .add(listener.as_fd(), Interest::Read, LISTENER)
+                    .map_err(wait)?;
+                let watch = waiter
+                    .register(readiness.descriptor(), Interest::Read)
+                    .map_err(wait)?;
                 self.listener = Some(Listening {
                     listener,
                     readiness,
+                    watch,
                     ready: true,
                     was_called: false,
                     has_said_full: false,

@@ -90,6 +90,7 @@ fn lingers_after_the_first_row_and_stamps_it() {
     let (mut stream, _) = peer.accept().unwrap();
     stream.write_all(b"half a li").unwrap();
     std::thread::sleep(Duration::from_millis(20));
+    waiter.look();
     assert!(
         matches!(source.poll().unwrap(), SourcePoll::Pending),
         "no row, no timer"
@@ -97,6 +98,7 @@ fn lingers_after_the_first_row_and_stamps_it() {
     stream.write_all(b"ne\n").unwrap();
     std::thread::sleep(Duration::from_millis(20));
     let before_ns = now_ns();
+    assert!(waiter.look());
     waiter.note_watched(before_ns);
     let SourcePoll::NotBefore { time_ns } = source.poll().unwrap() else {
         panic!("it lingers");
@@ -111,6 +113,40 @@ fn lingers_after_the_first_row_and_stamps_it() {
     );
     assert_eq!(rows.ingest_ns, [time_ns - linger_ns]);
     assert!(now_ns() >= time_ns);
+}
+
+/// The kernel names a socket once for all that has arrived: the end is not read with a read that does not fill
+/// its buffer.
+#[test]
+fn bytes_and_the_end_that_arrive_together_are_both_read() {
+    for mode in ["connect", "listen"] {
+        let mut waiter = Waiter::new().unwrap();
+        let end = [("on_close", "end")];
+        let (mut source, mut stream) = match mode {
+            "connect" => {
+                let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+                let address = peer.local_addr().unwrap().to_string();
+                let mut source = connector(&address, mode, &end).tcp_source(request(&[0]));
+                source.open(&mut waiter).unwrap();
+                (source, peer.accept().unwrap().0)
+            }
+            _ => {
+                let (mut source, address) = listening(&mut waiter, &end);
+                let stream = TcpStream::connect(address).unwrap();
+                wait_for(&mut source, &mut waiter, |rows| rows.started.len() == 1);
+                (source, stream)
+            }
+        };
+        // Nothing is there yet: the first look is over.
+        waiter.look();
+        assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
+        stream.write_all(b"one\ntwo\n").unwrap();
+        drop(stream);
+        std::thread::sleep(Duration::from_millis(50));
+        let rows = drain(&mut source, &mut waiter);
+        assert_eq!((rows.strings.len(), rows.ended), (2, vec![0]), "{mode}");
+        source.close();
+    }
 }
 
 #[test]
@@ -177,6 +213,7 @@ fn regression_a_peer_that_restarts_does_not_end_a_query_with_state() {
         wait_for(&mut source, &mut waiter, |rows| rows.strings.len() == 2);
         stream.write_all(b"al").unwrap();
         std::thread::sleep(Duration::from_millis(50));
+        waiter.look();
         assert!(matches!(source.poll().unwrap(), SourcePoll::Pending));
         end(stream);
         let rows = wait_for(&mut source, &mut waiter, |rows| rows.lost == 1);
@@ -220,6 +257,7 @@ fn regression_a_reset_is_an_error() {
     let mut rejected = vec![];
     let error = loop {
         assert!(begin.elapsed() < PATIENCE);
+        waiter.look();
         match source.poll() {
             Ok(SourcePoll::Rows(rows)) => rejected.extend(rows.rejected),
             Ok(SourcePoll::End) => panic!("a silent end"),

@@ -19,17 +19,23 @@ impl Instance {
             input: InstanceInput::Head(_, head),
             output,
             counters,
+            laps,
             ..
         } = self
         else {
+            // What a link brings took time before this.
+            if self.input.ports().is_some() {
+                self.laps.lap();
+            }
             return self.feed_roots([chunk]);
         };
         output.ingest_ns = chunk.ingest_ns;
         let source = chunk.origin.as_ref().and_then(Origin::source);
-        let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
+        let rows = chunk.rows() as u64;
+        laps.lap();
         head.between_units = false;
         head.operator.process(port, chunk, output)?;
-        counters.steps[HEAD].add(now_ns() - begin_ns, rows);
+        counters.steps[HEAD].add(laps.lap(), rows);
         count_late(counters, source, output.rows_late);
         self.emitted_by_head()?;
         self.rest()
@@ -68,16 +74,17 @@ impl Instance {
             output,
             counters,
             unfinished,
+            laps,
             ..
         } = self
         else {
             return Ok(());
         };
-        let begin_ns = now_ns();
+        laps.lap();
         if emit(head, output)? == Progress::More {
             *unfinished = Some(left);
         }
-        counters.steps[HEAD].add_busy(now_ns() - begin_ns);
+        counters.steps[HEAD].add_busy(laps.lap());
         self.emitted_by_head()
     }
 
@@ -114,21 +121,21 @@ impl Instance {
         let number = placed.number;
         match &mut placed.step {
             Step::Route(route) => {
-                let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
+                let rows = chunk.rows() as u64;
                 route.chunk(chunk, &self.counters.steps[number])?;
-                self.counters.steps[number].add(now_ns() - begin_ns, rows);
+                self.counters.steps[number].add(self.laps.lap(), rows);
                 Ok(())
             }
-            Step::Sink(sink) => sink.write(&chunk, number, &self.counters),
+            Step::Sink(sink) => sink.write(&chunk, number, &self.counters, &mut self.laps),
             Step::Operator {
                 operator,
                 dead_letters,
             } => {
                 self.output.ingest_ns = chunk.ingest_ns;
                 let source = chunk.origin.as_ref().and_then(Origin::source);
-                let (rows, begin_ns) = (chunk.rows() as u64, now_ns());
+                let rows = chunk.rows() as u64;
                 isolate::process(operator.as_mut(), chunk, &mut self.output)?;
-                self.counters.steps[number].add(now_ns() - begin_ns, rows);
+                self.counters.steps[number].add(self.laps.lap(), rows);
                 count_late(&self.counters, source, self.output.rows_late);
                 let chunks = take_output(&mut self.output, &self.counters, &**dead_letters)?;
                 if chunks.is_empty() {
@@ -177,6 +184,7 @@ impl Instance {
             input: InstanceInput::Head(_, head),
             output,
             counters,
+            laps,
             ..
         } = self
         else {
@@ -196,9 +204,9 @@ impl Instance {
             | Control::End { stopped: true, .. } => return Ok(Progress::Done),
         };
         output.ingest_ns = ingest_ns;
-        let begin_ns = now_ns();
+        laps.lap();
         let progress = head.operator.advance(time, output)?;
-        counters.steps[HEAD].add_busy(now_ns() - begin_ns);
+        counters.steps[HEAD].add_busy(laps.lap());
         self.emitted_by_head()?;
         Ok(progress)
     }
@@ -256,6 +264,9 @@ impl Instance {
 
 /// Counts rows that were late at an operator for the source that they came from, if it is known.
 fn count_late(counters: &InstanceCounters, source: Option<usize>, rows: u64) {
+    if rows == 0 {
+        return;
+    }
     if let Some(late_of) = source.and_then(|source| counters.late_by_source.get(source)) {
         InstanceCounters::add(late_of, rows);
     }
@@ -267,7 +278,9 @@ fn take_output(
     counters: &InstanceCounters,
     dead_letters: &dyn DeadLetters,
 ) -> Result<Vec<Chunk>> {
-    InstanceCounters::add(&counters.rows_late, std::mem::take(&mut output.rows_late));
+    if output.rows_late > 0 {
+        InstanceCounters::add(&counters.rows_late, std::mem::take(&mut output.rows_late));
+    }
     if !output.rejected.is_empty() {
         let rejected = std::mem::take(&mut output.rejected);
         InstanceCounters::add(&counters.rows_bad, rejected.len() as u64);

@@ -1,8 +1,7 @@
 //! Tests of the intake over a scripted source: lateness (I2), bad rows, idleness, units of work.
 
-use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, TimestampMillisecondArray};
+use arrow_array::{ArrayRef, TimestampMillisecondArray, cast::AsArray};
 use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 
@@ -10,6 +9,7 @@ use super::*;
 use crate::chunk::Positions;
 use crate::error::Error;
 use crate::expression::Column;
+use crate::operator::window::{EVENT_TIME_MAX_US, timestamp_ticks};
 use crate::source::Rejected;
 use crate::testing::{Letters, batch, schema};
 
@@ -294,9 +294,9 @@ fn rows_without_a_valid_event_time_are_rejected_and_move_no_watermark() {
         ]
     );
     assert!(letters.iter().all(|l| l.partition == Some(BASE)));
-    let counts = intake.take_counts();
+    let counts = intake.take_counts().unwrap();
     assert_eq!((counts.rows_in, counts.rows_bad), (7, 5));
-    assert_eq!(intake.take_counts().rows_in, 0);
+    assert!(intake.take_counts().is_none());
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn bad_records_and_failing_expressions_are_counted_and_kept() {
     let place = |position| (Some(BASE + 2), Some(position));
     assert_eq!(places.collect::<Vec<_>>(), [place(9), place(2)]);
     assert!(letters[1].reason.contains("division by zero"));
-    let counts = intake.take_counts();
+    let counts = intake.take_counts().unwrap();
     assert_eq!((counts.rows_in, counts.rows_bad), (4, 2));
 }
 
@@ -506,7 +506,7 @@ fn of_ended_connections_only_the_watermark_is_kept() {
     drain(&mut intake);
     assert_eq!(intake.partitions.len(), 1);
     assert_eq!(intake.partitions[&1_000].floor, 1_094_000);
-    assert_eq!(intake.take_counts().connections_lost, 1_000);
+    assert_eq!(intake.take_counts().unwrap().connections_lost, 1_000);
     assert_eq!(intake.partition_states().len(), 1);
 }
 

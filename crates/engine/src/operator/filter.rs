@@ -36,7 +36,12 @@ impl Stateless for Filter {
             .rejected
             .into_iter()
             .for_each(|rejected| output.reject(rejected));
-        output.emit(evaluated.chunk.filter(evaluated.columns[0].as_boolean())?);
+        let (chunk, keep) = (evaluated.chunk, evaluated.columns[0].as_boolean());
+        match keep.true_count() {
+            0 => {}
+            kept if kept == chunk.rows() => output.emit(chunk),
+            _ => output.emit(chunk.filter(keep)?),
+        }
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ use crate::tcp::incoming::{Incoming, Next};
 use crate::tcp::line::Broken;
 use crate::tcp::mailbox::{Arrival, Shared, Slot};
 use crate::tcp::{after, now_ns, peer_at};
-use crate::waiter::Registrar;
+use crate::waiter::{Interest, Registrar};
 
 /// The reading end of a link from another host. Made by [`Acceptor::reader`](super::Acceptor).
 pub struct Reader {
@@ -164,7 +164,10 @@ impl Reader {
             return;
         }
         self.address = Some(arrival.address);
-        if let Err(error) = self.registrar.register(arrival.socket.as_fd()) {
+        if let Err(error) = self
+            .registrar
+            .register(arrival.socket.as_fd(), Interest::Both)
+        {
             // Without its edges the reader would sleep although there are frames. The writer comes again.
             self.lose(Broken::Lost(format!("can't be waited for: {error}")));
             return;

@@ -36,7 +36,7 @@ use crate::tcp::record::Record;
 use crate::tcp::socket;
 use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
-use crate::waiter::{Registrar, WaiterHandle};
+use crate::waiter::{Interest, Registrar, WaiterHandle};
 
 /// The first pause before another attempt to connect. A connection to a working peer is restored after
 /// it; sixteen links that come back together make 1,600 attempts a second.
@@ -277,7 +277,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     fn begin(&self, now_ns: u64) -> io::Result<Greeting> {
         let socket = socket::connect(self.address, self.settings.peer_timeout)?;
         // After the call that connects: a socket that was never connected counts as hung up.
-        self.registrar.register(socket.as_fd())?;
+        self.registrar.register(socket.as_fd(), Interest::Both)?;
         let hello = Hello {
             epoch: self.identity.epoch,
             token: self.identity.token,

@@ -1,6 +1,7 @@
 //! Tests of the waiter against the kernel: wakers, edges, time-outs, signals, and doing nothing at all.
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Instant;
@@ -24,12 +25,23 @@ fn pair() -> (UnixStream, UnixStream) {
 
 /// A waiter with one registered socket whose first edge (it is writable) has been taken.
 fn with_socket() -> (Waiter, UnixStream, UnixStream) {
+    let (waiter, near, far, _) = with_watch(Interest::Both);
+    (waiter, near, far)
+}
+
+/// A waiter with a socket, after the watch's first look.
+fn with_watch(interest: Interest) -> (Waiter, UnixStream, UnixStream, Watch) {
     let mut waiter = Waiter::new().expect("two descriptors");
     let (near, far) = pair();
-    waiter.register(near.as_fd()).expect("a socket");
-    assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Descriptor);
+    let mut watch = waiter.register(near.as_fd(), interest).expect("a socket");
+    assert!(watch.is_named(), "the first look is the owner's");
+    if interest != Interest::Read {
+        assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Descriptor);
+        assert!(watch.is_named());
+    }
     assert_eq!(sleep(&waiter, SHORT, Sources::All), Woken::TimedOut);
-    (waiter, near, far)
+    assert!(!watch.is_named() && !watch.has_ended());
+    (waiter, near, far, watch)
 }
 
 #[test]
@@ -143,13 +155,80 @@ fn data_ends_the_wait_once() {
 }
 
 #[test]
-fn a_wait_for_the_doorbell_leaves_the_edges_for_later() {
-    let (waiter, _near, mut far) = with_socket();
+fn a_wait_for_the_doorbell_lasts_and_then_names_what_is_ready() {
+    let (waiter, _near, mut far, mut watch) = with_watch(Interest::Read);
     far.write_all(b"tide").expect("a write");
     let start = Instant::now();
     assert_eq!(sleep(&waiter, SHORT, Sources::Doorbell), Woken::TimedOut);
     assert!(start.elapsed() >= SHORT);
+    assert!(watch.is_named() && !watch.is_named());
+    // The edge was taken.
+    assert_eq!(sleep(&waiter, SHORT, Sources::All), Woken::TimedOut);
+    assert!(!watch.is_named());
+}
+
+#[test]
+fn a_look_and_a_wait_name_what_is_ready_and_nothing_else() {
+    let (mut waiter, _near, mut far, mut watch) = with_watch(Interest::Read);
+    let (other, _other_far) = pair();
+    let mut other = waiter
+        .register(other.as_fd(), Interest::Read)
+        .expect("a socket");
+    assert!(other.is_named() && !waiter.look());
+    far.write_all(b"tide").expect("a write");
+    assert!(waiter.look() && watch.is_named() && !other.is_named());
+    assert!(!waiter.look() && !watch.is_named());
+    far.write_all(b"tide").expect("a write");
     assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Descriptor);
+    assert!(watch.is_named() && !other.is_named());
+    // A strike that is left doesn't hide the descriptor.
+    waiter.announce(Listen::Everything);
+    waiter.waker().wake();
+    waiter.retract();
+    far.write_all(b"tide").expect("a write");
+    assert!(waiter.look() && watch.is_named());
+}
+
+#[test]
+fn a_socket_that_is_read_ends_no_wait_because_it_is_writable() {
+    let (waiter, mut near, mut far, mut watch) = with_watch(Interest::Read);
+    far.write_all(b"tide").expect("a write");
+    // Read before the kernel has named it.
+    assert_eq!(near.read(&mut [0; 8]).expect("a read"), 4);
+    assert_eq!(sleep(&waiter, SHORT, Sources::All), Woken::TimedOut);
+    assert!(!watch.is_named());
+}
+
+#[test]
+fn the_end_is_named_as_such() {
+    for interest in [Interest::Read, Interest::Write, Interest::Both] {
+        let (waiter, _near, far, mut watch) = with_watch(interest);
+        drop(far);
+        assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Descriptor);
+        assert!(watch.is_named() && watch.has_ended(), "{interest:?}");
+    }
+}
+
+/// Registrations share slots then; each still hears of its own descriptor.
+#[test]
+fn more_registrations_than_slots_lose_no_event() {
+    let mut waiter = Waiter::new().expect("two descriptors");
+    let pairs: Vec<_> = (0..150).map(|_| pair()).collect();
+    let register = |(near, _): &(UnixStream, UnixStream)| {
+        let watch = waiter.register(near.as_fd(), Interest::Read);
+        let mut watch = watch.expect("a socket");
+        assert!(watch.is_named());
+        watch
+    };
+    let mut watches = pairs.iter().map(register).collect::<Vec<_>>();
+    for (nth, (_, far)) in pairs.iter().enumerate() {
+        let mut far = far;
+        far.write_all(b"tide").expect("a write");
+        assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Descriptor);
+        let named = watches.iter_mut().map(Watch::is_named).collect::<Vec<_>>();
+        assert!(named[nth]);
+        assert!(named.iter().filter(|named| **named).count() <= 3);
+    }
 }
 
 #[test]
@@ -167,11 +246,12 @@ fn a_waker_together_with_data_is_reported_as_a_waker() {
 #[test]
 fn more_ready_descriptors_than_events_are_all_reported() {
     let mut waiter = Waiter::new().expect("two descriptors");
-    let pairs: Vec<_> = (0..EVENTS_PER_WAIT + 1).map(|_| pair()).collect();
+    let pairs: Vec<_> = (0..EVENTS_AT_ONCE + 1).map(|_| pair()).collect();
     for (near, _) in &pairs {
-        waiter.register(near.as_fd()).expect("a socket");
+        let watch = waiter.register(near.as_fd(), Interest::Both);
+        watch.expect("a socket");
     }
-    assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Descriptor);
+    // One wait takes them all.
     assert_eq!(sleep(&waiter, NEVER, Sources::All), Woken::Descriptor);
     assert_eq!(sleep(&waiter, SHORT, Sources::All), Woken::TimedOut);
 }
@@ -188,15 +268,21 @@ fn a_deregistered_descriptor_is_silent() {
 fn wrong_descriptors_are_errors_with_a_hint() {
     let mut waiter = Waiter::new().expect("two descriptors");
     let file = std::fs::File::open("/proc/self/exe").expect("this test's program");
-    let error = waiter.register(file.as_fd()).expect_err("a regular file");
+    let error = waiter
+        .register(file.as_fd(), Interest::Read)
+        .expect_err("a regular file");
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.to_string().contains("without waiting"), "{error}");
 
     let (near, _far) = pair();
     let error = waiter.deregister(near.as_fd()).expect_err("not registered");
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
-    waiter.register(near.as_fd()).expect("a socket");
-    let error = waiter.register(near.as_fd()).expect_err("registered twice");
+    waiter
+        .register(near.as_fd(), Interest::Read)
+        .expect("a socket");
+    let error = waiter
+        .register(near.as_fd(), Interest::Read)
+        .expect_err("registered twice");
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
     let number = near.as_raw_fd().to_string();
     assert!(error.to_string().contains(&number), "{error}");

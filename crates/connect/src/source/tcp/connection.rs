@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 
+use slackwater_engine::link::Watch;
 use slackwater_engine::source::SourceRequest;
 use slackwater_engine::time::now_ns;
 
@@ -18,8 +19,12 @@ const FILL_BYTES_MIN: usize = 16 * 1024;
 pub(super) struct Connection {
     stream: TcpStream,
     pub(super) peer: String,
+    /// What the worker's waiter has reported of the socket, if the socket is registered there.
+    watch: Option<Watch>,
     /// Whether there may be bytes to read.
     pub(super) readable: bool,
+    /// Whether a read that does not fill its buffer may leave something: the end, or an error.
+    ended: bool,
     arrivals: Arrivals,
     /// Bytes read since the socket was empty.
     drained: usize,
@@ -28,15 +33,33 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, peer: String) -> Connection {
+    pub(super) fn new(stream: TcpStream, peer: String, watch: Option<Watch>) -> Connection {
         Connection {
             stream,
             peer,
+            watch,
             readable: true,
+            ended: false,
             arrivals: Arrivals::new(now_ns()),
             drained: 0,
             broken: None,
         }
+    }
+
+    /// Asks the watch whether there may be bytes.
+    pub(super) fn look(&mut self) {
+        if let Some(watch) = &mut self.watch
+            && watch.is_named()
+        {
+            let ended = watch.has_ended();
+            self.named(ended);
+        }
+    }
+
+    /// Notes that the kernel has named the socket; `ended` as [`Watch::has_ended`] has it.
+    pub(super) fn named(&mut self, ended: bool) {
+        self.readable = true;
+        self.ended |= ended;
     }
 
     /// Reads into the partition until the socket is empty, the block full or the budget spent; returns how
@@ -64,14 +87,12 @@ impl Connection {
                     self.drained += bytes;
                     count_bytes(request, bytes);
                     partition.filled(bytes, self.arrivals.read(bytes, watched_ns));
+                    if bytes < length && !self.ended {
+                        self.emptied(time_ns, request);
+                    }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    self.arrivals.emptied(time_ns);
-                    let drained = std::mem::take(&mut self.drained);
-                    if drained > FILL_BYTES_MIN {
-                        note_fill(request, &self.stream, drained);
-                    }
+                    self.emptied(time_ns, request);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // The rows before the break count; what happens next is decided once they were passed on.
@@ -85,6 +106,16 @@ impl Connection {
             }
         }
         spent
+    }
+
+    /// Notes that a read that began at this time has left nothing.
+    fn emptied(&mut self, begin_ns: u64, request: &SourceRequest) {
+        self.readable = false;
+        self.arrivals.emptied(begin_ns);
+        let drained = std::mem::take(&mut self.drained);
+        if drained > FILL_BYTES_MIN {
+            note_fill(request, &self.stream, drained);
+        }
     }
 
     /// Bytes are left: further ones arrived later.

@@ -14,6 +14,7 @@ use crate::ports::{Port, Ports};
 use crate::state::KeyedState;
 use crate::testing::Letters;
 use crate::time::EventTime;
+use crate::time::Laps;
 
 /// Keeps nothing and emits nothing.
 struct Silent;
@@ -104,7 +105,7 @@ const FROM_ONE: crate::barrier::BucketMove = crate::barrier::BucketMove {
 fn an_instance_waits_at_the_barrier_for_the_state_that_it_receives() {
     let (mut instance, mut sender) = instance();
     sender.send(barrier(1, &[FROM_ONE])).unwrap();
-    instance.step().unwrap();
+    instance.step(&mut Laps::now()).unwrap();
     assert!(instance.cut.is_some());
     instance.take_over(handover(1), vec![]).unwrap();
     assert!(instance.cut.is_none());
@@ -117,10 +118,10 @@ fn regression_state_for_the_next_barrier_does_not_keep_it_at_this_one() {
     let (mut instance, mut sender) = instance();
     instance.take_over(handover(2), vec![]).unwrap();
     sender.send(barrier(1, &[])).unwrap();
-    instance.step().unwrap();
+    instance.step(&mut Laps::now()).unwrap();
     assert!(instance.cut.is_none(), "nothing was to come for the first");
     sender.send(barrier(2, &[FROM_ONE])).unwrap();
-    instance.step().unwrap();
+    instance.step(&mut Laps::now()).unwrap();
     assert!(
         instance.cut.is_none(),
         "what was to come for the second was there"
@@ -141,7 +142,7 @@ fn regression_an_instance_that_has_lost_a_sender_has_not_ended() {
             sender.send(message).unwrap();
         }
         drop(sender);
-        while instance.step().unwrap() != Stepped::Ended {}
+        while instance.step(&mut Laps::now()).unwrap() != Stepped::Ended {}
         assert_eq!(instance.is_whole(), is_whole);
     }
 }
