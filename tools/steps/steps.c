@@ -1,5 +1,5 @@
-// Writes every instruction that one thread executes: 8 bytes for each, its address, and in the top 16 bits the
-// number of the system call plus one if it is a `syscall`. See README.md.
+// Writes every instruction that one thread executes: 8 bytes for each, its address, and in the top 16 bits
+// the number of the system call plus one if it is a `syscall`. See README.md.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

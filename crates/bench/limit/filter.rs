@@ -5,9 +5,9 @@
 //! neither the number of fields, nor quotes, nor the other numbers, which it copies unchanged. An engine
 //! that checks those is compared with it.
 //!
-//! A record is `due,time,sensor,reading,…`, or for the query `wide` ten fields, of which the first is `due`, the
-//! seventh `sensor` and the last `reading`. A row is `due,sensor,reading`, of records whose reading is below
-//! [`READING_MIN_DROPPED`].
+//! A record is `due,time,sensor,reading,…`, or for the query `wide` ten fields, of which the first is `due`,
+//! the seventh `sensor` and the last `reading`. A row is `due,sensor,reading`, of records whose reading is
+//! below [`READING_MIN_DROPPED`].
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -576,11 +576,8 @@ fn a_checkpoint_waits_for_rows_that_have_not_left() {
     }
     sink.flush().unwrap();
     let prepared = sink.prepare(false).unwrap().expect("something waits");
-    let all = std::thread::spawn(move || {
-        let mut bytes = vec![];
-        reader.read_to_end(&mut bytes).unwrap();
-        bytes.len()
-    });
+    let mut bytes = vec![];
+    let all = std::thread::spawn(move || reader.read_to_end(&mut bytes).unwrap());
     let finished = std::thread::spawn(move || sink.finish(true));
     connector.secure(&prepared).unwrap();
     finished.join().unwrap().unwrap();

@@ -1,7 +1,8 @@
 //! Finds out which of several descriptors are ready.
 //!
-//! A worker's waiter is for a few descriptors, and looks at all of them at once. A source with many connections
-//! has its own epoll set and registers that set, whose descriptor becomes readable when one of its members does.
+//! A worker's waiter is for a few descriptors, and looks at all of them at once. A source with many
+//! connections has its own epoll set and registers that set, whose descriptor becomes readable when one of
+//! its members does.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

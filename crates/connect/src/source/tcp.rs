@@ -5,9 +5,9 @@
 //! waits for the next one or fails. A partition whose peer is being reconnected is replaced when the peer
 //! answers, and holds the watermark until then.
 //!
-//! Sockets never block and are edge-triggered: a socket is read when the kernel has named it, until a read does
-//! not fill its buffer. A silent socket costs nothing, not even a timer, and neither does a peer that is not
-//! available: another thread connects to it (`tcp/dialer.rs`).
+//! Sockets never block and are edge-triggered: a socket is read when the kernel has named it, until a read
+//! does not fill its buffer. A silent socket costs nothing, not even a timer, and neither does a peer that is
+//! not available: another thread connects to it (`tcp/dialer.rs`).
 
 mod connection;
 
@@ -243,7 +243,6 @@ impl TcpSource {
 
     fn look(&mut self) -> Result<()> {
         let Some(listening) = &mut self.listener else {
-            // The only connection is registered with the waiter itself.
             self.connections.iter_mut().for_each(Connection::look);
             return self.hear_answer();
         };
@@ -447,9 +446,8 @@ impl Source for TcpSource {
                 readiness
                     .add(listener.as_fd(), Interest::Read, LISTENER)
                     .map_err(wait)?;
-                let watch = waiter
-                    .register(readiness.descriptor(), Interest::Read)
-                    .map_err(wait)?;
+                let watch = waiter.register(readiness.descriptor(), Interest::Read);
+                let watch = watch.map_err(wait)?;
                 self.listener = Some(Listening {
                     listener,
                     readiness,

@@ -115,8 +115,8 @@ fn lingers_after_the_first_row_and_stamps_it() {
     assert!(now_ns() >= time_ns);
 }
 
-/// The kernel names a socket once for all that has arrived: the end is not read with a read that does not fill
-/// its buffer.
+/// The kernel names a socket once for all that has arrived: the end is not read with a read that does not
+/// fill its buffer.
 #[test]
 fn bytes_and_the_end_that_arrive_together_are_both_read() {
     for mode in ["connect", "listen"] {

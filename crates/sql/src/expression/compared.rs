@@ -1,8 +1,8 @@
 //! A column compared with a constant, without DataFusion's machinery.
 //!
 //! DataFusion compares any two values of any two types, and looks at both types for each batch. That is paid
-//! once for a thousand rows, and also once for one row: for a batch of one row it is some 1,500 instructions in
-//! sixty functions. A column of integers or times that is compared with a constant needs none of it.
+//! once for a thousand rows, and also once for one row: then it is 2,000 instructions in sixty functions. A
+//! column of integers or times that is compared with a constant needs none of it.
 
 use std::any::Any;
 use std::fmt;

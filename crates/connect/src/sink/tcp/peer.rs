@@ -61,8 +61,8 @@ impl Peer {
         if backlog.left() == 0 || self.is_full {
             return Ok(());
         }
-        // A peer that has closed its end may still read, or be gone; the kernel finds out with the first byte.
-        // If that byte were a whole row, the row would be lost.
+        // A peer that has closed its end may still read, or be gone; the kernel finds out with the first
+        // byte. If that byte were a whole row, the row would be lost.
         let mut is_half_closed = self.has_ended && self.stream.peek(&mut [0]).is_ok();
         while backlog.left() > 0 {
             let unsent = backlog.unsent();
