@@ -20,6 +20,7 @@ use crate::instance::{Head, InstanceInput, Notice, Stepped};
 use crate::operator::aggregate::{Aggregate, AggregateCall, AggregateSpec, Emit};
 use crate::ports::{Port, Ports};
 use crate::testing::{Letters, batch, schema};
+use crate::time::Laps;
 
 /// So many that they can't be copied at the barrier.
 const KEYS: i64 = 300_000;
@@ -59,7 +60,7 @@ fn counting() -> (Instance, Sender<Message>) {
     instance.take_part(0);
     let mut sender = sender;
     sender.send(rows(0, KEYS)).unwrap();
-    instance.step().unwrap();
+    instance.step(&mut Laps::now()).unwrap();
     (instance, sender)
 }
 
@@ -102,7 +103,7 @@ fn add(counts: &mut BTreeMap<i64, i64>, batches: &[RecordBatch]) {
 fn slices_follow_the_snapshot_and_hold_what_was_there_at_the_barrier() {
     let (mut instance, mut sender) = counting();
     sender.send(barrier(1)).unwrap();
-    instance.step().unwrap();
+    instance.step(&mut Laps::now()).unwrap();
     let state = snapshot(&mut instance).state.unwrap();
     let slices = state.slices.expect("there is too much for the barrier");
     let mut counts = BTreeMap::new();
@@ -115,7 +116,7 @@ fn slices_follow_the_snapshot_and_hold_what_was_there_at_the_barrier() {
         sender.send(rows(KEYS - from - 9, KEYS - from)).unwrap();
         sender.send(rows(KEYS + from, KEYS + from + 9)).unwrap();
         from += 9;
-        instance.step().unwrap();
+        instance.step(&mut Laps::now()).unwrap();
         while let Ok(slice) = slices.try_recv() {
             match slice {
                 Slice::Rows(batches) => add(&mut counts, &batches),
@@ -132,15 +133,15 @@ fn slices_follow_the_snapshot_and_hold_what_was_there_at_the_barrier() {
 fn a_slow_store_gets_a_few_slices_and_the_instance_goes_on() {
     let (mut instance, mut sender) = counting();
     sender.send(barrier(1)).unwrap();
-    instance.step().unwrap();
+    instance.step(&mut Laps::now()).unwrap();
     let slices = snapshot(&mut instance).state.unwrap().slices.unwrap();
     for key in 0..100 {
         sender.send(rows(key, key + 1)).unwrap();
-        assert_eq!(instance.step().unwrap(), Stepped::Worked);
+        assert_eq!(instance.step(&mut Laps::now()).unwrap(), Stepped::Worked);
     }
     // Nothing came: it waits, but not for ever, because nothing else tells it that there is room.
     assert!(matches!(
-        instance.step().unwrap(),
+        instance.step(&mut Laps::now()).unwrap(),
         Stepped::Waits {
             until_ns: Some(_),
             ..
@@ -150,14 +151,14 @@ fn a_slow_store_gets_a_few_slices_and_the_instance_goes_on() {
     assert_eq!(waiting, SLICES_MAX);
     // The next barrier gives the snapshot up: without its end it is incomplete.
     sender.send(barrier(2)).unwrap();
-    instance.step().unwrap();
+    instance.step(&mut Laps::now()).unwrap();
     assert!(snapshot(&mut instance).state.unwrap().slices.is_some());
     let rest = std::iter::from_fn(|| slices.recv().ok()).collect::<Vec<Slice>>();
     assert!(rest.iter().all(|slice| matches!(slice, Slice::Rows(_))));
     // Nobody takes the second one, whose receiver is gone.
     for key in 0..3 {
         sender.send(rows(key, key + 1)).unwrap();
-        instance.step().unwrap();
+        instance.step(&mut Laps::now()).unwrap();
     }
     assert!(!instance.has_open_snapshot());
 }
@@ -172,14 +173,14 @@ fn an_instance_that_ends_hands_all_slices_over_first() {
             stopped,
         };
         sender.send(end).unwrap();
-        instance.step().unwrap();
+        instance.step(&mut Laps::now()).unwrap();
         let state = snapshot(&mut instance).state.unwrap();
         let slices = state.slices.unwrap();
         let mut counts = BTreeMap::new();
         add(&mut counts, &state.batches);
         let mut is_complete = false;
         for _ in 0..10_000 {
-            let stepped = instance.step().unwrap();
+            let stepped = instance.step(&mut Laps::now()).unwrap();
             match slices.try_recv() {
                 Ok(Slice::Rows(batches)) => add(&mut counts, &batches),
                 Ok(Slice::End { .. }) => is_complete = true,
@@ -189,6 +190,6 @@ fn an_instance_that_ends_hands_all_slices_over_first() {
         }
         assert!(is_complete);
         assert_eq!(counts.len() as i64, KEYS);
-        assert_eq!(instance.step().unwrap(), Stepped::Ended);
+        assert_eq!(instance.step(&mut Laps::now()).unwrap(), Stepped::Ended);
     }
 }
