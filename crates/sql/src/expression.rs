@@ -225,7 +225,7 @@ impl PhysicalExpression {
     pub fn over(expression: Physical, schema: &SchemaRef) -> Result<Arc<dyn Expression>> {
         let data_type = expression.data_type(schema)?;
         let whole = Arc::new(PhysicalExpression {
-            evaluated: choice::chosen(&expression)?,
+            evaluated: choice::chosen(&expression, schema)?,
             expression: expression.clone(),
             data_type,
         });

@@ -18,7 +18,7 @@ use datafusion_common::Result;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{ColumnarValue, Operator};
 use datafusion_physical_expr::expressions::{
-    BinaryExpr, CaseExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
+    BinaryExpr, CaseExpr, CastExpr, Column, IsNotNullExpr, IsNullExpr, Literal, NotExpr,
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
@@ -27,10 +27,10 @@ use super::checked::inner_of_declared_type;
 
 /// The expression with a [`Choice`] for each CASE that can be one. For evaluating only: it is shown, and
 /// compared with others, as it was.
-pub fn chosen(expression: &Physical) -> Result<Physical> {
+pub fn chosen(expression: &Physical, schema: &Schema) -> Result<Physical> {
     let chosen = expression.clone().transform_up(|part| {
         let case = (part.as_ref() as &dyn Any).downcast_ref::<CaseExpr>();
-        Ok(match case.is_some_and(is_choice) {
+        Ok(match case.is_some_and(|case| is_choice(case, schema)) {
             true => Transformed::yes(Arc::new(Choice { case: part }) as Physical),
             false => Transformed::no(part),
         })
@@ -38,12 +38,10 @@ pub fn chosen(expression: &Physical) -> Result<Physical> {
     Ok(chosen.data)
 }
 
-fn is_choice(case: &CaseExpr) -> bool {
-    let whens = case.when_then_expr();
+fn is_choice(case: &CaseExpr, schema: &Schema) -> bool {
+    let mut whens = case.when_then_expr().iter();
     case.expr().is_none()
-        && whens
-            .iter()
-            .all(|(when, then)| is_safe(when) && is_value(then))
+        && whens.all(|(when, then)| is_safe(when, schema) && is_value(then))
         && case.else_expr().is_none_or(is_value)
 }
 
@@ -60,7 +58,7 @@ fn is_value(expression: &Physical) -> bool {
 }
 
 /// Whether it is a condition that can't fail.
-fn is_safe(expression: &Physical) -> bool {
+fn is_safe(expression: &Physical, schema: &Schema) -> bool {
     let any = expression.as_ref() as &dyn Any;
     if let Some(binary) = any.downcast_ref::<BinaryExpr>() {
         let is_comparison = matches!(
@@ -74,12 +72,26 @@ fn is_safe(expression: &Physical) -> bool {
                 | Operator::And
                 | Operator::Or
         );
-        return is_comparison && is_safe(binary.left()) && is_safe(binary.right());
+        return is_comparison && is_safe(binary.left(), schema) && is_safe(binary.right(), schema);
+    }
+    if let Some(cast) = any.downcast_ref::<CastExpr>() {
+        let from = cast.expr().data_type(schema);
+        return from.is_ok_and(|from| is_wider(cast.cast_type(), &from)) && is_value(cast.expr());
     }
     match any.is::<IsNullExpr>() || any.is::<IsNotNullExpr>() || any.is::<NotExpr>() {
-        true => expression.children().into_iter().all(is_safe),
+        true => expression.children().iter().all(|it| is_safe(it, schema)),
         false => is_value(expression),
     }
+}
+
+/// Whether a signed integer type holds every number of another type.
+fn is_wider(to: &DataType, from: &DataType) -> bool {
+    let of = |data_type: &DataType| data_type.primitive_width();
+    to.is_signed_integer()
+        && match from.is_signed_integer() {
+            true => of(to) >= of(from),
+            false => from.is_unsigned_integer() && of(to) > of(from),
+        }
 }
 
 /// A CASE without operand whose parts can't fail.
@@ -191,7 +203,7 @@ mod tests {
     use arrow_array::{Int32Array, Int64Array, StringViewArray, StructArray};
     use arrow_schema::{Field, SchemaRef};
     use datafusion_common::{DFSchema, ScalarValue};
-    use datafusion_expr::{Expr, col, lit, when};
+    use datafusion_expr::{Expr, cast, col, lit, when};
     use datafusion_functions::core::expr_fn::get_field;
 
     use super::super::physical;
@@ -224,7 +236,7 @@ mod tests {
         let schema: SchemaRef = batch.schema();
         let schema = DFSchema::try_from(schema.as_ref().clone()).unwrap();
         let expression = physical(&case, &schema).unwrap();
-        let chosen = chosen(&expression).unwrap();
+        let chosen = chosen(&expression, schema.as_arrow()).unwrap();
         let of = |expression: &Physical| {
             let value = expression.evaluate(batch).unwrap();
             value.into_array(batch.num_rows()).unwrap()
@@ -246,6 +258,7 @@ mod tests {
             }
         }
         let kind = |number: i32| col("kind").eq(lit(number));
+        let wide = |number: i64| cast(col("kind"), DataType::Int64).eq(lit(number));
         let field = || get_field(col("row"), "n");
         let string = |text: &str| lit(ScalarValue::Utf8View(Some(text.to_string())));
         let cases = [
@@ -259,6 +272,8 @@ mod tests {
                 .when(kind(0), lit(1i64))
                 .end(),
             when(col("number").is_not_null().and(kind(3)), col("kind")).otherwise(col("kind")),
+            // As in the computed columns of a table, where an INT is compared with a BIGINT.
+            when(wide(1), field()).otherwise(col("number")),
         ];
         for case in cases.map(|case| case.unwrap()) {
             for rows in [&rows[..], &rows[..1], &rows[20..], &[]] {
@@ -284,5 +299,8 @@ mod tests {
             .when(quotient().gt(lit(1i64)), lit(false))
             .end();
         assert!(both(late.unwrap(), &batch).1.is_none());
+        let narrow = cast(col("number"), DataType::Int32).eq(lit(0i32));
+        let narrow = when(narrow, lit(1i64)).otherwise(col("number"));
+        assert!(both(narrow.unwrap(), &batch).1.is_none());
     }
 }
