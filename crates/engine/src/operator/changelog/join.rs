@@ -129,9 +129,8 @@ impl Joined {
 impl ChangelogJoin {
     /// A join that has seen nothing.
     pub fn new(spec: ChangelogJoinSpec) -> Result<ChangelogJoin> {
-        let side = |side: &ChangelogJoinSide| {
-            KeyedRows::new(side.schema.clone(), side.keys.clone(), Vec::new())
-        };
+        let side =
+            |side: &ChangelogJoinSide| KeyedRows::unordered(side.schema.clone(), side.keys.clone());
         Ok(ChangelogJoin {
             sides: [side(&spec.sides[0])?, side(&spec.sides[1])?],
             retention: Retention::new(spec.retention_us),

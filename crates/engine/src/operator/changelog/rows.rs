@@ -1,10 +1,12 @@
 //! Rows by key, each with a count: the state of joins and top-N.
 //!
-//! A row is kept as its `arrow-row` encoding, so that it can be found by its content when it is
-//! retracted, and rows of one key are sorted in the order of [`RowOrder`], then of all their columns: the
-//! same whichever came first (I1).
+//! A row is kept encoded, so that it can be found by its content when it is retracted, and rows of one key
+//! are sorted: in the order of [`RowOrder`], then of all their columns, or of their bytes where any order
+//! will do ([`packed`]). It is the same whichever came first (I1).
 
+mod encoder;
 mod of_key;
+mod packed;
 mod slab;
 mod sorted;
 
@@ -13,30 +15,23 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_row::{RowConverter, Rows, SortField};
-use arrow_schema::{DataType, SchemaRef, SortOptions};
+use arrow_schema::{DataType, SchemaRef};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use self::encoder::Encoder;
+pub use self::encoder::{Encoded, RowOrder};
 use self::slab::Slab;
 use self::sorted::{HEAD_BYTES, SortedRows};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::key::{Comparable, EncodedKeys, Key, KeyColumns, KeyEncoder};
+use crate::key::Key;
 use crate::state::{BucketSet, Mark, Touched, snapshot};
 use crate::time::{EventTime, MIN_WATERMARK};
 
-/// The columns that rows of a key are ordered by.
-pub type RowOrder = Vec<(usize, SortOptions)>;
-
 /// Rows by key.
 pub struct KeyedRows {
-    schema: SchemaRef,
-    keys: Vec<usize>,
-    order: RowOrder,
-    key_encoder: KeyEncoder,
-    /// Converts the columns of the order, then all columns.
-    row_converter: RowConverter,
+    encoder: Encoder,
     /// Places in `slab`, by the keys' hashes.
     table: HashTable<u32>,
     slab: Slab,
@@ -84,30 +79,6 @@ struct Gone {
     mark: Mark,
 }
 
-/// The rows of a chunk, encoded.
-pub struct Encoded {
-    keys: EncodedKeys,
-    /// The encoded rows; `None` for rows without columns, of which only the number counts.
-    rows: Option<Rows>,
-}
-
-impl Encoded {
-    /// The key of row `row`.
-    pub fn key(&self, row: usize) -> Key<'_> {
-        self.keys.key(row)
-    }
-
-    /// Whether the key of row `row` has a NULL: in a join it equals no other.
-    pub fn has_null(&self, row: usize) -> bool {
-        self.keys.is_null(row)
-    }
-
-    /// The encoding of row `row`.
-    pub fn row(&self, row: usize) -> &[u8] {
-        self.rows.as_ref().map_or(&[], |rows| rows.row(row).data())
-    }
-}
-
 /// The memory of a row in addition to its bytes: its head, and the reserve of pages.
 const ROW_BYTES: usize = HEAD_BYTES + 12;
 /// The memory of a key in addition to its bytes: its entry, and its place in a table that is half full.
@@ -119,23 +90,38 @@ impl KeyedRows {
 
     /// No rows yet, with the columns of `schema`, by the columns `keys` (none: all rows have one key).
     pub fn new(schema: SchemaRef, keys: Vec<usize>, order: RowOrder) -> Result<KeyedRows> {
-        let of = |column: usize| schema.field(column).data_type().clone();
-        let in_order = order
-            .iter()
-            .map(|&(column, options)| SortField::new_with_options(of(column), options));
-        let all = (0..schema.fields().len()).map(|column| SortField::new(of(column)));
-        Ok(KeyedRows {
-            key_encoder: KeyEncoder::of_schema(&schema, &keys)?,
-            row_converter: RowConverter::new(in_order.chain(all).collect())?,
-            schema,
-            keys,
-            order,
+        Ok(KeyedRows::of(Encoder::sorted(schema, keys, order)?))
+    }
+
+    /// The same for rows whose order doesn't matter, as long as it is always the same.
+    pub fn unordered(schema: SchemaRef, keys: Vec<usize>) -> Result<KeyedRows> {
+        Ok(KeyedRows::of(Encoder::packed(schema, keys)?))
+    }
+
+    fn of(encoder: Encoder) -> KeyedRows {
+        KeyedRows {
+            encoder,
             table: HashTable::new(),
             slab: Slab::default(),
             touched: Touched::default(),
             gone: Vec::new(),
             bytes: 0,
-        })
+        }
+    }
+
+    /// Encodes the rows of a chunk.
+    pub fn encode(&self, chunk: &Chunk) -> Result<Encoded> {
+        self.encoder.encode(chunk)
+    }
+
+    /// Encodes the beginnings of a chunk's rows: see [`OfKey::is_beyond`].
+    pub fn encode_order(&self, chunk: &Chunk) -> Result<Option<Encoded>> {
+        self.encoder.encode_order(chunk)
+    }
+
+    /// The rows that these encodings stand for.
+    pub fn decode<'r>(&self, encodings: impl Iterator<Item = &'r [u8]>) -> Result<RecordBatch> {
+        self.encoder.decode(encodings)
     }
 
     /// All keys with their rows.
@@ -146,51 +132,6 @@ impl KeyedRows {
     /// The error for a snapshot that is not of these rows.
     pub fn wrong_snapshot() -> Error {
         snapshot::wrong("keyed rows", "its columns are not those of the rows")
-    }
-
-    /// Encodes the rows of a chunk.
-    pub fn encode(&self, chunk: &Chunk) -> Result<Encoded> {
-        self.encode_batch(&chunk.batch, KeyColumns::of_chunk(chunk, &self.keys)?)
-    }
-
-    fn encode_batch(&self, batch: &RecordBatch, keys: KeyColumns) -> Result<Encoded> {
-        let in_order = self.order.iter();
-        let in_order = in_order.map(|&(column, _)| batch.column(column).clone());
-        let in_order = in_order.collect::<Vec<ArrayRef>>();
-        // The order's columns are encoded in their canonical form, the row itself as it came.
-        let mut columns = Comparable::new(&in_order).columns().to_vec();
-        columns.extend(batch.columns().iter().cloned());
-        Ok(Encoded {
-            keys: self.key_encoder.encode(keys)?,
-            rows: match columns.is_empty() {
-                true => None,
-                false => Some(self.row_converter.convert_columns(&columns)?),
-            },
-        })
-    }
-
-    /// The rows that these encodings stand for.
-    pub fn decode<'r>(&self, encodings: impl Iterator<Item = &'r [u8]>) -> Result<RecordBatch> {
-        let parser = self.row_converter.parser();
-        let mut rows = 0;
-        let encodings = encodings.inspect(|_| rows += 1);
-        let columns = match self.schema.fields().is_empty() {
-            true => {
-                encodings.for_each(drop);
-                Vec::new()
-            }
-            false => {
-                let parsed = encodings.map(|encoding| parser.parse(encoding));
-                let columns = self.row_converter.convert_rows(parsed)?;
-                columns[self.order.len()..].to_vec()
-            }
-        };
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(
-            self.schema.clone(),
-            columns,
-            &options,
-        )?)
     }
 
     /// The rows of a key that were not forgotten.
@@ -428,7 +369,12 @@ impl KeyedRows {
         let types = types
             .map(|column| column.data_type())
             .collect::<Vec<&DataType>>();
-        let expected = self.schema.fields().iter().map(|field| field.data_type());
+        let expected = self
+            .encoder
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.data_type());
         if types != expected.collect::<Vec<&DataType>>() {
             return Err(wrong());
         }
@@ -444,11 +390,11 @@ impl KeyedRows {
             .ok_or_else(wrong)?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let rows = RecordBatch::try_new_with_options(
-            self.schema.clone(),
+            self.encoder.schema.clone(),
             batch.columns()[Self::OWN_COLUMNS..].to_vec(),
             &options,
         )?;
-        let encoded = self.encode_batch(&rows, KeyColumns::of_batch(&rows, &self.keys)?)?;
+        let encoded = self.encoder.encode_batch(&rows)?;
         for row in 0..rows.num_rows() {
             let (key, bytes) = (encoded.key(row), encoded.row(row));
             let kept = Kept {

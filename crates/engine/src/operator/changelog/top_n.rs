@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int8Array, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, Int8Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::SchemaRef;
 
 use super::rows::{Encoded, KeyedRows, OfKey, RowOrder, Touch};
@@ -127,18 +127,41 @@ impl TopN {
         }
     }
 
+    /// The rows of a chunk that may be among the first of their partitions: most rows are not, and need not
+    /// be encoded as a whole.
+    fn promising(&self, chunk: Chunk) -> Result<Chunk> {
+        let Some(order) = self.rows.encode_order(&chunk)? else {
+            return Ok(chunk);
+        };
+        let is_beyond = |row: usize| {
+            let of_key = self.of_key(&order, row);
+            of_key.is_some_and(|of_key| of_key.is_beyond(order.row(row), self.spec.limit))
+        };
+        let rows = 0..chunk.rows() as u32;
+        let promising = rows.filter(|&row| !is_beyond(row as usize));
+        let promising = promising.collect::<Vec<u32>>();
+        match promising.len() == chunk.rows() {
+            true => Ok(chunk),
+            false => chunk.take(&UInt32Array::from(promising)),
+        }
+    }
+
+    /// The rows of the partition of row `row`, unless they are too old.
+    fn of_key(&self, encoded: &Encoded, row: usize) -> Option<&OfKey> {
+        let of_key = self.rows.of_key(encoded.key(row));
+        of_key.filter(|of_key| !self.retention.is_over(of_key.touched_at))
+    }
+
     /// Whether a partition is full and the row comes after its last one, so that it can never be among
     /// the first.
     fn is_behind(&self, encoded: &Encoded, row: usize) -> bool {
-        let of_key = self.rows.of_key(encoded.key(row));
-        let of_key = of_key.filter(|of_key| !self.retention.is_over(of_key.touched_at));
+        let of_key = self.of_key(encoded, row);
         of_key.is_some_and(|of_key| of_key.is_behind(encoded.row(row), self.spec.limit))
     }
 
     /// The first rows of the partition of row `row`.
     fn first(&self, encoded: &Encoded, row: usize) -> First {
-        let of_key = self.rows.of_key(encoded.key(row));
-        let of_key = of_key.filter(|of_key| !self.retention.is_over(of_key.touched_at));
+        let of_key = self.of_key(encoded, row);
         of_key.map_or(Vec::new(), |of_key| first_of(of_key, self.spec.limit))
     }
 
@@ -274,6 +297,10 @@ impl Stateful for TopN {
     }
 
     fn process(&mut self, _input: usize, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let chunk = match self.spec.takes_back {
+            true => chunk,
+            false => self.promising(chunk)?,
+        };
         let encoded = self.rows.encode(&chunk)?;
         let changes = self.changes(&encoded, &chunk);
         let mut from = 0;

@@ -22,6 +22,15 @@ impl OfKey {
         last.is_some_and(|(last, _)| row >= last) && self.count() >= limit
     }
 
+    /// Whether there are `limit` rows, all of which come before any row that begins like this.
+    pub fn is_beyond(&self, beginning: &[u8], limit: usize) -> bool {
+        let is_after = |(last, _): (&[u8], _)| {
+            let length = beginning.len().min(last.len());
+            *beginning > last[..length]
+        };
+        self.rows.last().is_some_and(is_after) && self.count() >= limit
+    }
+
     /// The rows in order, with their entries.
     pub fn rows(&self) -> impl Iterator<Item = (&[u8], Kept)> {
         self.rows.iter()
