@@ -131,6 +131,9 @@ pub enum Descriptors {
 pub enum Stepped {
     /// The instance did something, or has more to do.
     Worked,
+    /// The instance had no input, and copied a slice of its state; there are more. What was written so far
+    /// should leave before the next one.
+    Copied,
     /// There is nothing to do until a link, a descriptor or a waker wakes the instance, or until this
     /// time.
     Waits {
@@ -216,7 +219,7 @@ impl Instance {
         self.laps = *laps;
         let has_copied = self.copy_slice()?;
         let stepped = match self.take_inputs() {
-            Ok(Stepped::Waits { .. }) if has_copied => Ok(Stepped::Worked),
+            Ok(Stepped::Waits { .. }) if has_copied => Ok(Stepped::Copied),
             stepped => stepped,
         };
         *laps = self.laps;

@@ -108,7 +108,11 @@ impl Worker {
     /// Runs until told to exit.
     pub fn run(mut self) {
         while !self.exit {
-            if self.cycle().worked {
+            let cycle = self.cycle();
+            if !cycle.worked || cycle.copied {
+                self.flush();
+            }
+            if cycle.worked || cycle.copied {
                 // The cycle after a wait had the descriptors that were ready then.
                 if std::mem::replace(&mut self.worked, true) {
                     self.waiter.look();
@@ -116,7 +120,6 @@ impl Worker {
                 self.idle.worked();
                 continue;
             }
-            self.flush();
             match self.idle() {
                 Idle::Spin => {
                     self.laps.forget();
@@ -127,7 +130,7 @@ impl Worker {
                 Idle::Wait(wait) => {
                     self.waiter.announce(wait.listen);
                     let cycle = self.cycle();
-                    if cycle.worked || self.exit {
+                    if cycle.worked || cycle.copied || self.exit {
                         self.worked = true;
                         self.waiter.retract();
                         self.idle.worked();
@@ -157,6 +160,10 @@ impl Worker {
             match guard(&mut self.instances[index].1, |runs| runs.step(laps)) {
                 Ok(Stepped::Worked) => {
                     cycle.worked = true;
+                    self.report_notices(index);
+                }
+                Ok(Stepped::Copied) => {
+                    cycle.copied = true;
                     self.report_notices(index);
                 }
                 Ok(Stepped::Waits {
@@ -401,6 +408,8 @@ fn instances_in(attached: Attached) -> Vec<(usize, Instance)> {
 #[derive(Default)]
 struct Cycle {
     worked: bool,
+    /// Whether an instance copied a slice of its state.
+    copied: bool,
     until_ns: Option<u64>,
     wanted: bool,
     unwanted: bool,

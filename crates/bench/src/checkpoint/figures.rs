@@ -46,6 +46,8 @@ pub struct Cost {
     pub p50_ms: f64,
     /// The 99th percentile.
     pub p99_ms: f64,
+    /// The 99th percentile of the worst round.
+    pub p99_worst_ms: f64,
     /// The longest latency.
     pub max_ms: f64,
     /// Seconds in which more than one row in a hundred was later than the target.
@@ -127,6 +129,7 @@ fn cost(points: &[Point], spec: Spec) -> Cost {
         more_percent: has_more.then(|| Spread::of(more)),
         p50_ms: figure_of(&|point| point.latency_ms.p50.unwrap_or(0.0)),
         p99_ms: figure_of(&|point| point.latency_ms.p99.unwrap_or(0.0)),
+        p99_worst_ms: spread(&own, |point| point.latency_ms.p99.unwrap_or(0.0)).max,
         max_ms: figure_of(&|point| point.latency_ms.max.unwrap_or(0.0)),
         violated_s: figure_of(&|point| point.violated_s),
         taken: taken(&own),
