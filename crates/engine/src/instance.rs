@@ -131,8 +131,8 @@ pub enum Descriptors {
 pub enum Stepped {
     /// The instance did something, or has more to do.
     Worked,
-    /// The instance had no input, and copied a slice of its state; there are more. What was written so far
-    /// should leave before the next one.
+    /// The instance copied a slice of its state, and may have done more. What was written so far should
+    /// leave before the next slice: until the last one, the worker always has something to do.
     Copied,
     /// There is nothing to do until a link, a descriptor or a waker wakes the instance, or until this
     /// time.
@@ -219,7 +219,7 @@ impl Instance {
         self.laps = *laps;
         let has_copied = self.copy_slice()?;
         let stepped = match self.take_inputs() {
-            Ok(Stepped::Waits { .. }) if has_copied => Ok(Stepped::Copied),
+            Ok(Stepped::Worked | Stepped::Waits { .. }) if has_copied => Ok(Stepped::Copied),
             stepped => stepped,
         };
         *laps = self.laps;
