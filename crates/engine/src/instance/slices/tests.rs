@@ -116,12 +116,8 @@ fn slices_follow_the_snapshot_and_hold_what_was_there_at_the_barrier() {
         sender.send(rows(KEYS - from - 9, KEYS - from)).unwrap();
         sender.send(rows(KEYS + from, KEYS + from + 9)).unwrap();
         from += 9;
-<<<<<<< HEAD
-        instance.step(&mut Laps::now()).unwrap();
-=======
         // What was written leaves between two slices.
-        assert_eq!(instance.step().unwrap(), Stepped::Copied);
->>>>>>> 692647e (What was written leaves between two slices, also while input comes)
+        assert_eq!(instance.step(&mut Laps::now()).unwrap(), Stepped::Copied);
         while let Ok(slice) = slices.try_recv() {
             match slice {
                 Slice::Rows(batches) => add(&mut counts, &batches),
@@ -142,12 +138,8 @@ fn a_slow_store_gets_a_few_slices_and_the_instance_goes_on() {
     let slices = snapshot(&mut instance).state.unwrap().slices.unwrap();
     for key in 0..100 {
         sender.send(rows(key, key + 1)).unwrap();
-<<<<<<< HEAD
-        assert_eq!(instance.step(&mut Laps::now()).unwrap(), Stepped::Worked);
-=======
-        let stepped = instance.step().unwrap();
+        let stepped = instance.step(&mut Laps::now()).unwrap();
         assert!(matches!(stepped, Stepped::Worked | Stepped::Copied));
->>>>>>> 692647e (What was written leaves between two slices, also while input comes)
     }
     // Nothing came: it waits, but not for ever, because nothing else tells it that there is room.
     assert!(matches!(
