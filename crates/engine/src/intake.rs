@@ -101,6 +101,8 @@ pub struct IntakeCounts {
     pub rows_bad: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
+    /// Time that other threads have spent on the records, in nanoseconds.
+    pub helped_ns: u64,
 }
 
 /// A source and how its rows become chunks.
@@ -255,6 +257,7 @@ impl Intake {
 
     /// Records read and rejected since the last call; `None` if there were none.
     pub fn take_counts(&mut self) -> Option<IntakeCounts> {
+        self.counts.helped_ns = self.source.take_helped_ns();
         let counts = std::mem::take(&mut self.counts);
         (counts != IntakeCounts::default()).then_some(counts)
     }

@@ -54,6 +54,8 @@ pub struct SourceDescription {
     /// Whether its partitions are connections: there may be any number of them, and none can be found
     /// again when the query resumes.
     pub transient_partitions: bool,
+    /// Whether several threads can parse for one instance ([`SourceRequest::parsers`]).
+    pub parsers: bool,
     /// The total bytes to read, if known (for progress).
     pub total_bytes: Option<u64>,
     /// Rows per second, if the source sets the pace itself.
@@ -185,6 +187,11 @@ pub trait Source: Send {
     /// out.
     fn bookmark(&mut self, _partition: u32) -> Option<String> {
         None
+    }
+
+    /// The time that other threads have spent on rows since the last call, in nanoseconds.
+    fn take_helped_ns(&mut self) -> u64 {
+        0
     }
 
     /// Releases files, sockets and threads. Called once, also after an error.

@@ -129,6 +129,8 @@ pub struct PlanRequest<'a> {
     pub program: &'a Program,
     /// The instances of the subquery that starts at each node.
     pub parallelism: &'a [usize],
+    /// The number of threads that parse the input of each source, by node.
+    pub parsers: &'a [usize],
     /// The largest of these numbers.
     pub most: usize,
     /// The costs of rows.
@@ -187,12 +189,7 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
         execution,
         placement,
         parallelism: request.most,
-        parsers: (request.parallelism.iter())
-            .map(|&wanted| match request.program.settings.parsers {
-                Some(parsers) => parsers,
-                None => wanted.min(request.workers),
-            })
-            .collect(),
+        parsers: request.parsers.to_vec(),
         sources,
         elastic: request.elastic,
         wait: WaitMode::default(),

@@ -38,9 +38,15 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         .workers
         .unwrap_or(wanted.min(cores_max).max(processes_min));
     check(processes, processes_min, workers, cores, settings.placement)?;
+    let parsers = chosen.parsers.iter().map(|&wanted| {
+        let at_most = settings.workers.unwrap_or(cores_max);
+        settings.parsers.unwrap_or(wanted.min(at_most))
+    });
+    let parsers = parsers.collect::<Vec<usize>>();
     let mut plan = plan(&PlanRequest {
         program,
         parallelism: &chosen.of_node,
+        parsers: &parsers,
         most: chosen.most,
         costs: &costs,
         workers,
@@ -87,7 +93,7 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
 /// Whether the query uses costs of earlier runs and saves new ones.
 pub fn learns(program: &Program) -> bool {
     let mut outputs = program.outputs.iter();
-    outputs.any(|output| output.parallelism == Parallelism::Auto)
+    outputs.any(|output| output.parallelism == Some(Parallelism::Auto))
 }
 
 /// Whether a worker that waits like this occupies its core.

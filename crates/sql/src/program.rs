@@ -57,8 +57,8 @@ pub struct Program {
 pub struct Output {
     /// The node of the statement's sink.
     pub sink: usize,
-    /// The number of instances of each subquery that can be parallel: the setting at the statement.
-    pub parallelism: Parallelism,
+    /// The number of instances of each subquery that can be parallel, if it was set at the statement.
+    pub parallelism: Option<Parallelism>,
 }
 
 impl Program {
@@ -409,7 +409,7 @@ impl Compiler<'_> {
                 .map_err(|error| error.among(&job.tokens))?;
             outputs.push(Output {
                 sink: translator.graph.nodes.len() - 1,
-                parallelism: job.parallelism.unwrap_or(Parallelism::Fixed(1)),
+                parallelism: job.parallelism,
             });
         }
         let before = translator.graph.nodes.len();
@@ -424,7 +424,7 @@ impl Compiler<'_> {
         let late = late.filter(|&node| translator.specs[node].is_sink());
         outputs.extend(late.map(|sink| Output {
             sink,
-            parallelism: widest.unwrap_or(Parallelism::Fixed(1)),
+            parallelism: widest,
         }));
         let (mut graph, mut nodes) = (translator.graph, translator.specs);
         let noted = translator.warnings;

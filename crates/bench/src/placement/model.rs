@@ -174,7 +174,7 @@ impl Case {
         let settings = &mut program.settings;
         settings.workers = Some(workers);
         for output in &mut program.outputs {
-            output.parallelism = slackwater_sql::settings::Parallelism::Fixed(workers);
+            output.parallelism = Some(slackwater_sql::settings::Parallelism::Fixed(workers));
         }
         let machine = Machine {
             topology: allowed,

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use arrow_buffer::Buffer;
 use memchr::memchr;
@@ -116,6 +117,8 @@ pub(super) struct Parsed {
     pub(super) too_long: bool,
     /// When the bytes were read.
     pub(super) read_ns: u64,
+    /// The thread that did it, and how long it took.
+    pub(super) spent: Option<(ThreadId, u64)>,
 }
 
 /// Rows of a block, and the place after them.
@@ -153,6 +156,8 @@ impl Work for Block {
             // The source reads it again, and reports the error after the rows before it.
             Err(_) => parsed.failed = true,
         }
+        let spent_ns = now_ns() - parsed.read_ns;
+        parsed.spent = Some((std::thread::current().id(), spent_ns));
         parsed
     }
 }

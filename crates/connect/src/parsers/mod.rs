@@ -87,6 +87,8 @@ pub(crate) struct BlockReader {
     careful: Option<Careful>,
     /// When the bytes were read that the last rows come from.
     read_ns: u64,
+    /// Time that other threads have spent on blocks, until it is taken.
+    helped_ns: u64,
     ended: bool,
 }
 
@@ -133,6 +135,7 @@ impl BlockReader {
             mark,
             careful: None,
             read_ns: 0,
+            helped_ns: 0,
             ended: false,
         };
         if mark.skipping {
@@ -150,6 +153,11 @@ impl BlockReader {
     /// When the bytes were read that the last rows come from.
     pub(crate) fn read_ns(&self) -> u64 {
         self.read_ns
+    }
+
+    /// The time that other threads have spent on blocks that were taken since the last call.
+    pub(crate) fn take_helped_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.helped_ns)
     }
 
     /// The next rows, at most `rows_max`; `None` at the end. If it is pending, the parsers' waker is
@@ -236,6 +244,11 @@ impl BlockReader {
             match self.tasks[0].take(waker) {
                 Found::Done(parsed) => {
                     self.tasks.pop_front();
+                    if let Some((thread, spent_ns)) = parsed.spent
+                        && thread != std::thread::current().id()
+                    {
+                        self.helped_ns += spent_ns;
+                    }
                     self.parsed = Some(parsed);
                     return true;
                 }

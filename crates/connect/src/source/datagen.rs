@@ -94,6 +94,7 @@ impl SourceConnector for DatagenConnector {
         SourceDescription {
             connector: "datagen".into(),
             max_instances: 1,
+            parsers: false,
             bounded: self.rows.is_some(),
             redelivers: false,
             ends_with_peer: false,

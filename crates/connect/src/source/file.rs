@@ -184,6 +184,7 @@ impl SourceConnector for FileConnector {
                 self.files.len()
             },
             bounded: true,
+            parsers: matches!(self.format, FileFormat::Lines(_)),
             redelivers: false,
             ends_with_peer: false,
             transient_partitions: false,
@@ -408,6 +409,15 @@ impl Source for FileSource {
             _ => file.contents.mark(),
         };
         serde_json::to_string(&mark).ok()
+    }
+
+    fn take_helped_ns(&mut self) -> u64 {
+        let taken = self.reading.iter_mut();
+        let helped_ns = taken.map(|file| match &mut file.contents {
+            Contents::Blocks(blocks) => blocks.take_helped_ns(),
+            Contents::Lines(_) | Contents::Columns(_) => 0,
+        });
+        helped_ns.sum()
     }
 
     fn close(&mut self) {

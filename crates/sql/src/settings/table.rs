@@ -286,7 +286,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "parallelism",
         values: "1 to 1024, or 'auto'",
-        default: "'1'",
+        default: "1, and for files that are read as fast as they can be as many parsing threads as cores",
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "the number of instances of each subquery of the statements that follow, if it can \
@@ -303,7 +303,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "parsers",
         values: "1 to 1024",
-        default: "as many as parallelism, but at most the workers",
+        default: "as many as parallelism; without one as many as cores, for files that are not paced",
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "the number of threads that parse the input of each source, if its instances are fewer",
