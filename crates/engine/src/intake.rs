@@ -26,7 +26,7 @@ use crate::source::{DeadLetters, Rejected, Resume, Source, SourcePoll, SourceRow
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
 use notices::Looking;
 pub use notices::{Notice, Notices, Place, is_plausible, leaves};
-use observe::observe;
+use observe::{Partition, observe};
 
 /// How a source's batches become chunks.
 #[derive(Clone)]
@@ -58,38 +58,6 @@ pub struct EventTimeSpec {
     /// Whether a later operator treats a row *at* its own watermark as late: such rows are then marked
     /// like those before it.
     pub marks_at_watermark: bool,
-}
-
-struct Partition {
-    name: String,
-    /// The position of the next row.
-    next: u64,
-    /// The largest event time seen.
-    largest: Option<EventTime>,
-    /// The watermark of the source when the partition appeared or resumed.
-    floor: EventTime,
-    last_row_ns: u64,
-    idle: bool,
-    ended: bool,
-}
-
-impl Partition {
-    fn new(name: String, floor: EventTime) -> Partition {
-        Partition {
-            name,
-            next: 0,
-            largest: None,
-            floor,
-            last_row_ns: now_ns(),
-            idle: false,
-            ended: false,
-        }
-    }
-
-    fn watermark(&self, delay_us: i64) -> EventTime {
-        self.largest
-            .map_or(self.floor, |largest| (largest - delay_us).max(self.floor))
-    }
 }
 
 /// The number of records read so far.

@@ -1,9 +1,10 @@
-//! One block of a file: it is read, cut at line ends, and parsed, by whoever takes it.
+//! One block of a file: it is read, cut at line ends, and parsed, by whoever takes it. (A compressed file is
+//! read and cut by the source, because it can only be read in order.)
 //!
-//! A block is a range of bytes. Its records are those of the lines that *begin* in it. So two threads that
-//! read neighboring blocks agree on where the first one ends without asking each other. What they can't know
-//! is whether that line end lies within a quoted field: the reader checks it when it knows where the records
-//! of the block before have ended.
+//! A block of a plain file is a range of bytes. Its records are those of the lines that *begin* in it. So
+//! two threads that read neighboring blocks agree on where the first one ends without asking each other.
+//! What they can't know is whether that line end lies within a quoted field: the reader checks it when it
+//! knows where the records of the block before have ended.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -17,15 +18,20 @@ use slackwater_engine::time::now_ns;
 
 use super::team::Work;
 use crate::block::{BlockPool, seal};
-use crate::format::{DecodedRows, Decoder, RECORD_BYTES_MAX, Stop};
+use crate::format::{DecodedRows, Decoder, Stop};
 use crate::lines::BOM;
+
+/// A line that takes so many blocks is left to the reader in order, so that a thread holds at most twice as
+/// much.
+pub(super) const LONG_LINE_BLOCKS: usize = 4;
 
 /// Counts bytes that were read.
 pub(crate) type Count = Box<dyn Fn(usize) + Send + Sync>;
 
 /// What the blocks of a file share.
 pub(super) struct Shared {
-    pub(super) file: File,
+    /// A plain file.
+    pub(super) file: Option<File>,
     pub(super) pool: Arc<BlockPool>,
     /// Counts bytes that were read.
     count: Count,
@@ -36,7 +42,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        file: File,
+        file: Option<File>,
         pool: &Arc<BlockPool>,
         count: Count,
         make_decoder: impl Fn() -> Decoder + Send + Sync + 'static,
@@ -71,11 +77,12 @@ impl Shared {
     /// Reads at `offset` until the room is full or the file ends; returns the bytes read.
     pub(super) fn read_at(&self, room: &mut [u8], offset: u64) -> std::io::Result<usize> {
         let mut filled = 0;
+        let file = self
+            .file
+            .as_ref()
+            .expect("ranges are those of a plain file");
         while filled < room.len() {
-            match self
-                .file
-                .read_at(&mut room[filled..], offset + filled as u64)
-            {
+            match file.read_at(&mut room[filled..], offset + filled as u64) {
                 Ok(0) => break,
                 Ok(bytes) => filled += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -89,16 +96,29 @@ impl Shared {
 /// A block that is to be read and parsed.
 pub(super) struct Block {
     pub(super) shared: Arc<Shared>,
-    /// The range: records that begin from here on
+    pub(super) bytes: Bytes,
+    /// Whether the header is still to come.
+    pub(super) header: bool,
+    /// The most rows of a chunk.
+    pub(super) rows_max: usize,
+}
+
+/// The bytes of a block.
+pub(super) enum Bytes {
+    /// They are to be read.
+    Range(Range),
+    /// They were read, and end with a line or the file.
+    Read(Filled),
+}
+
+/// A range of a plain file.
+pub(super) struct Range {
+    /// Records that begin from here on
     pub(super) from: u64,
     /// … and before this offset.
     pub(super) to: u64,
     /// Whether a record begins exactly at `from`; otherwise one begins after the first line end.
     pub(super) begins: bool,
-    /// Whether the header is still to come.
-    pub(super) header: bool,
-    /// The most rows of a chunk.
-    pub(super) rows_max: usize,
 }
 
 /// A block that was read and parsed, as if its first line were the first of the file.
@@ -106,6 +126,8 @@ pub(super) struct Block {
 pub(super) struct Parsed {
     /// The bytes of the file that were parsed; `None` if no line begins in the range.
     pub(super) span: Option<std::ops::Range<u64>>,
+    /// The bytes, if they can't be read again.
+    pub(super) bytes: Option<Buffer>,
     /// Whether the header was expected to be still to come.
     pub(super) header: bool,
     pub(super) pieces: std::collections::VecDeque<Piece>,
@@ -113,7 +135,7 @@ pub(super) struct Parsed {
     pub(super) ended: bool,
     /// Whether the file could not be read there.
     pub(super) failed: bool,
-    /// Whether its last line is too long.
+    /// Whether its last line takes [`LONG_LINE_BLOCKS`].
     pub(super) too_long: bool,
     /// When the bytes were read.
     pub(super) read_ns: u64,
@@ -132,13 +154,14 @@ pub(super) struct Piece {
 }
 
 /// Bytes of a file, with the part of them that a block has to parse.
-struct Filled {
-    bytes: Vec<u8>,
+pub(super) struct Filled {
+    pub(super) bytes: Vec<u8>,
     /// Where in the file they begin.
-    offset: u64,
-    start: usize,
-    end: usize,
-    ended: bool,
+    pub(super) offset: u64,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// Whether the file ends with them.
+    pub(super) ended: bool,
 }
 
 impl Work for Block {
@@ -150,11 +173,24 @@ impl Work for Block {
             read_ns: now_ns(),
             ..Parsed::default()
         };
-        match self.fill(&mut parsed) {
-            Ok(Some(filled)) => self.parse(filled, &mut parsed),
-            Ok(None) => {}
-            // The source reads it again, and reports the error after the rows before it.
-            Err(_) => parsed.failed = true,
+        let Block {
+            shared,
+            bytes,
+            header,
+            rows_max,
+        } = self;
+        match bytes {
+            Bytes::Range(range) => match range.fill(&shared, &mut parsed) {
+                Ok(Some(filled)) => drop(shared.parse(filled, header, rows_max, &mut parsed)),
+                Ok(None) => {}
+                // The source reads it again, and reports the error after the rows before it.
+                Err(_) => parsed.failed = true,
+            },
+            Bytes::Read(filled) => {
+                parsed.ended = filled.ended;
+                let bytes = shared.parse(filled, header, rows_max, &mut parsed);
+                parsed.bytes = Some(bytes);
+            }
         }
         let spent_ns = now_ns() - parsed.read_ns;
         parsed.spent = Some((std::thread::current().id(), spent_ns));
@@ -162,10 +198,9 @@ impl Work for Block {
     }
 }
 
-impl Block {
+impl Range {
     /// Reads the range and the rest of its last line; `None` if there is nothing to parse.
-    fn fill(&self, parsed: &mut Parsed) -> std::io::Result<Option<Filled>> {
-        let shared = &self.shared;
+    fn fill(&self, shared: &Shared, parsed: &mut Parsed) -> std::io::Result<Option<Filled>> {
         // The line end before the first line may be the last byte before the range.
         let offset = if self.begins {
             self.from
@@ -197,7 +232,7 @@ impl Block {
                 parsed.ended = true;
                 break filled;
             }
-            if filled.saturating_sub(in_range) > RECORD_BYTES_MAX {
+            if filled >= LONG_LINE_BLOCKS * shared.pool.block_bytes() {
                 parsed.too_long = true;
                 return Ok(None);
             }
@@ -218,8 +253,11 @@ impl Block {
             ended: parsed.ended,
         }))
     }
+}
 
-    fn parse(&self, filled: Filled, parsed: &mut Parsed) {
+impl Shared {
+    /// Parses a block; returns its bytes.
+    fn parse(&self, filled: Filled, header: bool, rows_max: usize, parsed: &mut Parsed) -> Buffer {
         let Filled {
             bytes,
             offset,
@@ -233,10 +271,10 @@ impl Block {
             at += BOM.len();
         }
         let buffer = self.buffer(bytes, end);
-        let mut decoder = self.shared.decoder();
-        decoder.go_on(1, self.header);
+        let mut decoder = self.decoder();
+        decoder.go_on(1, header);
         loop {
-            let (rows, next, stop) = decoder.decode(&buffer, at, ended, self.rows_max);
+            let (rows, next, stop) = decoder.decode(&buffer, at, ended, rows_max);
             at = next;
             parsed.pieces.push_back(Piece {
                 rows,
@@ -250,7 +288,8 @@ impl Block {
                 Stop::Incomplete | Stop::TooLong => break,
             }
         }
-        self.shared.give_back(decoder);
+        self.give_back(decoder);
+        buffer
     }
 
     /// The bytes for arrays to share. A few lines in a big block are copied: a chunk that is kept downstream
@@ -259,9 +298,9 @@ impl Block {
         const COPIED_SHARE: usize = 8;
         if end * COPIED_SHARE < bytes.len() {
             let few = Buffer::from(&bytes[..end]);
-            self.shared.pool.give_back(bytes);
+            self.pool.give_back(bytes);
             return few;
         }
-        seal(bytes, end, &self.shared.pool)
+        seal(bytes, end, &self.pool)
     }
 }

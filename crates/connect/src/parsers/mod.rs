@@ -20,13 +20,16 @@
 
 mod block;
 mod team;
+mod unpacked;
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::Read;
 use std::sync::Arc;
 use std::task::Poll;
 
 use arrow_array::UInt64Array;
+use arrow_buffer::Buffer;
 use slackwater_engine::chunk::Positions;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waker;
@@ -35,8 +38,9 @@ use crate::block::BlockPool;
 use crate::format::{DecodedRows, Decoder};
 use crate::lines::{Mark, RecordReader};
 pub(crate) use block::Count;
-use block::{Block, Parsed, Piece, Shared};
+use block::{Block, Bytes, Parsed, Piece, Range, Shared};
 use team::{Found, Task, Team};
+use unpacked::Unpacked;
 
 /// Blocks that are kept ahead for each thread: one that it parses, and one that it takes next, so that it
 /// need not wait for the source. With 512 KiB blocks 1 MiB for each thread, and their rows.
@@ -72,6 +76,8 @@ impl Parsers {
 /// Reads the records of a file, with the help of [`Parsers`].
 pub(crate) struct BlockReader {
     shared: Arc<Shared>,
+    /// A compressed file.
+    unpacked: Option<Unpacked>,
     /// Blocks ahead, in the order of the file.
     tasks: VecDeque<Arc<Task<Block>>>,
     /// Where the range of the next block begins; `None` if it begins with the record at the mark.
@@ -97,7 +103,9 @@ struct Head {
     pieces: VecDeque<Piece>,
     /// The number of its first line.
     first_line: u64,
-    end: u64,
+    span: std::ops::Range<u64>,
+    /// The bytes, if they can't be read again.
+    bytes: Option<Buffer>,
     ended: bool,
 }
 
@@ -106,11 +114,20 @@ struct Careful {
     records: RecordReader,
     /// The offset of the next byte that it gets.
     fed: u64,
+    bytes: Option<Unfed>,
     ended: bool,
 }
 
+/// Bytes of a block that can't be read again, of which a reader gets those from `at` on.
+struct Unfed {
+    bytes: Buffer,
+    at: usize,
+    /// Whether the file ends with them.
+    is_last: bool,
+}
+
 impl BlockReader {
-    /// Reads `file` from `mark` on.
+    /// Reads a plain file from `mark` on.
     pub(crate) fn new(
         file: File,
         pool: &Arc<BlockPool>,
@@ -118,7 +135,22 @@ impl BlockReader {
         mark: Option<Mark>,
         make_decoder: impl Fn() -> Decoder + Send + Sync + 'static,
     ) -> BlockReader {
-        let shared = Arc::new(Shared::new(file, pool, count, make_decoder));
+        let shared = Shared::new(Some(file), pool, count, make_decoder);
+        BlockReader::of(shared, None, mark)
+    }
+
+    /// Reads what `input` unpacks.
+    pub(crate) fn unpacking(
+        input: Box<dyn Read + Send>,
+        pool: &Arc<BlockPool>,
+        make_decoder: impl Fn() -> Decoder + Send + Sync + 'static,
+    ) -> BlockReader {
+        let shared = Shared::new(None, pool, Box::new(|_| ()), make_decoder);
+        BlockReader::of(shared, Some(Unpacked::new(input, pool)), None)
+    }
+
+    fn of(shared: Shared, unpacked: Option<Unpacked>, mark: Option<Mark>) -> BlockReader {
+        let shared = Arc::new(shared);
         let mark = mark.unwrap_or_else(|| Mark {
             offset: 0,
             line: 1,
@@ -127,6 +159,7 @@ impl BlockReader {
         });
         let mut reader = BlockReader {
             shared,
+            unpacked,
             tasks: VecDeque::new(),
             next: None,
             parsed: None,
@@ -139,7 +172,7 @@ impl BlockReader {
             ended: false,
         };
         if mark.skipping {
-            reader.read_carefully();
+            reader.read_carefully(None);
         }
         reader
     }
@@ -186,11 +219,22 @@ impl BlockReader {
                 self.begin_block();
                 continue;
             }
-            if self.parsed.is_none() && !self.take_next(parsers, files, rows_max) {
-                return Ok(Poll::Pending);
+            let has_bytes = |careful: &Careful| careful.bytes.is_some();
+            if self.parsed.is_none() && !self.careful.as_ref().is_some_and(has_bytes) {
+                self.keep_ahead(parsers, files, rows_max);
+                if self.tasks.is_empty() {
+                    let failure = self.unpacked.as_mut().and_then(Unpacked::take_failure);
+                    return failure.map_or(Ok(Poll::Ready(None)), Err);
+                }
+                if !self.take_next(parsers) {
+                    return Ok(Poll::Pending);
+                }
             }
             if self.careful.is_some() {
-                self.feed()?;
+                match self.unpacked.is_some() {
+                    true => self.feed_unpacked(),
+                    false => self.feed()?,
+                }
             }
         }
     }
@@ -208,12 +252,15 @@ impl BlockReader {
             }
             let head = self.head.as_mut()?;
             let Some(piece) = head.pieces.pop_front() else {
-                let (end, ended) = (head.end, head.ended);
+                let (span, is_last) = (head.span.clone(), head.ended);
+                let at = (self.mark.offset - span.start) as usize;
+                let bytes = head.bytes.take();
+                let unfed = bytes.map(|bytes| Unfed { bytes, at, is_last });
                 self.head = None;
-                match self.mark.offset == end {
-                    true => self.ended = ended,
+                match self.mark.offset == span.end {
+                    true => self.ended = is_last,
                     // The block ends within a record.
-                    false => self.read_carefully(),
+                    false => self.read_carefully(unfed),
                 }
                 return None;
             };
@@ -230,13 +277,20 @@ impl BlockReader {
         }
     }
 
-    /// Takes the next block, unless a thread is still at it; parses others meanwhile.
-    fn take_next(&mut self, parsers: &Parsers, files: usize, rows_max: usize) -> bool {
+    /// Submits blocks, as far as they may be ahead.
+    fn keep_ahead(&mut self, parsers: &Parsers, files: usize, rows_max: usize) {
         while self.tasks.len() < parsers.ahead(files) {
-            let task = Task::new(self.next_block(rows_max));
+            let Some(block) = self.next_block(rows_max) else {
+                return;
+            };
+            let task = Task::new(block);
             parsers.team.submit(Arc::clone(&task));
             self.tasks.push_back(task);
         }
+    }
+
+    /// Takes the next block, unless a thread is still at it; parses others meanwhile.
+    fn take_next(&mut self, parsers: &Parsers) -> bool {
         // Once all have been begun, the source can only wait for the first one.
         let mut waits = false;
         loop {
@@ -260,7 +314,26 @@ impl BlockReader {
         }
     }
 
-    fn next_block(&mut self, rows_max: usize) -> Block {
+    /// The next block; `None` if there is none.
+    fn next_block(&mut self, rows_max: usize) -> Option<Block> {
+        let (bytes, header) = match &mut self.unpacked {
+            None => self.next_range(),
+            Some(unpacked) => {
+                let filled = unpacked.next()?;
+                let header = filled.offset == 0 && self.mark.header;
+                (Bytes::Read(filled), header)
+            }
+        };
+        Some(Block {
+            shared: Arc::clone(&self.shared),
+            bytes,
+            header,
+            rows_max,
+        })
+    }
+
+    /// The next range of a plain file, and whether its header is still to come.
+    fn next_range(&mut self) -> (Bytes, bool) {
         let fed = self.careful.as_ref().map(|careful| careful.fed);
         let (from, begins) = match (self.next, fed) {
             (Some(next), fed) => (next.max(fed.unwrap_or(0)), false),
@@ -269,14 +342,8 @@ impl BlockReader {
         };
         let to = from + self.shared.range_bytes();
         self.next = Some(to);
-        Block {
-            shared: Arc::clone(&self.shared),
-            from,
-            to,
-            begins,
-            header: begins && self.mark.header,
-            rows_max,
-        }
+        let range = Range { from, to, begins };
+        (Bytes::Range(range), begins && self.mark.header)
     }
 
     /// Begins with the block that was taken, if it begins where the records before have ended.
@@ -285,27 +352,37 @@ impl BlockReader {
             return;
         };
         match &parsed.span {
-            None if parsed.failed || parsed.too_long => self.read_carefully(),
+            None if parsed.failed || parsed.too_long => self.read_carefully(None),
             None => self.ended = parsed.ended,
             Some(span) if span.start == self.mark.offset && parsed.header == self.mark.header => {
                 self.read_ns = parsed.read_ns;
                 self.head = Some(Head {
-                    end: span.end,
+                    span: span.clone(),
+                    bytes: parsed.bytes,
                     pieces: parsed.pieces,
                     first_line: self.mark.line,
                     ended: parsed.ended,
                 });
             }
-            Some(_) => self.read_carefully(),
+            Some(_) => {
+                let (bytes, is_last) = (parsed.bytes, parsed.ended);
+                let unfed = |bytes| Unfed {
+                    bytes,
+                    at: 0,
+                    is_last,
+                };
+                self.read_carefully(bytes.map(unfed));
+            }
         }
     }
 
     /// Reads on from the mark in order.
-    fn read_carefully(&mut self) {
+    fn read_carefully(&mut self, bytes: Option<Unfed>) {
         let decoder = self.shared.decoder();
         self.careful = Some(Careful {
             records: RecordReader::going_on(decoder, &self.shared.pool, self.mark),
             fed: self.mark.offset,
+            bytes,
             ended: false,
         });
     }
@@ -346,6 +423,43 @@ impl BlockReader {
             careful.records.end();
         }
         Ok(())
+    }
+
+    /// The same for a compressed file: whole blocks, which begin where the ones before have ended. It ends
+    /// where a record ends with a block.
+    fn feed_unpacked(&mut self) {
+        let Some(careful) = &mut self.careful else {
+            return;
+        };
+        if careful.bytes.is_none()
+            && let Some(parsed) = self.parsed.take()
+        {
+            self.read_ns = parsed.read_ns;
+            let unfed = |bytes| Unfed {
+                bytes,
+                at: 0,
+                is_last: parsed.ended,
+            };
+            careful.bytes = parsed.bytes.map(unfed);
+        }
+        let Some(Unfed { bytes, at, is_last }) = &mut careful.bytes else {
+            return;
+        };
+        if *at < bytes.len() {
+            let room = careful.records.room();
+            let length = room.len().min(bytes.len() - *at);
+            room[..length].copy_from_slice(&bytes[*at..*at + length]);
+            careful.records.filled_uncounted(length);
+            careful.fed += length as u64;
+            *at += length;
+        } else if *is_last {
+            careful.ended = true;
+            careful.records.end();
+        } else if self.mark.offset == careful.fed && !self.mark.skipping && !self.mark.header {
+            self.careful = None;
+        } else {
+            careful.bytes = None;
+        }
     }
 }
 

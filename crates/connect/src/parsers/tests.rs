@@ -82,6 +82,34 @@ impl Reading {
     }
 }
 
+/// A reader of what can only be read in order, in pieces of these lengths.
+fn unpacking(
+    table: &TableDefinition,
+    text: &[u8],
+    block_bytes: usize,
+    pieces: Vec<usize>,
+) -> Reading {
+    struct Pieces(
+        std::io::Cursor<Vec<u8>>,
+        std::iter::Cycle<std::vec::IntoIter<usize>>,
+    );
+    impl std::io::Read for Pieces {
+        fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+            let length = self.1.next().unwrap_or(1).min(room.len());
+            std::io::Read::read(&mut self.0, &mut room[..length])
+        }
+    }
+    let input = std::io::Cursor::new(text.to_vec());
+    let input = Box::new(Pieces(input, pieces.into_iter().cycle()));
+    let of = table.clone();
+    let pool = BlockPool::new(block_bytes);
+    let reader = BlockReader::unpacking(input, &pool, move || decoder(&of));
+    Reading {
+        reader,
+        ..Reading::new(table, &file_of(b""), block_bytes, None)
+    }
+}
+
 /// What one reader reads.
 fn expected(table: &TableDefinition, text: &[u8]) -> Read {
     let reader = RecordReader::new(decoder(table), &BlockPool::new(64 * 1024));
@@ -145,6 +173,7 @@ proptest! {
         threads in 0usize..4,
         rows_max in 1usize..9,
         cuts in proptest::collection::vec((0usize..9, 2usize..200, 0usize..3), 0..4),
+        pieces in proptest::collection::vec(1usize..300, 1..5),
     ) {
         let whole = expected(&table, text.as_bytes());
         let file = file_of(text.as_bytes());
@@ -160,7 +189,11 @@ proptest! {
             mark = Some(part.reader.mark());
             position = add(&mut read, part.read, position);
         }
-        prop_assert_eq!(read, whole);
+        prop_assert_eq!(&read, &whole);
+        let parsers = Parsers::start(threads).unwrap();
+        let mut unpacked = unpacking(&table, text.as_bytes(), block_bytes, pieces);
+        unpacked.chunks(&parsers, usize::MAX, rows_max).unwrap();
+        prop_assert_eq!(unpacked.read, whole);
     }
 }
 
@@ -206,6 +239,10 @@ fn lines_that_are_too_long_are_left_to_the_reader_in_order() {
         reading.reader.careful.is_none(),
         "the rest was read in blocks"
     );
+    let mut unpacked = unpacking(&table, &text, 64 * 1024, vec![usize::MAX]);
+    assert!(unpacked.chunks(&parsers, usize::MAX, 1_000).unwrap());
+    assert_eq!(unpacked.read, whole);
+    assert!(unpacked.reader.careful.is_none(), "likewise");
 }
 
 #[test]

@@ -238,7 +238,7 @@ struct FileSource {
     files: Arc<[FoundFile]>,
     pacer: Option<Arc<Pacer>>,
     pool: Arc<BlockPool>,
-    /// Threads that help to parse plain files.
+    /// Threads that help to parse lines.
     parsers: Option<Parsers>,
     request: SourceRequest,
     /// Files that are read later, the next one last (if each file is a unit of work).
@@ -414,7 +414,7 @@ impl Source for FileSource {
     fn take_helped_ns(&mut self) -> u64 {
         let taken = self.reading.iter_mut();
         let helped_ns = taken.map(|file| match &mut file.contents {
-            Contents::Blocks(blocks) => blocks.take_helped_ns(),
+            Contents::Blocks(blocks, _) => blocks.take_helped_ns(),
             Contents::Lines(_) | Contents::Columns(_) => 0,
         });
         helped_ns.sum()

@@ -2,12 +2,45 @@
 
 use arrow_array::Int64Array;
 
+use super::EventTimeSpec;
 use super::notices::{Looking, Notice, Place};
-use super::{EventTimeSpec, Partition};
 use crate::chunk::{Chunk, Origin};
 use crate::error::Result;
 use crate::operator::window::{ticks_to_us, timestamp_ticks, timestamp_unit};
-use crate::time::MIN_WATERMARK;
+use crate::time::{EventTime, MIN_WATERMARK, now_ns};
+
+/// How far a partition was read.
+pub(super) struct Partition {
+    pub(super) name: String,
+    /// The position of the next row.
+    pub(super) next: u64,
+    /// The largest event time seen.
+    pub(super) largest: Option<EventTime>,
+    /// The watermark of the source when the partition appeared or resumed.
+    pub(super) floor: EventTime,
+    pub(super) last_row_ns: u64,
+    pub(super) idle: bool,
+    pub(super) ended: bool,
+}
+
+impl Partition {
+    pub(super) fn new(name: String, floor: EventTime) -> Partition {
+        Partition {
+            name,
+            next: 0,
+            largest: None,
+            floor,
+            last_row_ns: now_ns(),
+            idle: false,
+            ended: false,
+        }
+    }
+
+    pub(super) fn watermark(&self, delay_us: i64) -> EventTime {
+        self.largest
+            .map_or(self.floor, |largest| (largest - delay_us).max(self.floor))
+    }
+}
 
 /// The smallest and the largest of some ticks; swapped extremes if there are none.
 pub(super) fn extremes(ticks: &[i64]) -> (i64, i64) {

@@ -1,6 +1,6 @@
 //! The contents of a file: lines of text, or columns.
 //!
-//! Lines of plain files are read in blocks by several threads where there are several.
+//! Where there are several threads, lines are read in blocks.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::parsers::{BlockReader, Parsers};
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Contents {
     Lines(Lines),
-    Blocks(BlockReader),
+    Blocks(BlockReader, Option<Packing>),
     Columns(Box<ColumnReader>),
 }
 
@@ -29,7 +29,7 @@ impl Contents {
     pub(super) fn mark(&self) -> Mark {
         match self {
             Contents::Lines(lines) => lines.records.mark(),
-            Contents::Blocks(blocks) => blocks.mark(),
+            Contents::Blocks(blocks, _) => blocks.mark(),
             Contents::Columns(columns) => Mark {
                 offset: 0,
                 line: columns.next(),
@@ -43,7 +43,7 @@ impl Contents {
     pub(super) fn is_sought_by_mark(&self) -> bool {
         match self {
             Contents::Lines(lines) => lines.packing.is_none(),
-            Contents::Blocks(_) => true,
+            Contents::Blocks(_, packing) => packing.is_none(),
             Contents::Columns(_) => false,
         }
     }
@@ -59,12 +59,12 @@ impl Contents {
     ) -> Result<Poll<Option<DecodedRows>>> {
         match (self, parsers) {
             (Contents::Lines(lines), _) => lines.rows(rows_max, path, ingest_ns).map(Poll::Ready),
-            (Contents::Blocks(blocks), Some(parsers)) => {
+            (Contents::Blocks(blocks, packing), Some(parsers)) => {
                 let rows = blocks.rows(parsers, files, rows_max);
                 *ingest_ns = blocks.read_ns();
-                rows.map_err(|failure| read_error(path, blocks.mark().line - 1, None, &failure))
+                rows.map_err(|failure| read_error(path, blocks.mark().line - 1, *packing, &failure))
             }
-            (Contents::Blocks(_), None) => unreachable!("blocks are read by parsers"),
+            (Contents::Blocks(..), None) => unreachable!("blocks are read by parsers"),
             (Contents::Columns(columns), _) => {
                 *ingest_ns = now_ns();
                 columns.rows(rows_max).map(Poll::Ready)

@@ -166,17 +166,21 @@ impl FileSource {
             let request = self.request.clone();
             let count = Box::new(move |bytes| count_bytes(&request, bytes));
             let blocks = BlockReader::new(file, &self.pool, count, mark, make_decoder);
-            return Ok(Contents::Blocks(blocks));
+            return Ok(Contents::Blocks(blocks, None));
         }
-        let records = match mark {
-            None => RecordReader::new(make_decoder(), &self.pool),
-            Some(mark) => RecordReader::going_on(make_decoder(), &self.pool, mark),
-        };
         let is_nothing = file.metadata().map_err(failed)?.len() == 0;
         let counted = Counted { file, bytes_read };
         let input: Box<dyn Read + Send> = match packing {
             Some(packing) => packing.unpack(counted).map_err(failed)?,
             None => Box::new(counted),
+        };
+        if self.parsers.is_some() && packing.is_some() && !is_nothing {
+            let blocks = BlockReader::unpacking(input, &self.pool, make_decoder);
+            return Ok(Contents::Blocks(blocks, packing));
+        }
+        let records = match mark {
+            None => RecordReader::new(make_decoder(), &self.pool),
+            Some(mark) => RecordReader::going_on(make_decoder(), &self.pool, mark),
         };
         let lines = Lines::new(input, packing, records);
         Ok(Contents::Lines(match packing.is_some() && is_nothing {
