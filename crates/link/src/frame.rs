@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::lane::Lease;
 
@@ -29,6 +30,12 @@ pub struct Frame(Content);
 enum Content {
     Inline(u8, [u8; INLINE_BYTES_MAX]),
     Owned(AlignedBytes),
+    /// A part of bytes that several frames share.
+    Part {
+        bytes: Arc<AlignedBytes>,
+        start: usize,
+        length: usize,
+    },
     Lent(Lease),
 }
 
@@ -48,6 +55,16 @@ impl Frame {
         Frame(Content::Owned(bytes))
     }
 
+    /// A frame that keeps all of `bytes` as long as it lives.
+    pub(crate) fn part(bytes: Arc<AlignedBytes>, start: usize, length: usize) -> Frame {
+        debug_assert!(start.is_multiple_of(FRAME_ALIGNMENT) && start + length <= bytes.len());
+        Frame(Content::Part {
+            bytes,
+            start,
+            length,
+        })
+    }
+
     pub(crate) fn lent(lease: Lease) -> Frame {
         Frame(Content::Lent(lease))
     }
@@ -65,6 +82,11 @@ impl Deref for Frame {
         match &self.0 {
             Content::Inline(length, bytes) => &bytes[..usize::from(*length)],
             Content::Owned(bytes) => bytes,
+            Content::Part {
+                bytes,
+                start,
+                length,
+            } => &bytes[*start..*start + *length],
             Content::Lent(lease) => lease.bytes(),
         }
     }
@@ -106,7 +128,31 @@ impl AlignedBytes {
     }
 
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
-        self.grow(bytes.len()).copy_from_slice(bytes);
+        let start = self.length;
+        let lines = (start + bytes.len()).div_ceil(FRAME_ALIGNMENT);
+        let before = self.lines.len();
+        if lines > before {
+            self.lines.reserve(lines - before);
+        }
+        let pointer = self.lines.as_mut_ptr();
+        // SAFETY: there is room for all lines. `bytes` is not part of them, since they are borrowed mutably.
+        // The new lines up to the last one are overwritten by `bytes`, whose end lies in the last one, and
+        // the last one is initialized before; so all lines are initialized when the length is set.
+        unsafe {
+            if lines > before {
+                pointer.add(lines - 1).write(Line([0; FRAME_ALIGNMENT]));
+            }
+            let place = pointer.cast::<u8>().add(start);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+            self.lines.set_len(lines);
+        }
+        self.length += bytes.len();
+    }
+
+    /// Adds zeros up to the next multiple of [`FRAME_ALIGNMENT`].
+    pub(crate) fn pad(&mut self) {
+        // The rest of the last line is there, and zero: nothing was written beyond the length.
+        self.length = self.lines.len() * FRAME_ALIGNMENT;
     }
 
     /// Adds `count` zero bytes and returns them, to be filled.

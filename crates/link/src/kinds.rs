@@ -203,8 +203,7 @@ impl FrameReceiver {
     pub fn copy_frames(&mut self) {
         match self {
             FrameReceiver::Shm(reader) => reader.lend(false),
-            // TCP frames are copies already.
-            FrameReceiver::Tcp(_) => {}
+            FrameReceiver::Tcp(reader) => reader.copy_frames(),
         }
     }
 

@@ -25,13 +25,16 @@ pub(crate) fn fuzz_connection(
     } else {
         records(bytes)
     };
-    let mut incoming = Incoming::new(Arrival {
-        socket: peer_sends(&sent, bytes.len() % 2 == 1).into(),
-        address: "127.0.0.1:1".parse().expect("an address"),
-        writer: 1,
-        window: WINDOW,
-        position: 0,
-    });
+    let mut incoming = Incoming::new(
+        Arrival {
+            socket: peer_sends(&sent, bytes.len() % 2 == 1).into(),
+            address: "127.0.0.1:1".parse().expect("an address"),
+            writer: 1,
+            window: WINDOW,
+            position: 0,
+        },
+        true,
+    );
     let mut received = 0;
     for _ in 0..STEPS_MAX {
         match incoming.next(received) {

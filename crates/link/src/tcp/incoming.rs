@@ -4,6 +4,8 @@
 //! of a frame that is longer than what the buffer holds is read straight into its place.
 //!
 //! Invariants:
+//! - Short frames that came by one read share one piece of memory, unless their owner keeps them: a frame
+//!   that is kept would keep the others.
 //! - Memory is the buffer and one frame, which grows with bytes that came, never by more than a quarter
 //!   of the window because of a length that the peer claims.
 //! - Credit goes back when a quarter of the window was taken out, when a frame of several records is
@@ -14,8 +16,9 @@
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use crate::frame::{AlignedBytes, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
+use crate::frame::{AlignedBytes, FRAME_ALIGNMENT, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
 use crate::tcp::line::Broken;
 use crate::tcp::mailbox::Arrival;
 use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
@@ -30,6 +33,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// step follows the size of the last read; the kernel seldom has more than 256 KiB for one read.
 const STEP_BYTES_MIN: usize = 16 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
+
+/// Longer frames get memory of their own: for them it costs less than the copy.
+const SHARED_BYTES_MAX: usize = 1 << 10;
 
 /// The most heartbeats without a frame's record between them. A writer asks once for what it sent last,
 /// so two can follow each other; a peer that only ever asks would keep the reader's worker busy.
@@ -77,6 +83,17 @@ pub(super) struct Incoming {
     answer: Option<([u8; HEADER_BYTES], usize)>,
     /// Whether bytes came since [`Incoming::took_bytes`] was called.
     took_bytes: bool,
+    /// Whether frames may share memory.
+    pub(super) shares: bool,
+    /// The memory of the frames that follow in the buffer.
+    shared: Option<Shared>,
+}
+
+/// Short frames that are whole in the buffer, copied together.
+struct Shared {
+    bytes: Arc<AlignedBytes>,
+    /// Where the next frame begins.
+    start: usize,
 }
 
 struct Assembly {
@@ -88,7 +105,7 @@ struct Assembly {
 }
 
 impl Incoming {
-    pub(super) fn new(arrival: Arrival) -> Incoming {
+    pub(super) fn new(arrival: Arrival, shares: bool) -> Incoming {
         Incoming {
             socket: arrival.socket,
             writer: arrival.writer,
@@ -107,6 +124,8 @@ impl Incoming {
             must_answer: false,
             answer: None,
             took_bytes: false,
+            shares,
+            shared: None,
         }
     }
 
@@ -233,14 +252,7 @@ impl Incoming {
         let is_old = fragment.number < received;
         let is_here = self.end - self.start >= length;
         if is_here && self.frame.is_none() && fragment.last && !is_old {
-            let payload = &self.buffer[self.start..self.start + length];
-            let frame = if length <= INLINE_BYTES_MAX {
-                Frame::inline(payload)
-            } else {
-                let mut bytes = AlignedBytes::with_capacity(length);
-                bytes.extend(payload);
-                Frame::owned(bytes)
-            };
+            let frame = self.whole_frame(length);
             self.start += length;
             self.number += 1;
             self.charge(length, false, received + 1)?;
@@ -255,6 +267,69 @@ impl Incoming {
         frame.length += length;
         self.record = Some((fragment, length));
         Ok(None)
+    }
+
+    /// The frame whose `length` bytes of payload are next in the buffer.
+    fn whole_frame(&mut self, length: usize) -> Frame {
+        let payload = &self.buffer[self.start..self.start + length];
+        if length <= INLINE_BYTES_MAX {
+            return Frame::inline(payload);
+        }
+        if length > SHARED_BYTES_MAX || !self.shares {
+            let mut bytes = AlignedBytes::with_capacity(length);
+            bytes.extend(payload);
+            return Frame::owned(bytes);
+        }
+        let Shared { bytes, start } = match self.shared.take() {
+            Some(shared) => shared,
+            None => {
+                let mut bytes = self.copy_short(length);
+                if bytes.len() == length.next_multiple_of(FRAME_ALIGNMENT) {
+                    bytes.truncate(length);
+                    return Frame::owned(bytes);
+                }
+                Shared {
+                    bytes: Arc::new(bytes),
+                    start: 0,
+                }
+            }
+        };
+        let next = start + length.next_multiple_of(FRAME_ALIGNMENT);
+        if next < bytes.len() {
+            self.shared = Some(Shared {
+                bytes: Arc::clone(&bytes),
+                start: next,
+            });
+        }
+        Frame::part(bytes, start, length)
+    }
+
+    /// Copies the payload of `length` bytes that is next in the buffer, and those of all short frames after
+    /// it that are whole there, each to a multiple of [`FRAME_ALIGNMENT`].
+    fn copy_short(&self, length: usize) -> AlignedBytes {
+        let mut rest = &self.buffer[self.start..self.end];
+        // A short record takes half as much again with its padding, at most.
+        let mut bytes = AlignedBytes::with_capacity(rest.len() + rest.len() / 2);
+        let mut next = Some(length);
+        while let Some(length) = next.filter(|&length| length <= rest.len()) {
+            let (payload, after) = rest.split_at(length);
+            if length > INLINE_BYTES_MAX {
+                bytes.extend(payload);
+                bytes.pad();
+            }
+            rest = after;
+            next = None;
+            // What is wrong with a record, if anything, is found when it is its turn.
+            if let Some((header, after)) = rest.split_first_chunk::<HEADER_BYTES>()
+                && let Ok(Record::Data(fragment)) = Record::decode(*header)
+                && (fragment.first && fragment.last)
+                && fragment.length as usize <= SHARED_BYTES_MAX
+            {
+                rest = after;
+                next = Some(fragment.length as usize);
+            }
+        }
+        bytes
     }
 
     /// Reads the rest of a record's payload. Returns whether it is whole.

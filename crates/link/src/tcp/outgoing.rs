@@ -8,11 +8,17 @@
 //! - A frame stays, with its pieces, until the reader has received it whole.
 //! - A record is begun only when the credit covers all of it.
 //! - `frames[..frame]` are written, `frames[frame]` is being written, the rest are not.
+//! - A short frame is copied into a block when it is taken, with its header, so that many of them are one
+//!   slice of a write, and its pieces are dropped at once instead of when the reader has it.
+
+mod packed;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
 use std::os::fd::AsFd;
+
+use packed::{PACKED_BYTES_MAX, Packed, Place};
 
 use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
 use crate::tcp::socket::{self, Moved};
@@ -40,8 +46,14 @@ pub(super) enum Stop {
 }
 
 struct Held<P> {
-    pieces: Vec<P>,
+    content: Content<P>,
     length: usize,
+}
+
+enum Content<P> {
+    Pieces(Vec<P>),
+    /// The frame's only record, in a block.
+    Packed(Place),
 }
 
 impl<P> Held<P> {
@@ -67,6 +79,7 @@ pub(super) struct Outgoing<P> {
     limit: u64,
     window: usize,
     fragment_max: usize,
+    packed: Packed,
     stage: Vec<u8>,
 }
 
@@ -94,6 +107,11 @@ enum Part {
         start: usize,
         end: usize,
     },
+    Block {
+        block: u64,
+        start: usize,
+        end: usize,
+    },
 }
 
 /// The parts of one write.
@@ -115,6 +133,7 @@ impl<P> Outgoing<P> {
             limit: 0,
             window,
             fragment_max: fragment_bytes_max(window),
+            packed: Packed::default(),
             stage: Vec::new(),
         }
     }
@@ -161,6 +180,7 @@ impl<P> Outgoing<P> {
     pub(super) fn clear(&mut self) {
         let end = self.end();
         self.frames.clear();
+        self.packed = Packed::default();
         self.first = end;
         self.held = 0;
         self.cursor = Cursor::default();
@@ -218,6 +238,9 @@ impl<P> Outgoing<P> {
     fn let_go(&mut self, count: usize) {
         for frame in self.frames.drain(..count) {
             self.held -= frame.cost();
+            if let Content::Packed(place) = frame.content {
+                self.packed.let_go(place);
+            }
         }
         self.first += count as u64;
     }
@@ -225,7 +248,19 @@ impl<P> Outgoing<P> {
 
 impl<P: Deref<Target = [u8]>> Outgoing<P> {
     pub(super) fn add(&mut self, pieces: Vec<P>, length: usize) {
-        let frame = Held { pieces, length };
+        let content = match length <= PACKED_BYTES_MAX {
+            true => {
+                let header = Record::Data(Fragment {
+                    number: self.end(),
+                    length: length as u32,
+                    first: true,
+                    last: true,
+                });
+                Content::Packed(self.packed.add(&header.encode(), &pieces, length))
+            }
+            false => Content::Pieces(pieces),
+        };
+        let frame = Held { content, length };
         self.held += frame.cost();
         self.frames.push_back(frame);
     }
@@ -257,22 +292,30 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
 
     fn send(&self, socket: impl AsFd, batch: &Batch) -> io::Result<Moved> {
         let parts = &batch.parts[..batch.count];
-        if let [Part::Stage { start, end }] = parts {
-            return socket::send(socket, &self.stage[*start..*end]);
+        if let [part] = parts {
+            return socket::send(socket, self.bytes(part));
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         for (slice, part) in slices.iter_mut().zip(parts) {
-            *slice = IoSlice::new(match part {
-                Part::Stage { start, end } => &self.stage[*start..*end],
-                Part::Piece {
-                    frame,
-                    piece,
-                    start,
-                    end,
-                } => &self.frames[*frame].pieces[*piece][*start..*end],
-            });
+            *slice = IoSlice::new(self.bytes(part));
         }
         socket::send_gathered(socket, &slices[..parts.len()])
+    }
+
+    fn bytes(&self, part: &Part) -> &[u8] {
+        match *part {
+            Part::Stage { start, end } => &self.stage[start..end],
+            Part::Block { block, start, end } => &self.packed.block(block)[start..end],
+            Part::Piece {
+                frame,
+                piece,
+                start,
+                end,
+            } => match &self.frames[frame].content {
+                Content::Pieces(pieces) => &pieces[piece][start..end],
+                Content::Packed(_) => unreachable!("a packed frame has no pieces"),
+            },
+        }
     }
 
     /// Collects what one write can take, from the cursor on, and says why it ended there: `Done` when the
@@ -295,6 +338,15 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
             let cost = (length + RECORD_COST) as u64;
             if within == 0 && sent + cost > self.limit {
                 return (batch, Stop::NoCredit);
+            }
+            if let Content::Packed(place) = &held.content {
+                if !batch.add_packed(place, within, length) {
+                    return (batch, Stop::Done);
+                }
+                sent += cost;
+                within = 0;
+                frame += 1;
+                continue;
             }
             let last = offset + length == held.length;
             if within < HEADER_BYTES {
@@ -392,6 +444,24 @@ impl Batch {
         true
     }
 
+    /// Adds the record of a packed frame, from its byte `within` on. Returns false if there was no room.
+    fn add_packed(&mut self, place: &Place, within: usize, length: usize) -> bool {
+        let (from, to) = (place.start + within, place.start + HEADER_BYTES + length);
+        if let Some(Part::Block { block, end, .. }) = self.parts[..self.count].last_mut()
+            && (*block, *end) == (place.block, from)
+        {
+            *end = to;
+            self.bytes += to - from;
+            return true;
+        }
+        let part = Part::Block {
+            block: place.block,
+            start: from,
+            end: to,
+        };
+        self.add(part, to - from)
+    }
+
     /// Adds the bytes `from..to` of a frame. Returns false if not all of them found room.
     fn add_payload<P: Deref<Target = [u8]>>(
         &mut self,
@@ -401,8 +471,11 @@ impl Batch {
         from: usize,
         to: usize,
     ) -> bool {
+        let Content::Pieces(pieces) = &held.content else {
+            unreachable!("a packed frame is added whole");
+        };
         let mut piece_start = 0;
-        for (index, piece) in held.pieces.iter().enumerate() {
+        for (index, piece) in pieces.iter().enumerate() {
             let piece_end = piece_start + piece.len();
             let start = from.max(piece_start);
             let end = to.min(piece_end);

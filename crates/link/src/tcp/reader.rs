@@ -36,6 +36,8 @@ pub struct Reader {
     bound_to: Option<u64>,
     /// Where the last connection came from.
     address: Option<SocketAddr>,
+    /// Whether frames may share memory: their owner doesn't keep them.
+    shares: bool,
 }
 
 enum Phase {
@@ -74,6 +76,7 @@ impl Reader {
             received: 0,
             bound_to: None,
             address: None,
+            shares: true,
         }
     }
 
@@ -141,6 +144,14 @@ impl Reader {
         }
     }
 
+    /// Gives each frame memory of its own, for an owner that keeps frames.
+    pub fn copy_frames(&mut self) {
+        self.shares = false;
+        if let Phase::Open { incoming, .. } = &mut self.phase {
+            incoming.shares = false;
+        }
+    }
+
     /// Whether the end or the error has been reported.
     pub fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
@@ -173,7 +184,7 @@ impl Reader {
             return;
         }
         self.phase = Phase::Open {
-            incoming: Box::new(Incoming::new(arrival)),
+            incoming: Box::new(Incoming::new(arrival, self.shares)),
             halfway_ns: None,
         };
     }
@@ -282,7 +293,7 @@ impl Drop for Reader {
             incoming.leave();
         }
         if let Some(arrival) = self.slot.fetch() {
-            Incoming::new(arrival).leave();
+            Incoming::new(arrival, false).leave();
         }
     }
 }

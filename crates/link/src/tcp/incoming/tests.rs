@@ -10,13 +10,16 @@ const PAYLOAD: usize = 800;
 fn incoming(position: u64) -> (Incoming, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
     ours.set_nonblocking(true).expect("a socket");
-    let incoming = Incoming::new(Arrival {
-        socket: ours.into(),
-        address: "127.0.0.1:1".parse().expect("an address"),
-        writer: 1,
-        window: WINDOW,
-        position,
-    });
+    let incoming = Incoming::new(
+        Arrival {
+            socket: ours.into(),
+            address: "127.0.0.1:1".parse().expect("an address"),
+            writer: 1,
+            window: WINDOW,
+            position,
+        },
+        true,
+    );
     (incoming, theirs)
 }
 
@@ -144,4 +147,47 @@ fn memory_follows_received_bytes_and_not_claimed_lengths() {
     assert!(next(&mut incoming, 0).is_none());
     let frame = incoming.frame.as_ref().expect("a frame under way");
     assert_eq!(frame.bytes.len(), 30 - HEADER_BYTES);
+}
+
+/// Frames of all lengths at which their memory changes, several in each read.
+#[test]
+fn short_frames_of_one_read_share_memory_unless_they_are_kept() {
+    for shares in [true, false] {
+        let (mut incoming, mut peer) = incoming(0);
+        incoming.shares = shares;
+        let lengths = [100, 1, 49, 48, 64, 65, 896, 512, 200, 200, 128];
+        let mut bytes = Vec::new();
+        for (number, &length) in lengths.iter().enumerate() {
+            bytes.extend(record(
+                number as u64,
+                true,
+                true,
+                &vec![number as u8; length],
+            ));
+        }
+        // The last two records arrive in parts, and so by another read.
+        let (first, second) = bytes.split_at(bytes.len() - 250);
+        let mut frames = Vec::new();
+        for part in [first, second] {
+            peer.write_all(part).expect("a write");
+            while let Some(frame) = next(&mut incoming, frames.len() as u64) {
+                frames.push(frame);
+            }
+        }
+        assert_eq!(frames.len(), lengths.len());
+        for (number, (frame, &length)) in frames.iter().zip(&lengths).enumerate() {
+            assert_eq!(frame[..], vec![number as u8; length]);
+            let is_aligned = (frame.as_ptr() as usize).is_multiple_of(FRAME_ALIGNMENT);
+            assert!(is_aligned || length <= INLINE_BYTES_MAX, "{number}");
+        }
+        let distance = |one: usize, other: usize| {
+            (frames[other].as_ptr() as usize).wrapping_sub(frames[one].as_ptr() as usize)
+        };
+        // The frames of 100 and 49 bytes lie two lines apart, with a frame of one byte between them.
+        assert_eq!(distance(0, 2) == 128 && distance(2, 4) == 64, shares);
+        // What is left of the others does not depend on them.
+        let kept = frames.remove(5);
+        drop(frames);
+        assert_eq!(kept[..], [5; 65]);
+    }
 }
