@@ -71,6 +71,7 @@ mod work;
 
 mod chart;
 mod figures;
+mod over_sql;
 mod table;
 mod verdict;
 
@@ -94,6 +95,9 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 
 /// Runs the experiments.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.query {
+        return over_sql::run(arguments);
+    }
     let plan = Plan::of(arguments)?;
     lab::conduct(&plan, &arguments.files, Some(&arguments.drawing))
 }

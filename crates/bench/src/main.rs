@@ -24,7 +24,9 @@ mod part_process;
 mod placement;
 mod programs;
 mod target;
+mod usage;
 mod wait;
+mod worker_processes;
 
 use std::process::ExitCode;
 

@@ -49,7 +49,6 @@ mod sender;
 mod setting;
 mod summary;
 mod table;
-mod usage;
 mod verdict;
 
 pub use plan::Arguments;

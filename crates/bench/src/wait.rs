@@ -35,6 +35,7 @@ mod order;
 mod oversleep;
 mod part;
 mod plan;
+mod queries;
 mod receiver;
 mod sender;
 mod table;
@@ -61,6 +62,9 @@ pub fn run_part(arguments: &PartArguments) -> Result<(), String> {
 
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.query {
+        return queries::run(arguments);
+    }
     let plan = Plan::of(arguments)?;
     lab::conduct(&plan, &arguments.files, Some(&arguments.drawing))
 }

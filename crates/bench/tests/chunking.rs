@@ -61,6 +61,41 @@ fn all_experiments_run_from_end_to_end() {
     assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
 }
 
+/// Queries need the engine's program beside this one.
+#[test]
+fn the_experiments_run_as_queries_from_end_to_end() {
+    let folder = Folder::new();
+    if !folder.has_engine() {
+        return;
+    }
+    let finished = folder
+        .bench(&[
+            "chunking",
+            "--query",
+            "--quick",
+            "--seconds",
+            "0.1",
+            "--json",
+            "chunking.json",
+        ])
+        .ok();
+    for part in [
+        "| blocks of | TCP | shared memory |",
+        "TCP's best block is",
+        "| complete | TCP,",
+    ] {
+        assert!(
+            finished.out.contains(part),
+            "'{part}' is not in:\n{}",
+            finished.out
+        );
+    }
+    let figures = folder.json("chunking.json");
+    // Two of the rates are above TCP's.
+    assert_eq!(figures["points"].as_array().unwrap().len(), 10 * 3 - 2);
+    assert_eq!(figures["verdicts"].as_array().unwrap().len(), 3);
+}
+
 #[test]
 fn wrong_arguments_are_rejected_at_once() {
     let folder = Folder::new();

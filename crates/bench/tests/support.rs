@@ -19,6 +19,12 @@ impl Folder {
         Folder(tempfile::tempdir().unwrap())
     }
 
+    /// Whether the engine's program is beside this one.
+    pub fn has_engine(&self) -> bool {
+        let bench = std::path::Path::new(env!("CARGO_BIN_EXE_slackwater-bench"));
+        bench.with_file_name("slackwater").is_file()
+    }
+
     /// Runs an experiment to its end.
     pub fn bench(&self, arguments: &[&str]) -> Finished {
         let output = Command::new(env!("CARGO_BIN_EXE_slackwater-bench"))

@@ -63,6 +63,55 @@ fn two_points_are_measured_from_end_to_end() {
     assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"));
 }
 
+/// Whole queries need the engine's program beside this one.
+#[test]
+fn queries_are_measured_from_end_to_end() {
+    let folder = Folder::new();
+    if !folder.has_engine() {
+        return;
+    }
+    let finished = folder
+        .bench(&[
+            "wait",
+            "--query",
+            "--quick",
+            "--modes",
+            "interrupt,auto:1ms",
+            "--rates",
+            "500",
+            "--seconds",
+            "0.2",
+            "--json",
+            "wait.json",
+        ])
+        .ok();
+    for part in [
+        "| TCP, interrupt |",
+        "| shared memory, auto:1ms |",
+        "3 processes: CPU time",
+    ] {
+        assert!(
+            finished.out.contains(part),
+            "'{part}' is not in:\n{}",
+            finished.out
+        );
+    }
+    let figures = folder.json("wait.json");
+    let points = figures["points"].as_array().unwrap();
+    assert_eq!(points.len(), 6);
+    for point in points {
+        let processes = point["processes"].as_u64().unwrap() as usize;
+        let ran = &point["ran"];
+        assert_eq!(ran["cpu_percent"].as_array().unwrap().len(), processes);
+        assert!(ran["report"]["rows_in"].as_u64().unwrap() > 100, "{point}");
+        let links = ran["report"]["plan"]["remote_links"].as_array().unwrap();
+        assert_eq!(links.len(), processes - 1, "{point}");
+    }
+    for run in figures["throughput"].as_array().unwrap() {
+        assert!(run["rows_per_s"].as_f64().unwrap() > 0.0, "{run}");
+    }
+}
+
 #[test]
 fn wrong_arguments_are_rejected_at_once() {
     let folder = Folder::new();

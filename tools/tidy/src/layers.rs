@@ -102,8 +102,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
     (
         "crates/bench",
         &[
-            ("base", "common lab part_process programs"),
-            ("processes", "fleet"),
+            ("base", "common lab part_process programs usage"),
+            ("processes", "fleet worker_processes"),
             (
                 "experiments",
                 "balance broadcast checkpoint chunking hibench line link nexmark placement target \

@@ -55,7 +55,11 @@ pub enum Experiment {
 pub struct Arguments {
     /// Fewer sizes, rates and rounds: less than a minute
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
+    /// The experiments as a query in two processes instead of a pipeline of links (--rounds, --seconds and
+    /// --json apply)
+    #[arg(long)]
+    pub query: bool,
     /// Which experiments follow the search for the best block
     #[arg(
         long,
@@ -79,10 +83,10 @@ pub struct Arguments {
     blocks: Option<Vec<usize>>,
     /// Rounds; the medians are printed [default: 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: Option<u32>,
+    pub rounds: Option<u32>,
     /// How long each point is measured, in seconds [default: 0.5, and 1.5 with computing]
     #[arg(long, value_parser = parse_seconds)]
-    seconds: Option<f64>,
+    pub seconds: Option<f64>,
     /// Bytes of the image: a power of two from 64 KiB to 1 GiB
     #[arg(long, value_name = "BYTES", default_value_t = IMAGE_BYTES)]
     image: usize,

@@ -3,7 +3,7 @@
 use super::child::{Programs, Running};
 use super::order::{Generated, Order, Own, Point, Spec};
 use super::part::Generator;
-use super::usage::{self, Used};
+use crate::usage::{self, Used};
 
 /// Measures a point; `order` is the generator's.
 pub fn measure(

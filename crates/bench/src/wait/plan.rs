@@ -39,7 +39,11 @@ const POINT_OVERHEAD_S: f64 = 0.05;
 pub struct Arguments {
     /// Fewer modes and rates, one round of a second each: about 50 s
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
+    /// Whole queries in two and three processes instead of single links (--modes, --rates, --rounds,
+    /// --seconds and --json apply)
+    #[arg(long)]
+    pub query: bool,
     /// How messages are sent: shm, tcp (the link), plain (a socket with blocking calls)
     #[arg(
         long,
@@ -51,16 +55,16 @@ pub struct Arguments {
     /// How the reader of a link waits [default: poll, interrupt, sleep:50us, sleep:200us,
     /// sleep:1ms, sleep:10ms, spin:50us, backoff, auto:200us, auto:1ms, auto:10ms]
     #[arg(long, value_name = "MODE,..", value_delimiter = ',')]
-    modes: Option<Vec<Mode>>,
+    pub modes: Option<Vec<Mode>>,
     /// Messages per second, up to 10M [default: 100,1k,10k,100k,1M]
     #[arg(long, value_name = "RATE,..", value_delimiter = ',', value_parser = parse_rate)]
-    rates: Option<Vec<f64>>,
+    pub rates: Option<Vec<f64>>,
     /// Rounds; the medians are printed [default: 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: Option<u32>,
+    pub rounds: Option<u32>,
     /// How long each point is measured in each round, in seconds [default: 2.3]
     #[arg(long, value_parser = parse_seconds)]
-    seconds: Option<f64>,
+    pub seconds: Option<f64>,
     /// How messages arrive: poisson (at random) or regular
     #[arg(long, default_value = "poisson")]
     arrivals: Arrivals,

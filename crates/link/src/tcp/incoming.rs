@@ -4,8 +4,7 @@
 //! of a frame that is longer than what the buffer holds is read straight into its place.
 //!
 //! Invariants:
-//! - Short frames that came by one read share one piece of memory, unless their owner keeps them: a frame
-//!   that is kept would keep the others.
+//! - Short frames that came by one read share memory, unless their owner keeps them (and so the others).
 //! - Memory is the buffer and one frame, which grows with bytes that came, never by more than a quarter
 //!   of the window because of a length that the peer claims.
 //! - Credit goes back when a quarter of the window was taken out, when a frame of several records is
@@ -89,10 +88,9 @@ pub(super) struct Incoming {
     shared: Option<Shared>,
 }
 
-/// Short frames that are whole in the buffer, copied together.
+/// Short frames that are whole in the buffer, copied together, and where the next one begins.
 struct Shared {
     bytes: Arc<AlignedBytes>,
-    /// Where the next frame begins.
     start: usize,
 }
 

@@ -8,8 +8,8 @@ use std::ops::Deref;
 
 use crate::tcp::record::HEADER_BYTES;
 
-/// Frames up to this size are packed: copying one takes less time than keeping its pieces until the reader has
-/// it. Below the longest record of the smallest window (896 bytes), so a frame is one record.
+/// Frames up to this size are packed: copying one takes less time than keeping its pieces until the reader
+/// has it. Below the longest record of the smallest window (896 bytes), so a frame is one record.
 pub(super) const PACKED_BYTES_MAX: usize = 512;
 
 /// Bytes of a block: some 300 records of 200 bytes, and one write.

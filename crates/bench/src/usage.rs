@@ -1,4 +1,4 @@
-//! CPU time of the query's process between two moments, as the kernel counts it for each thread, and of
+//! CPU time of a process between two moments, as the kernel counts it for each thread, and of
 //! all other processes on the machine.
 //!
 //! A thread that is running when it is read is counted up to the last tick of the kernel: some
@@ -13,7 +13,7 @@ use crate::lab::processes::busy_s;
 
 /// What a process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Reading {
+pub struct Reading {
     now_ns: u64,
     cpu_ns: u64,
     waited_ns: u64,
@@ -49,6 +49,15 @@ pub fn over(query_pid: u32, generator_pid: u32, interval: Interval) -> Result<Us
 }
 
 impl Reading {
+    /// What a process has used.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub fn of_process(pid: u32) -> Result<Reading, String> {
+        Reading::of(&PathBuf::from(format!("/proc/{pid}/task")))
+    }
+
     fn of(tasks: &Path) -> Result<Reading, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", tasks.display());
         let mut reading = Reading {
@@ -81,7 +90,8 @@ impl Reading {
         }
     }
 
-    fn until(&self, end: &Reading) -> Usage {
+    /// What was used between this reading and a later one.
+    pub fn until(&self, end: &Reading) -> Usage {
         // What ended threads used is no longer included: no figure goes below zero.
         let seconds = |begin_ns: u64, end_ns: u64| end_ns.saturating_sub(begin_ns) as f64 / 1e9;
         Usage {
