@@ -14,7 +14,7 @@ use crate::usage::Reading;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The time after the interval for which sources still produce rows, so that none of it is the query's end.
-const TAIL: Duration = Duration::from_millis(200);
+const TAIL: Duration = Duration::from_millis(400);
 
 /// A query and how it is run.
 pub struct Query {

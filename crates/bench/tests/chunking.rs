@@ -63,6 +63,7 @@ fn all_experiments_run_from_end_to_end() {
 
 /// Queries need the engine's program beside this one.
 #[test]
+#[ignore = "slow: make test-all"]
 fn the_experiments_run_as_queries_from_end_to_end() {
     let folder = Folder::new();
     if !folder.has_engine() {
