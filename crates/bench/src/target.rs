@@ -42,6 +42,7 @@ mod order;
 mod part;
 mod plan;
 mod point;
+mod predicted;
 mod query;
 mod receiver;
 mod records;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! calibrate ──► waits.rs (wake-ups, sleeps)  ──┐
+//!               activations.rs (a small query) ┤
 //!               links.rs (latency, bandwidth) ─┴─► Calibration ──► table or JSON, and cache.rs
 //!
 //! run ─────────► costs() ◄── load() ◄── the file, if it is of this host and version
@@ -18,6 +19,7 @@
 //! The costs of a wake-up and of a sleep, and how long sleeps overrun, decide how a worker waits
 //! (`docs/internals/waiting.md`), so they are measured instead of assumed.
 
+mod activations;
 mod cache;
 mod disturbance;
 mod host;
@@ -30,8 +32,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use slackwater_control::latency::model::Activation;
 use slackwater_link::Costs;
 
+pub use activations::Activated;
 pub use cache::{Unusable, load, path};
 use disturbance::{Watched, disturbance, implausible};
 pub use host::{Host, cores, load_average};
@@ -55,7 +59,7 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Measure for about three seconds instead of fifteen, with fewer message sizes
+    /// Measure for about five seconds instead of twenty, with fewer message sizes
     #[arg(long)]
     quick: bool,
     /// Measure only if there are no figures of this host and version yet; otherwise print those
@@ -92,6 +96,9 @@ pub struct Calibration {
     pub sleeps: Vec<Sleep>,
     /// Links, by kind and size of message.
     pub links: Vec<LinkCost>,
+    /// Activations of a small query, by the idle time before; empty in files of earlier versions.
+    #[serde(default)]
+    pub activations: Vec<Activated>,
 }
 
 /// [`Costs`] as JSON.
@@ -141,6 +148,16 @@ pub fn costs() -> Costs {
             Costs::default()
         }
     }
+}
+
+/// What activations cost on this host after a short and a long idle time, if it was measured.
+pub fn activations() -> Option<[Activation; 2]> {
+    let measured = load().ok()?.activations;
+    let first = measured.first()?;
+    let last = measured
+        .last()
+        .filter(|last| last.idle_us > first.idle_us)?;
+    Some([first.into(), last.into()])
 }
 
 /// Runs the command and returns what to print.
@@ -229,6 +246,7 @@ pub fn measure(quick: bool) -> Result<Calibration, String> {
     let wakes = waits::wakes(cores, quick)?;
     let links = links::links(cores, quick)?;
     let costs = costs_of(&wakes, &sleeps)?;
+    let activations = activations::activations(cores.follower, costs.sleep_ns, quick)?;
     Ok(Calibration {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -240,6 +258,7 @@ pub fn measure(quick: bool) -> Result<Calibration, String> {
         wakes,
         sleeps,
         links,
+        activations,
     })
 }
 

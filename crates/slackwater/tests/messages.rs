@@ -40,6 +40,7 @@ fn calibrate(folder: &Path, factor: f64) {
             .into_iter()
             .chain(shm.map(|point| link(Kind::ShmLent, point)))
             .collect(),
+        activations: Vec::new(),
     };
     std::fs::create_dir_all(folder).unwrap();
     let text = serde_json::to_string(&calibration).unwrap();

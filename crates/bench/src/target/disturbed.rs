@@ -8,6 +8,7 @@ use super::disturber::{Disturbance, Disturber, is_preferred};
 use super::order::{Point, Spec};
 use super::plan::Plan;
 use super::point;
+use super::predicted::predicted_percent;
 use super::setting::Setting;
 use super::summary::Summary;
 use crate::common::Assumed;
@@ -15,6 +16,9 @@ use crate::lab::{self, Experiment, Table, Verdict, geometric_mean, minutes, rate
 
 /// The most CPU time under a disturbance, compared with the same point undisturbed.
 const MORE_MAX: f64 = 1.15;
+
+/// How far the CPU time that `explain` predicts may be from the measured one, undisturbed, as a factor.
+const PREDICTED_MAX: f64 = 1.3;
 
 /// The most CPU time, compared with interrupts under the same disturbance.
 const INTERRUPTS_MAX: f64 = 1.0;
@@ -33,6 +37,8 @@ pub struct Measured {
     /// The figures.
     #[serde(flatten)]
     pub summary: Summary,
+    /// The CPU time that `explain` predicts, in percent of a core; for points with a target.
+    pub predicted_percent: Option<f64>,
     /// The host's part in late rows, as the engine saw it in the last round.
     pub lateness: serde_json::Value,
 }
@@ -117,9 +123,11 @@ impl Experiment for Disturbed<'_> {
                 let last = under.iter().rfind(|point| point.spec == spec);
                 let own = last.and_then(|point| point.own.as_ref());
                 let lateness = own.map(|own| own.plan["tuning"]["lateness"].clone());
+                let predicted_percent = predicted_percent(&spec)?;
                 measured.extend(Summary::of(spec, &under).map(|summary| Measured {
                     disturbance,
                     summary,
+                    predicted_percent,
                     lateness: lateness.unwrap_or_default(),
                 }));
             }
@@ -137,14 +145,37 @@ impl Experiment for Disturbed<'_> {
     fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
         let disturbances = self.disturbances.iter();
         let disturbances = disturbances.filter(|&&one| one != Disturbance::None);
-        disturbances
-            .flat_map(|&disturbance| verdicts(&figures.measured, disturbance))
+        let verdicts =
+            disturbances.flat_map(|&disturbance| verdicts(&figures.measured, disturbance));
+        [prediction(&figures.measured)]
+            .into_iter()
+            .chain(verdicts)
             .collect()
     }
 
     fn text(&self, figures: &Figures) -> String {
         text(figures)
     }
+}
+
+/// How far predictions are from what was measured without a disturbance, at worst. Pure.
+fn prediction(measured: &[Measured]) -> Verdict {
+    let quiet = measured
+        .iter()
+        .filter(|one| one.disturbance == Disturbance::None);
+    let ratios = quiet.filter_map(|one| Some(one.predicted_percent? / one.summary.percent.median));
+    let ratios = ratios.collect::<Vec<f64>>();
+    let worst = ratios
+        .iter()
+        .map(|ratio| ratio.max(1.0 / ratio))
+        .reduce(f64::max);
+    let shown = ratios.iter().map(|ratio| format!("{ratio:.2}"));
+    let goal =
+        "CPU time predicted by explain against measured, undisturbed, as a factor either way";
+    Verdict::at_most(goal, worst, PREDICTED_MAX).details(format!(
+        "predicted / measured: {}",
+        shown.collect::<Vec<String>>().join(", ")
+    ))
 }
 
 fn p99_us(summary: &Summary) -> Option<f64> {
@@ -225,6 +256,7 @@ fn text(figures: &Figures) -> String {
         "setting",
         "disturbed",
         "CPU %",
+        "predicted %",
         "p99 ms",
         "own p99 ms",
         "wake-ups/s",
@@ -241,6 +273,8 @@ fn text(figures: &Figures) -> String {
             summary.spec.setting.to_string(),
             one.disturbance.to_string(),
             format!("{:.2}", summary.percent.median),
+            one.predicted_percent
+                .map_or("-".to_string(), |percent| format!("{percent:.2}")),
             ms(p99_us(summary)),
             ms(summary.own_p99_us),
             format!("{:.0}", summary.wakeups_per_s),
@@ -274,8 +308,23 @@ mod tests {
         Measured {
             disturbance,
             summary: summary(setting, Query::Filter, 10_000, percent, p99_ms * 1e3),
+            predicted_percent: None,
             lateness: serde_json::Value::Null,
         }
+    }
+
+    #[test]
+    fn a_prediction_may_be_too_high_or_too_low() {
+        let mut all = [
+            measured(Disturbance::None, "auto:20ms", 1.0, 18.0),
+            measured(Disturbance::None, "auto:5ms", 2.0, 4.0),
+            measured(Disturbance::Stops, "auto:5ms", 9.0, 4.0),
+        ];
+        assert_eq!(prediction(&all).met, None);
+        for (one, percent) in all.iter_mut().zip([1.2, 1.0, 1.0]) {
+            one.predicted_percent = Some(percent);
+        }
+        assert_eq!(prediction(&all).measured, Some(2.0));
     }
 
     #[test]

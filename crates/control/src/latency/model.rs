@@ -12,6 +12,9 @@
 //! p99  = T + oversleep_p99 + drain + hops · wake-up_p99
 //! ```
 //!
+//! What an activation costs beyond that depends on the host, and on how long the core was idle before (cold
+//! caches): it is calibrated for one small query ([`Activation`]), and what other queries do more is added.
+//!
 //! The law holds if the work of an activation is short compared with T, and if nothing else runs on the
 //! cores. It doesn't model the queues that build up above [`UTILISATION_MAX`], and calls such plans
 //! impossible instead.
@@ -29,6 +32,47 @@ pub struct HostCosts {
     pub oversleep_p50_ns: f64,
     /// How much longer than asked a sleep lasts, 99th percentile, in nanoseconds.
     pub oversleep_p99_ns: f64,
+    /// The measured cost of activations after a short and a long idle time, if there is one.
+    pub activations: Option<[Activation; 2]>,
+}
+
+/// The measured CPU time of an activation of a small query: a worker reads a record from a socket, filters
+/// it and writes it to a socket.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Activation {
+    /// How long the core was idle before, in nanoseconds.
+    pub idle_ns: f64,
+    /// The CPU time if the worker was woken, in nanoseconds, with the wake-up.
+    pub woken_ns: f64,
+    /// The CPU time if it slept, in nanoseconds, with the sleep.
+    pub slept_ns: f64,
+}
+
+/// The assumed work of that query for each activation: source, filter, projection and sink.
+pub const REFERENCE_NS: f64 = 29_000.0;
+
+impl HostCosts {
+    /// By how much an activation costs more than the sum of what is assumed for its parts, in nanoseconds;
+    /// negative if it costs less.
+    fn more_ns(&self, waiting: Waiting, idle_ns: f64) -> f64 {
+        let [first, last] = match self.activations {
+            Some(activations) => activations,
+            None => return 0.0,
+        };
+        // The cost grows with the logarithm of the time.
+        let decades = (idle_ns / first.idle_ns).ln() / (last.idle_ns / first.idle_ns).ln();
+        let share = decades.clamp(0.0, 1.0);
+        let between = |first_ns: f64, last_ns: f64| first_ns + (last_ns - first_ns) * share;
+        match waiting {
+            Waiting::Poll => 0.0,
+            Waiting::Interrupt => {
+                between(first.woken_ns, last.woken_ns) - self.wake_ns - REFERENCE_NS
+            }
+            Waiting::Sleep(_) => {
+                between(first.slept_ns, last.slept_ns) - self.sleep_ns - REFERENCE_NS
+            }
+        }
+    }
 }
 
 /// The CPU time of a stage, in nanoseconds.
@@ -180,6 +224,8 @@ pub fn predict(shape: &Shape, stages: &[Work], load: &Load, costs: &HostCosts) -
         utilisation: 0.0,
         activations_per_s: first.activations_per_s,
     };
+    let per_s = first.activations_per_s;
+    let more_ns = costs.more_ns(shape.source, 1e9 / per_s.max(1e-3));
     for (number, work) in groups.iter().enumerate() {
         if number > 0 {
             let hop = waits(
@@ -199,6 +245,10 @@ pub fn predict(shape: &Shape, stages: &[Work], load: &Load, costs: &HostCosts) -
             prediction.cores += utilisation;
         }
     }
+    // However little an activation costs, rows do.
+    let rows_ns = load.rows_per_s * stages.iter().map(|stage| stage.per_row_ns).sum::<f64>();
+    let measured = prediction.cores + per_s * more_ns / 1e9;
+    prediction.cores = measured.max(rows_ns / 1e9);
     prediction
 }
 
@@ -213,6 +263,7 @@ pub(crate) mod tests {
         sleep_ns: 22_000.0,
         oversleep_p50_ns: 27_000.0,
         oversleep_p99_ns: 53_000.0,
+        activations: None,
     };
 
     const WORK: Work = Work {
@@ -255,6 +306,56 @@ pub(crate) mod tests {
         let (one, two) = (cores(&[2], sleep, 1e4), cores(&[1, 1], sleep, 1e4));
         let wakes = 100.0 * COSTS.wake_ns / 1e9;
         assert!((two - one - wakes).abs() < 0.1 * wakes, "{one} {two}");
+    }
+
+    #[test]
+    fn an_activation_costs_what_was_measured_after_such_an_idle_time() {
+        let activation = |idle_ns, woken_ns, slept_ns| Activation {
+            idle_ns,
+            woken_ns,
+            slept_ns,
+        };
+        let costs = HostCosts {
+            activations: Some([activation(1e6, 50e3, 60e3), activation(1e7, 150e3, 180e3)]),
+            ..COSTS
+        };
+        let stages = [Work {
+            per_chunk_ns: REFERENCE_NS,
+            per_row_ns: 0.0,
+        }];
+        let per_activation = |source, rate: f64, stages: &[Work]| {
+            let load = Load {
+                rows_per_s: rate,
+                arrivals_per_s: rate,
+            };
+            let predicted = predict(&shape(&[1], source), stages, &load, &costs);
+            predicted.cores * 1e9 / predicted.activations_per_s
+        };
+        let near = |one: f64, other: f64| (one / other - 1.0).abs() < 0.02;
+        assert!(near(
+            per_activation(Waiting::Interrupt, 100.0, &stages),
+            150e3
+        ));
+        assert!(near(
+            per_activation(Waiting::Interrupt, 1_000.0, &stages),
+            50e3
+        ));
+        assert!(near(
+            per_activation(Waiting::Sleep(20e6), 1e4, &stages),
+            180e3
+        ));
+        // Half of the decade lies between.
+        let middle = per_activation(Waiting::Interrupt, 316.2, &stages);
+        assert!(near(middle, 100e3), "{middle}");
+        // A query that does more costs more.
+        let more = [Work {
+            per_chunk_ns: REFERENCE_NS + 40e3,
+            per_row_ns: 0.0,
+        }];
+        assert!(near(
+            per_activation(Waiting::Interrupt, 100.0, &more),
+            190e3
+        ));
     }
 
     #[test]

@@ -176,6 +176,7 @@ mod tests {
             wakes: Vec::new(),
             sleeps: Vec::new(),
             links: Vec::new(),
+            activations: Vec::new(),
         }
     }
 

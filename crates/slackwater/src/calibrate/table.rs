@@ -42,6 +42,18 @@ pub fn table(calibration: &Calibration, kept: &str) -> String {
             sleep.oversleep_p99_ns / 1e3,
         ));
     }
+    if !calibration.activations.is_empty() {
+        text.push_str("\nactivation of a query, after idle  count   CPU us: woken   slept\n");
+    }
+    for activated in &calibration.activations {
+        text.push_str(&format!(
+            "{:<32} {:>7} {:>15.1} {:>7.1}\n",
+            format!("{} us", count(activated.idle_us)),
+            activated.count,
+            activated.woken_cpu_ns / 1e3,
+            activated.slept_cpu_ns / 1e3,
+        ));
+    }
     text.push_str("\nlink (polling)     bytes  one way us: p50     p99   messages/s     GB/s\n");
     for link in &calibration.links {
         text.push_str(&format!(

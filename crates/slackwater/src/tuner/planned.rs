@@ -34,12 +34,21 @@ pub fn host_costs(costs: Costs) -> HostCosts {
         sleep_ns: costs.sleep_ns as f64,
         oversleep_p50_ns: costs.oversleep_p50_ns as f64,
         oversleep_p99_ns: costs.oversleep_p99_ns as f64,
+        activations: None,
+    }
+}
+
+/// The same with the measured costs of activations, for plans. A running query measures its own.
+fn plan_costs(costs: Costs) -> HostCosts {
+    HostCosts {
+        activations: crate::calibrate::activations(),
+        ..host_costs(costs)
     }
 }
 
 /// Plans all paths to sinks with a target.
 pub fn plan_paths(program: &Program, plan: &Plan, costs: Costs) -> Vec<PathPlan> {
-    let costs = host_costs(costs);
+    let costs = plan_costs(costs);
     let paths = paths(program, plan).into_iter();
     paths
         .map(|path| plan_path(program, plan, path, costs))
@@ -56,7 +65,7 @@ pub fn plan_sink(
 ) -> Option<PathPlan> {
     let path = path(program, plan, sink, target_ns);
     let has_sources = !path.sources.is_empty();
-    has_sources.then(|| plan_path(program, plan, path, host_costs(costs)))
+    has_sources.then(|| plan_path(program, plan, path, plan_costs(costs)))
 }
 
 fn plan_path(program: &Program, plan_: &Plan, path: Path, costs: HostCosts) -> PathPlan {

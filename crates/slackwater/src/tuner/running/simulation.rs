@@ -41,6 +41,7 @@ fn path() -> PathControl {
             sleep_ns: 22_000.0,
             oversleep_p50_ns: 27_000.0,
             oversleep_p99_ns: 53_000.0,
+            activations: None,
         },
     };
     let setting = Setting {
