@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_control::latency::model::Activation;
 use slackwater_link::Costs;
 
-pub use activations::Activated;
+pub use activations::{Activated, Runs, Worked};
 pub use cache::{Unusable, load, path};
 use disturbance::{Watched, disturbance, implausible};
 pub use host::{Host, cores, load_average};
@@ -160,8 +160,8 @@ pub fn activations() -> Option<[Activation; 2]> {
     Some([first.into(), last.into()])
 }
 
-/// Runs the command and returns what to print.
-pub fn run(arguments: &Arguments) -> Result<String, String> {
+/// Runs the command and returns what to print; `runs` runs a query.
+pub fn run(arguments: &Arguments, runs: &Runs<'_>) -> Result<String, String> {
     let cached = load();
     if let (true, Ok(calibration)) = (arguments.if_stale, &cached) {
         return show(calibration, arguments.json, "measured before");
@@ -172,7 +172,7 @@ pub fn run(arguments: &Arguments) -> Result<String, String> {
     if cfg!(debug_assertions) {
         eprintln!("warning: this is a debug build; its figures for links are meaningless");
     }
-    let (calibration, disturbed) = measure_in_peace(arguments.quick)?;
+    let (calibration, disturbed) = measure_in_peace(arguments.quick, runs)?;
     let is_refused = match &disturbed {
         Some(_) => !arguments.force || implausible(&calibration.costs).is_some(),
         None => false,
@@ -214,11 +214,11 @@ fn show(calibration: &Calibration, json: bool, kept: &str) -> Result<String, Str
 
 /// Measures this host until nothing disturbs it, at most [`ATTEMPTS`] times. Returns the best measurement,
 /// and what disturbed it.
-fn measure_in_peace(quick: bool) -> Result<(Calibration, Option<String>), String> {
+fn measure_in_peace(quick: bool, runs: &Runs<'_>) -> Result<(Calibration, Option<String>), String> {
     let mut best: Option<(Calibration, Option<String>)> = None;
     for attempt in 1..=ATTEMPTS {
         let watched = Watched::begin(cores());
-        let calibration = measure(quick)?;
+        let calibration = measure(quick, runs)?;
         let Some(reason) = disturbance(&calibration.costs, &watched.end()) else {
             return Ok((calibration, None));
         };
@@ -240,13 +240,13 @@ fn measure_in_peace(quick: bool) -> Result<(Calibration, Option<String>), String
 }
 
 /// Measures this host.
-pub fn measure(quick: bool) -> Result<Calibration, String> {
+pub fn measure(quick: bool, runs: &Runs<'_>) -> Result<Calibration, String> {
     let cores = cores();
     let sleeps = waits::sleeps(cores.leader, quick)?;
     let wakes = waits::wakes(cores, quick)?;
     let links = links::links(cores, quick)?;
     let costs = costs_of(&wakes, &sleeps)?;
-    let activations = activations::activations(cores.follower, costs.sleep_ns, quick)?;
+    let activations = activations::activations(cores.follower, costs.sleep_ns, quick, runs)?;
     Ok(Calibration {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_string(),

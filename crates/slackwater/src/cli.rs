@@ -1,6 +1,7 @@
 //! The command line.
 
 mod arguments;
+mod calibrated;
 mod experiments;
 
 use std::ffi::OsString;
@@ -303,13 +304,15 @@ pub fn main() -> ExitCode {
             }
             Err(error) => complain(&error, FAILED),
         },
-        Command::Calibrate(arguments) => match crate::calibrate::run(&arguments) {
-            Ok(text) => {
-                print(&text);
-                ExitCode::SUCCESS
+        Command::Calibrate(arguments) => {
+            match crate::calibrate::run(&arguments, &calibrated::worked) {
+                Ok(text) => {
+                    print(&text);
+                    ExitCode::SUCCESS
+                }
+                Err(error) => complain(&error, FAILED),
             }
-            Err(error) => complain(&error, FAILED),
-        },
+        }
         Command::MeasureLink(side) => match side.run() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&error, FAILED),

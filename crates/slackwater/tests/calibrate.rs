@@ -50,6 +50,14 @@ fn calibrate_measures_keeps_and_finds_its_figures_again() {
     assert!(number(&measured["host"], "cores") >= 1.0);
     assert!(measured["date"].as_str().unwrap().ends_with('Z'));
 
+    let activations = measured["activations"].as_array().unwrap();
+    assert_eq!(activations.len(), 2);
+    for activated in activations {
+        assert!(number(activated, "idle_us") > 0.0, "{activated}");
+        assert!(number(activated, "woken_cpu_ns") > 0.0, "{activated}");
+        assert!(number(activated, "slept_cpu_ns") >= 0.0, "{activated}");
+    }
+
     let costs = &measured["costs"];
     assert!(number(costs, "wake_ns") > 0.0 && number(costs, "sleep_ns") > 0.0);
     assert_ordered(costs, "oversleep_p50_ns", "oversleep_p99_ns");

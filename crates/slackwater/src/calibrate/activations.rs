@@ -10,15 +10,28 @@ use serde::{Deserialize, Serialize};
 use slackwater_control::latency::model::Activation;
 
 use crate::measure::pin;
-use crate::run::{Failure, Outcome, RunOptions, run};
 
 /// The idle times in microseconds, each with the number of records, and their number with `--quick`.
 const IDLE: [(u64, u64, u64); 2] = [(1_000, 800, 300), (10_000, 150, 60)];
 
 /// A record of 200 bytes, of which the query reads three fields.
-const RECORD: &str = "1700000000000000000,1700000000000,17,1234,the north wall of the second hall,in order,\
-                      nothing to add to this record except that it is as long as those of many a sensor, which \
-                      send what they have\n";
+const RECORD: &str = "1700000000000000000,1700000000000,17,1234,the north wall of the second hall,\
+                      in order,nothing to add to this record except that it is as long as those of \
+                      many a sensor, which send what they have\n";
+
+/// What the worker of a query did.
+#[derive(Clone, Copy, Debug)]
+pub struct Worked {
+    /// The CPU time of its thread, in seconds.
+    pub cpu_s: f64,
+    /// Waits after which there was something to do.
+    pub activations: u64,
+    /// Timed sleeps.
+    pub sleeps: u64,
+}
+
+/// Runs a query of one worker, with a way to wait, to its end.
+pub type Runs<'a> = dyn Fn(&str, &str) -> Result<Worked, String> + 'a;
 
 /// The cost of an activation after an idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,10 +57,15 @@ impl From<&Activated> for Activation {
 }
 
 /// Measures activations after all idle times; records are sent and rows read on `core`.
-pub fn activations(core: usize, sleep_ns: u64, quick: bool) -> Result<Vec<Activated>, String> {
+pub fn activations(
+    core: usize,
+    sleep_ns: u64,
+    quick: bool,
+    runs: &Runs<'_>,
+) -> Result<Vec<Activated>, String> {
     let measured = IDLE.iter().map(|&(idle_us, count, hurried)| {
         let count = if quick { hurried } else { count };
-        let cost = |wait: &str| activation(wait, idle_us, count, core, sleep_ns);
+        let cost = |wait: &str| activation(wait, idle_us, count, core, sleep_ns, runs);
         Ok(Activated {
             idle_us,
             count,
@@ -65,45 +83,30 @@ fn activation(
     count: u64,
     core: usize,
     sleep_ns: u64,
+    runs: &Runs<'_>,
 ) -> Result<f64, String> {
     let failed = |error: std::io::Error| format!("the query that is measured: {error}");
     let (records, from) = listen().map_err(failed)?;
     let (rows, to) = listen().map_err(failed)?;
-    let report = std::thread::scope(|scope| {
+    let worked = std::thread::scope(|scope| {
         let sending = scope.spawn(move || send(&records, idle_us, count, core));
         let reading = scope.spawn(move || read(&rows, core));
-        let settings = [("wait", wait), ("linger", "0 ms"), ("parallelism", "1")];
-        let settings = settings.map(|(key, value)| (key.to_string(), value.to_string()));
-        let options = RunOptions {
-            settings: settings.to_vec(),
-            ..RunOptions::default()
-        };
-        let outcome = run("calibration", &query(from, to), &options);
+        let worked = runs(&query(from, to), wait);
         // A query that failed to start has not connected: the two threads wait for it.
         for address in [from, to] {
             drop(std::net::TcpStream::connect(address));
         }
         let panicked = "a measuring thread panicked";
-        let report = match outcome {
-            Ok(Outcome::Finished(finished)) => Ok(finished.report),
-            Ok(Outcome::Explained(_)) => Err("the query that is measured has not run".to_string()),
-            Err(Failure::Usage(error) | Failure::Query(error, _)) => {
-                Err(format!("the query that is measured failed: {error}"))
-            }
-        };
         sending.join().map_err(|_| panicked)?.map_err(failed)?;
         reading.join().map_err(|_| panicked)?.map_err(failed)?;
-        report
+        worked
     })?;
-    let worker = report.plan.threads.first();
-    let worker = worker.filter(|worker| worker.activations > 0);
-    let worker = worker.ok_or("the query that is measured has done nothing")?;
-    let cpu_s = worker
-        .cpu_s
-        .ok_or("this system doesn't count the CPU time of threads")?;
-    let empty_sleeps = worker.sleeps.saturating_sub(worker.activations);
-    let cpu_ns = cpu_s * 1e9 - (empty_sleeps * sleep_ns) as f64;
-    Ok(cpu_ns.max(0.0) / worker.activations as f64)
+    if worked.activations == 0 {
+        return Err("the query that is measured has done nothing".to_string());
+    }
+    let empty_sleeps = worked.sleeps.saturating_sub(worked.activations);
+    let cpu_ns = worked.cpu_s * 1e9 - (empty_sleeps * sleep_ns) as f64;
+    Ok(cpu_ns.max(0.0) / worked.activations as f64)
 }
 
 /// The query: a filter that keeps every record, and a projection.
@@ -167,13 +170,5 @@ mod tests {
             .iter()
             .map(|node| node.facts().cost.work.per_chunk_ns);
         assert_eq!(work.sum::<f64>(), REFERENCE_NS);
-    }
-
-    #[test]
-    fn an_activation_is_measured() {
-        let measured = activation("interrupt", 500, 20, 0, 20_000).unwrap();
-        assert!(measured > 0.0, "{measured}");
-        let slept = activation("sleep:1ms", 1_000, 20, 0, 20_000).unwrap();
-        assert!(slept >= 0.0, "{slept}");
     }
 }
