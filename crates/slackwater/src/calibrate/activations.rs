@@ -17,11 +17,13 @@ const IDLE: [(u64, u64, u64); 2] = [(1_000, 800, 300), (10_000, 150, 60)];
 /// A record of 200 bytes, of which the query reads three fields.
 const RECORD: &str = "1700000000000000000,1700000000000,17,1234,the north wall of the second hall,\
                       in order,nothing to add to this record except that it is as long as those of \
-                      many a sensor, which send what they have\n";
+                      many a sensor and what they have to say every day\n";
 
 /// What the worker of a query did.
 #[derive(Clone, Copy, Debug)]
 pub struct Worked {
+    /// The rows that it wrote.
+    pub rows: u64,
     /// The CPU time of its thread, in seconds.
     pub cpu_s: f64,
     /// Waits after which there was something to do.
@@ -101,8 +103,11 @@ fn activation(
         reading.join().map_err(|_| panicked)?.map_err(failed)?;
         worked
     })?;
-    if worked.activations == 0 {
-        return Err("the query that is measured has done nothing".to_string());
+    if worked.rows != count || worked.activations == 0 {
+        let rows = worked.rows;
+        return Err(format!(
+            "the query that is measured wrote {rows} of {count} rows"
+        ));
     }
     let empty_sleeps = worked.sleeps.saturating_sub(worked.activations);
     let cpu_ns = worked.cpu_s * 1e9 - (empty_sleeps * sleep_ns) as f64;
@@ -170,5 +175,15 @@ mod tests {
             .iter()
             .map(|node| node.facts().cost.work.per_chunk_ns);
         assert_eq!(work.sum::<f64>(), REFERENCE_NS);
+    }
+
+    #[test]
+    fn the_record_has_the_fields_of_the_query() {
+        assert_eq!(RECORD.trim_end().split(',').count(), 7);
+        assert!(
+            RECORD.ends_with('\n') && (190..=210).contains(&RECORD.len()),
+            "{}",
+            RECORD.len()
+        );
     }
 }

@@ -24,6 +24,7 @@ pub(super) fn worked(sql: &str, wait: &str) -> Result<Worked, String> {
     let worker = worker.ok_or("the query that is measured has no worker")?;
     let cpu_s = worker.cpu_s;
     Ok(Worked {
+        rows: report.rows_out,
         cpu_s: cpu_s.ok_or("this system doesn't count the CPU time of threads")?,
         activations: worker.activations,
         sleeps: worker.sleeps,
