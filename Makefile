@@ -28,7 +28,7 @@ test-all: test
 	$(MAKE) loom
 
 # Their tests are marked with `ignore = "slow: make test-all"`: kills, idle pipelines, measurements of the machine.
-SLOW = crash:: idle:: calibrate::
+SLOW = crash:: idle:: calibrate:: chunking:: wait::
 
 # Golden checkpoints that are missing in the present format, see CONTRIBUTING.md.
 golden:
