@@ -162,11 +162,12 @@ impl<'b> Cursor<'b> {
         // For the slow path minus zero is a fraction.
         let is_whole = !matches!(self.peek(), Some(b'.' | b'e' | b'E'));
         let is_plain = is_whole && digits <= DIGITS_MAX && !(is_negative && value == 0);
-        is_plain.then_some(if is_negative {
-            -(value as i64)
-        } else {
-            value as i64
-        })
+        if !is_plain {
+            // The value may have overflowed.
+            return None;
+        }
+        let value = value as i64;
+        Some(if is_negative { -value } else { value })
     }
 
     /// The digits of a number before its fraction: their value, if there are not too many, and their number.

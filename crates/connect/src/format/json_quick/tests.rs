@@ -280,6 +280,15 @@ fn numbers_at_their_limits_are_those_of_the_slow_path() {
             }
         }
     }
+    // Digits that wrap around to a number that can't be negated, too.
+    for power in [31, 32, 63, 64] {
+        for number in (1u128 << power) - 1..=(1 << power) + 1 {
+            for sign in signs {
+                takes(&format!("{{\"a\":{sign}{number}}}"));
+                takes(&format!("{{\"g\":[{sign}{number}],\"e\":{sign}{number}}}"));
+            }
+        }
+    }
     assert!(takes(r#"{"a":2147483647,"h":999999999999999999}"#));
     assert!(takes(r#"{"a":-2147483648}"#));
     assert!(!takes(r#"{"a":2147483648}"#));
