@@ -130,7 +130,7 @@ fn what_a_server_refuses(server: &Server) {
     let text = table(server, "names", "id STRING, name INT", "");
     let error = fails(&text.replace("id STRING", "id INT"));
     assert!(
-        error.contains("column 'name' is declared INT, and is text there"),
+        error.contains("column 'name' is declared INT, but is text in the database"),
         "{error}"
     );
     // No unique index for the primary key.
