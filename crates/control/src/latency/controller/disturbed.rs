@@ -1,5 +1,6 @@
 //! A worker on a host that takes the core away, in simulated time: bursts of other work, and stops.
 
+use super::simulation::Random;
 use super::*;
 use crate::latency::model::Work;
 use crate::latency::model::tests::COSTS;
@@ -13,19 +14,6 @@ const WORK: Work = Work {
     per_chunk_ns: 60_000.0,
     per_row_ns: 150.0,
 };
-
-/// Small, fast, and the same everywhere (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
 
 /// What the host does besides.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,10 +7,10 @@ use crate::latency::planner::CHUNK_ROWS_MAX;
 use proptest::prelude::*;
 
 /// Small, fast, and the same everywhere (splitmix64).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> f64 {
+    pub(super) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -19,7 +19,7 @@ impl Random {
     }
 
     /// A time with this mean, and one in a hundred above 4.6 means.
-    fn exponential(&mut self, mean: f64) -> f64 {
+    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.next()).ln()
     }
 }

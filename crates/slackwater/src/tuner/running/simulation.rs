@@ -192,9 +192,9 @@ proptest! {
         let rounds = run(&world);
         let settled = &rounds[SETTLED..];
         prop_assert!(late(settled) <= 0.02, "{settled:?}");
-        // What was late before that has shortened sleeps to their least at worst; they grow by a quarter.
-        let grown = &rounds[ROUNDS - SETTLED..];
-        prop_assert!(grown.iter().all(|(setting, _)| setting.delay_ns > 1_000_000), "{settled:?}");
+        // A tenth of the 18 ms that rows are to keep, shared by a sleep and the work on what came during it,
+        // which takes no longer.
+        prop_assert!(settled.iter().all(|(setting, _)| setting.delay_ns >= 900_000), "{settled:?}");
     }
 
     /// The reports of several processes give the same result as that of one process.
