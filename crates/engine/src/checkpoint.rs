@@ -52,7 +52,7 @@ pub const SLICES_MAX: usize = 4;
 /// A slice of an operator's state.
 #[derive(Debug)]
 pub enum Slice {
-    /// Some entries, with the columns of the others.
+    /// Some entries.
     Rows(Vec<RecordBatch>),
     /// There are no more. A snapshot without it is incomplete.
     End {
@@ -68,9 +68,10 @@ pub struct StateSnapshot {
     pub since: Option<u64>,
     /// The state, as [`crate::state::KeyedState::restore`] takes it.
     pub batches: Vec<RecordBatch>,
-    /// Further slices of the state, which follow as they are copied; if there are any, all of the state
-    /// has the same columns.
+    /// Further slices of the state, which follow as they are copied.
     pub slices: Option<Receiver<Slice>>,
+    /// How many kinds of batches there are at most, with different columns, among all that follow.
+    pub layouts: usize,
     /// Whether buckets have moved since the instance started, so that it has others than it started with.
     pub has_moved: bool,
     /// The memory that the whole state takes, in bytes.

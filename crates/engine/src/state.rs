@@ -123,11 +123,14 @@ pub trait Sliced {
     fn begin(&mut self, since: Mark) -> Mark;
 
     /// The next slice, for which about `entries` entries are looked at, with what was copied since the one
-    /// before because it was about to change; `None` after the last one.
+    /// before because it was about to change. It may be empty; `None` after the last one.
     fn next(&mut self, entries: usize) -> Result<Option<Vec<RecordBatch>>>;
 
     /// Gives an incomplete snapshot up. Called before entries are restored or discarded.
     fn give_up(&mut self);
+
+    /// How many kinds of batches there are at most, with different columns.
+    fn layouts(&self) -> usize;
 }
 
 /// Called after the last batch of one instance's snapshots: drops what that instance had emitted by

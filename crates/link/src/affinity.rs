@@ -4,7 +4,7 @@
 
 use std::io;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 /// Pins the calling thread to one core.
 ///
@@ -53,6 +53,32 @@ pub fn allowed_cores() -> Vec<usize> {
         return (0..count).collect();
     }
     allowed
+}
+
+/// The only core that a thread of this process may run on; `None` if there are others, or no such thread.
+pub fn pinned_core(thread: u64) -> Option<usize> {
+    let cores = sched_getaffinity(Some(pid(thread)?)).ok()?;
+    let mut cores = (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core));
+    let core = cores.next()?;
+    cores.next().is_none().then_some(core)
+}
+
+/// Lets a thread of this process run on these cores only.
+///
+/// # Errors
+///
+/// When the thread has ended, or may use none of the cores.
+pub fn allow_cores(thread: u64, cores: &[usize]) -> io::Result<()> {
+    let thread = pid(thread).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut set = CpuSet::new();
+    let known = cores.iter().filter(|core| **core < CpuSet::MAX_CPU);
+    known.for_each(|&core| set.set(core));
+    Ok(sched_setaffinity(Some(thread), &set)?)
+}
+
+/// The process id by which the kernel knows a thread.
+fn pid(thread: u64) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(thread).ok()?)
 }
 
 #[cfg(all(test, not(miri)))]

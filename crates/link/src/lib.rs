@@ -100,7 +100,7 @@ mod loom_models;
 pub mod fuzz;
 
 #[cfg(not(loom))]
-pub use affinity::{allowed_cores, pin_to_core};
+pub use affinity::{allow_cores, allowed_cores, pin_to_core, pinned_core};
 pub use doorbell::{Listen, Waker, WakerSwitch};
 pub use error::{LinkError, SendError};
 #[cfg(not(loom))]

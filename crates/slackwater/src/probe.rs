@@ -2,6 +2,7 @@
 //!
 //! A look costs tens of microseconds and happens only on request, so an idle process runs no timer (I7).
 
+mod pin;
 mod seen;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use slackwater_engine::source::Tuning;
 use slackwater_engine::time::now_ns;
 
 use crate::machine::{self, Stolen};
+use pin::Pin;
 
 pub use seen::{InstanceSeen, LinkSeen, Seen, SinkSeen, WorkerSeen};
 
@@ -37,6 +39,7 @@ struct WorkerProbe {
     last: [u64; 4],
     /// The thread's CPU time, and how long it waited for its core.
     times_ns: Option<(u64, u64)>,
+    pin: Pin,
 }
 
 struct InstanceProbe {
@@ -75,6 +78,7 @@ impl Probe {
             counters: Arc::clone(counters),
             last: [0; 4],
             times_ns: None,
+            pin: Pin::default(),
         });
         let (mut instances, mut sinks) = (Vec::new(), Vec::new());
         for (instance, (plan, counters)) in deployment.instances.iter().zip(counters).enumerate() {
@@ -128,13 +132,16 @@ impl Probe {
         let now_ns = now_ns();
         let last_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         let instances = self.instances.iter_mut().map(InstanceProbe::look);
+        let interval_ns = now_ns.saturating_sub(last_ns);
+        let workers = self.workers.iter_mut();
+        let workers = workers.map(|worker| worker.look(interval_ns));
         let fills = self.sources.iter();
         let fills = fills.map(|(node, tuning)| (*node, tuning.take_fill()));
         Seen {
             process: self.process,
-            interval_ns: now_ns.saturating_sub(last_ns),
+            interval_ns,
             stolen_ns: self.stolen.take(now_ns),
-            workers: self.workers.iter_mut().map(WorkerProbe::look).collect(),
+            workers: workers.collect(),
             instances: instances
                 .filter(|seen| *seen != InstanceSeen::nothing(seen))
                 .collect(),
@@ -146,16 +153,17 @@ impl Probe {
 
     /// Ignores the activity until now: it was an idle time, which says nothing about what follows.
     pub fn skip(&mut self) {
-        self.looked_ns = now_ns();
-        self.stolen.take(self.looked_ns);
+        let now_ns = now_ns();
+        let interval_ns = now_ns.saturating_sub(std::mem::replace(&mut self.looked_ns, now_ns));
+        self.stolen.take(now_ns);
         for worker in &mut self.workers {
-            worker.look();
+            worker.look(interval_ns);
         }
     }
 }
 
 impl WorkerProbe {
-    fn look(&mut self) -> WorkerSeen {
+    fn look(&mut self, interval_ns: u64) -> WorkerSeen {
         let read = InstanceCounters::read;
         let counters = &self.counters;
         let now = [
@@ -165,10 +173,13 @@ impl WorkerProbe {
             &counters.overslept_ns,
         ];
         let [busy_ns, activations, sleeps, overslept_ns] = since(&mut self.last, now.map(read));
-        let now = machine::thread_times_ns(read(&counters.thread));
+        let thread = read(&counters.thread);
+        let now = machine::thread_times_ns(thread);
         let times = now.zip(std::mem::replace(&mut self.times_ns, now));
         let times =
             times.map(|(now, last)| (now.0.saturating_sub(last.0), now.1.saturating_sub(last.1)));
+        let queued_ns = times.map_or(0, |(_, queued_ns)| queued_ns);
+        self.pin.look(thread, queued_ns, interval_ns);
         WorkerSeen {
             worker: self.worker,
             busy_ns,
@@ -176,7 +187,7 @@ impl WorkerProbe {
             sleeps,
             overslept_ns,
             cpu_ns: times.map(|(cpu_ns, _)| cpu_ns),
-            queued_ns: times.map_or(0, |(_, queued_ns)| queued_ns),
+            queued_ns,
         }
     }
 }

@@ -130,16 +130,17 @@ impl Instance {
         let Some(state) = head.operator.state() else {
             return Ok(None);
         };
-        let (ended, batches, slices) = match state.sliced() {
+        let (ended, batches, slices, layouts) = match state.sliced() {
             Some(sliced) => {
+                let layouts = sliced.layouts();
                 let begun = slices::begin(sliced, mark.unwrap_or_default())?;
                 let (open, slices) = begun.open.unzip();
                 self.member.open = open;
-                (begun.mark, begun.batches, slices)
+                (begun.mark, begun.batches, slices, layouts)
             }
             None => {
                 let batches = state.snapshot(&BucketSet::all(), mark.unwrap_or_default())?;
-                (state.clock().end_interval(), batches, None)
+                (state.clock().end_interval(), batches, None, 0)
             }
         };
         let marks = &mut self.member.marks;
@@ -149,6 +150,7 @@ impl Instance {
             since: since.filter(|_| mark.is_some()),
             batches,
             slices,
+            layouts,
             has_moved,
             bytes,
             taken_ns: now_ns() - begin_ns,

@@ -173,19 +173,19 @@ impl Touched {
     /// Those of `entries` that `changes` has not returned yet, and would, in order: they are about to
     /// change.
     pub fn wanted(&self, entries: &[u32], changes: &Changes, until: Mark) -> Vec<u32> {
-        let is_wanted = |&entry: &u32| {
-            let mark = self.mark(entry);
-            let has_changed = mark > changes.since || changes.since == Mark::default();
-            has_changed && mark <= until && (changes.next..changes.end).contains(&entry)
-        };
-        let mut wanted = entries
-            .iter()
-            .copied()
-            .filter(is_wanted)
-            .collect::<Vec<u32>>();
+        let wanted = entries.iter().copied();
+        let wanted = wanted.filter(|&entry| self.is_wanted(entry, changes, until));
+        let mut wanted = wanted.collect::<Vec<u32>>();
         wanted.sort_unstable();
         wanted.dedup();
         wanted
+    }
+
+    /// Whether `changes` has not returned an entry yet, and would.
+    pub fn is_wanted(&self, entry: u32, changes: &Changes, until: Mark) -> bool {
+        let mark = self.mark(entry);
+        let has_changed = mark > changes.since || changes.since == Mark::default();
+        has_changed && mark <= until && (changes.next..changes.end).contains(&entry)
     }
 
     fn scan(&mut self, since: Mark) -> Vec<u32> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use slackwater_checkpoint::coordinator::Report;
@@ -135,9 +135,11 @@ struct StoreJob {
     instance: u32,
     owners: Option<u32>,
     watermark: Option<i64>,
-    pieces: Vec<Vec<RecordBatch>>,
-    /// What follows the only piece.
+    batches: Vec<RecordBatch>,
+    /// What follows the batches.
     slices: Option<mpsc::Receiver<Slice>>,
+    /// The number of parts that the coordinator waits for.
+    parts: usize,
 }
 
 /// The agent of this process: stores the snapshots of its instances and reports to the coordinator.
@@ -372,19 +374,17 @@ impl CheckpointAgent {
         state: StateSnapshot,
     ) -> Option<usize> {
         let (node, instance) = self.members.members[member];
-        let mut pieces: Vec<Vec<RecordBatch>> = Vec::new();
-        for batch in state.batches {
-            // A part has one schema.
-            match pieces.last_mut() {
-                Some(piece) if piece[0].schema() == batch.schema() => piece.push(batch),
-                _ => pieces.push(vec![batch]),
+        // A part has batches with the same columns; one without rows still carries the watermark.
+        let mut schemas = Vec::<&SchemaRef>::new();
+        for batch in &state.batches {
+            if !schemas.contains(&batch.schema_ref()) {
+                schemas.push(batch.schema_ref());
             }
         }
-        if pieces.is_empty() {
-            // A part without rows still carries the watermark.
-            pieces.push(vec![RecordBatch::new_empty(Arc::new(Schema::empty()))]);
-        }
-        let count = pieces.len();
+        let parts = match state.slices {
+            Some(_) => state.layouts,
+            None => schemas.len().max(1),
+        };
         let given = self.give(Job::Store(Box::new(StoreJob {
             barrier,
             since: state.since,
@@ -393,10 +393,11 @@ impl CheckpointAgent {
             instance,
             owners: (!state.has_moved).then_some(owners),
             watermark,
-            pieces,
+            batches: state.batches,
             slices: state.slices,
+            parts,
         })));
-        given.is_ok().then_some(count)
+        given.is_ok().then_some(parts)
     }
 
     /// Commits everything that was prepared up to a barrier, in order, and tells sources up to where their

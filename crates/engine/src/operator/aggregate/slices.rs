@@ -103,4 +103,8 @@ impl Sliced for Aggregate {
     fn give_up(&mut self) {
         self.open = None;
     }
+
+    fn layouts(&self) -> usize {
+        1
+    }
 }

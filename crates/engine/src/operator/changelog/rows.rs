@@ -8,14 +8,14 @@ mod encoder;
 mod of_key;
 mod packed;
 mod slab;
+mod slices;
+mod snapshots;
 mod sorted;
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -24,9 +24,9 @@ pub use self::encoder::{Encoded, RowOrder};
 use self::slab::Slab;
 use self::sorted::{HEAD_BYTES, SortedRows};
 use crate::chunk::Chunk;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::key::Key;
-use crate::state::{BucketSet, Mark, Touched, snapshot};
+use crate::state::{BucketSet, Mark, Touched};
 use crate::time::{EventTime, MIN_WATERMARK};
 
 /// Rows by key.
@@ -37,8 +37,11 @@ pub struct KeyedRows {
     slab: Slab,
     /// When the rows of each place in `slab` last changed.
     touched: Touched,
-    /// Rows that were removed since the last stored snapshot, which may still hold them.
-    gone: Vec<Gone>,
+    /// Rows that were removed since the last stored snapshot, which may still hold them, in order of their
+    /// marks.
+    gone: VecDeque<Gone>,
+    /// A snapshot that is being taken in slices.
+    open: Option<slices::Open>,
     bytes: usize,
 }
 
@@ -85,9 +88,6 @@ const ROW_BYTES: usize = HEAD_BYTES + 12;
 const KEY_BYTES: usize = size_of::<OfKey>() + 10;
 
 impl KeyedRows {
-    /// Columns of a snapshot before those of the rows: count, partners, touched_at.
-    pub const OWN_COLUMNS: usize = 3;
-
     /// No rows yet, with the columns of `schema`, by the columns `keys` (none: all rows have one key).
     pub fn new(schema: SchemaRef, keys: Vec<usize>, order: RowOrder) -> Result<KeyedRows> {
         Ok(KeyedRows::of(Encoder::sorted(schema, keys, order)?))
@@ -104,7 +104,8 @@ impl KeyedRows {
             table: HashTable::new(),
             slab: Slab::default(),
             touched: Touched::default(),
-            gone: Vec::new(),
+            gone: VecDeque::new(),
+            open: None,
             bytes: 0,
         }
     }
@@ -129,11 +130,6 @@ impl KeyedRows {
         self.slab.iter()
     }
 
-    /// The error for a snapshot that is not of these rows.
-    pub fn wrong_snapshot() -> Error {
-        snapshot::wrong("keyed rows", "its columns are not those of the rows")
-    }
-
     /// The rows of a key that were not forgotten.
     pub fn of_key(&self, key: Key<'_>) -> Option<&OfKey> {
         let place = self.place(key)?;
@@ -143,7 +139,7 @@ impl KeyedRows {
     /// The rows of a key, to be changed now ([`Kept::set_partners`]).
     pub fn of_key_mut(&mut self, key: Key<'_>, mark: Mark) -> Option<&mut OfKey> {
         let place = self.place(key)?;
-        self.touched.touch(place, mark);
+        self.touch(place, mark);
         Some(self.slab.get_mut(place))
     }
 
@@ -170,8 +166,14 @@ impl KeyedRows {
             }
         };
         self.touched.grow(place as usize + 1);
-        self.touched.touch(place, mark);
+        self.touch(place, mark);
         place
+    }
+
+    /// Notes that the rows of a key change now.
+    fn touch(&mut self, place: u32, mark: Mark) {
+        self.copy_early(place);
+        self.touched.touch(place, mark);
     }
 
     /// Adds one copy of a row, which has this many partners now. Returns the row's new entry.
@@ -225,7 +227,7 @@ impl KeyedRows {
         self.bytes = self.bytes.saturating_sub(row.len() + ROW_BYTES);
         // Before the first mark has ended, no snapshot can hold the row.
         if !mark.is_first() {
-            self.gone.push(Gone {
+            self.gone.push_back(Gone {
                 hash: key.hash(),
                 key: key.bytes().into(),
                 row: row.into(),
@@ -274,10 +276,24 @@ impl KeyedRows {
 
     /// Drops all rows for which `is_old` is true of the times of the key's and of their own last change.
     pub fn drop_old(&mut self, mark: Mark, is_old: impl Fn(EventTime, EventTime) -> bool) {
-        let (gone, bytes, slab) = (&mut self.gone, &mut self.bytes, &mut self.slab);
+        let KeyedRows {
+            gone,
+            bytes,
+            slab,
+            touched,
+            open,
+            ..
+        } = self;
         self.table.retain(|&mut place| {
             let of_key = slab.get_mut(place);
             let (hash, key_at) = (of_key.hash, of_key.touched_at);
+            let is_row_old = |(_, kept): (&[u8], Kept)| is_old(key_at, kept.touched_at);
+            let has_old = of_key.rows.iter().any(is_row_old);
+            if !has_old {
+                return true;
+            }
+            slices::copy_early(open, touched, of_key, place);
+            touched.touch(place, mark);
             let keeps_gone = !mark.is_first();
             let key = keeps_gone.then(|| Box::<[u8]>::from(of_key.rows.key()));
             of_key.rows.retain(|row, kept| {
@@ -308,6 +324,7 @@ impl KeyedRows {
         self.slab = Slab::default();
         self.touched.clear();
         self.gone.clear();
+        self.open = None;
         self.bytes = 0;
     }
 
@@ -316,96 +333,6 @@ impl KeyedRows {
         let gone = self.gone.iter().map(|gone| gone.key.len() + gone.row.len());
         let gone = gone.sum::<usize>() + self.gone.capacity() * size_of::<Gone>();
         self.bytes + gone + self.touched.bytes()
-    }
-
-    /// The rows of `buckets` that changed since `since`, in one batch; removed rows have a count of 0.
-    pub fn snapshot(&mut self, buckets: &BucketSet, since: Mark) -> Result<Option<RecordBatch>> {
-        let (mut encodings, mut own) = (Vec::<&[u8]>::new(), Vec::new());
-        if since > Mark::default() {
-            self.gone.retain(|gone| gone.mark > since);
-            for gone in &self.gone {
-                let of_key = self.of_key(Key::stored(gone.hash, &gone.key));
-                let is_back = of_key.is_some_and(|of_key| of_key.rows.find(&gone.row).is_ok());
-                if !is_back && buckets.contains_hash(gone.hash) {
-                    encodings.push(&gone.row);
-                    own.push((0, 0, MIN_WATERMARK));
-                }
-            }
-        }
-        for place in self.touched.since(since) {
-            let of_key = self.slab.get(place);
-            if !buckets.contains_hash(of_key.hash) {
-                continue;
-            }
-            for (row, kept) in of_key.rows.iter() {
-                if kept.mark > since {
-                    encodings.push(row);
-                    own.push((kept.count, kept.partners, kept.touched_at));
-                }
-            }
-        }
-        if encodings.is_empty() {
-            return Ok(None);
-        }
-        let rows = self.decode(encodings.into_iter())?;
-        let count = own.iter().map(|own| own.0);
-        let partners = own.iter().map(|own| own.1);
-        let touched_at = own.iter().map(|own| own.2);
-        let count: ArrayRef = Arc::new(UInt32Array::from_iter_values(count));
-        let partners: ArrayRef = Arc::new(UInt32Array::from_iter_values(partners));
-        let touched_at: ArrayRef = Arc::new(Int64Array::from_iter_values(touched_at));
-        let own = [
-            ("count", count, false),
-            ("partners", partners, false),
-            ("touched_at", touched_at, false),
-        ];
-        Ok(Some(snapshot::with_own(own, &rows)?))
-    }
-
-    /// Restores the rows of a snapshot, replacing existing entries.
-    pub fn restore(&mut self, batch: &RecordBatch, mark: Mark) -> Result<()> {
-        let wrong = Self::wrong_snapshot;
-        let types = batch.columns().iter().skip(Self::OWN_COLUMNS);
-        let types = types
-            .map(|column| column.data_type())
-            .collect::<Vec<&DataType>>();
-        let expected = self
-            .encoder
-            .schema
-            .fields()
-            .iter()
-            .map(|field| field.data_type());
-        if types != expected.collect::<Vec<&DataType>>() {
-            return Err(wrong());
-        }
-        let column = |index: usize| batch.column(index);
-        let counts = column(0)
-            .as_primitive_opt::<UInt32Type>()
-            .ok_or_else(wrong)?;
-        let partners = column(1)
-            .as_primitive_opt::<UInt32Type>()
-            .ok_or_else(wrong)?;
-        let touched = column(2)
-            .as_primitive_opt::<Int64Type>()
-            .ok_or_else(wrong)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let rows = RecordBatch::try_new_with_options(
-            self.encoder.schema.clone(),
-            batch.columns()[Self::OWN_COLUMNS..].to_vec(),
-            &options,
-        )?;
-        let encoded = self.encoder.encode_batch(&rows)?;
-        for row in 0..rows.num_rows() {
-            let (key, bytes) = (encoded.key(row), encoded.row(row));
-            let kept = Kept {
-                count: counts.value(row),
-                partners: partners.value(row),
-                touched_at: touched.value(row),
-                mark,
-            };
-            self.put(key, bytes, kept);
-        }
-        Ok(())
     }
 
     fn put(&mut self, key: Key<'_>, row: &[u8], kept: Kept) {

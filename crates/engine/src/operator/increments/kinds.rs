@@ -46,13 +46,15 @@ pub enum Kind {
     WindowJoin,
     TemporalJoin,
     StreamJoin,
+    ForgettingJoin,
     TopN,
+    ForgettingTopN,
     WindowTopN,
     AllAtEnd,
     FirstAtEnd,
 }
 
-pub const KINDS: [Kind; 18] = [
+pub const KINDS: [Kind; 20] = [
     Kind::Running,
     Kind::Windowed,
     Kind::Refiring,
@@ -67,7 +69,9 @@ pub const KINDS: [Kind; 18] = [
     Kind::WindowJoin,
     Kind::TemporalJoin,
     Kind::StreamJoin,
+    Kind::ForgettingJoin,
     Kind::TopN,
+    Kind::ForgettingTopN,
     Kind::WindowTopN,
     Kind::AllAtEnd,
     Kind::FirstAtEnd,
@@ -357,7 +361,7 @@ impl Kind {
                 };
                 Box::new(TemporalJoin::new(spec).unwrap())
             }
-            Kind::StreamJoin => {
+            Kind::StreamJoin | Kind::ForgettingJoin => {
                 let side = || ChangelogJoinSide {
                     keys: vec![KEY],
                     schema: input(),
@@ -367,12 +371,19 @@ impl Kind {
                     sides: [side(), side()],
                     kind: JoinKind::Full,
                     condition: None,
-                    retention_us: None,
+                    retention_us: (self == Kind::ForgettingJoin).then_some(SIZE),
                     schema: pairs(),
                 };
                 Box::new(ChangelogJoin::new(spec).unwrap())
             }
             Kind::TopN => Box::new(TopN::new(top(false)).unwrap()),
+            Kind::ForgettingTopN => {
+                let spec = TopNSpec {
+                    retention_us: Some(SIZE),
+                    ..top(false)
+                };
+                Box::new(TopN::new(spec).unwrap())
+            }
             Kind::WindowTopN => Box::new(WindowTopN::new(top(true)).unwrap()),
             Kind::AllAtEnd => Box::new(FinalRows::new(at_end(None, true)).unwrap()),
             Kind::FirstAtEnd => Box::new(FinalRows::new(at_end(Some(3), false)).unwrap()),

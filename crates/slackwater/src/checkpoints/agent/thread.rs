@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use slackwater_checkpoint::manifest::Part;
-use slackwater_checkpoint::{PartRequest, PartWriter, Runner};
+use arrow_schema::{Schema, SchemaRef};
+use slackwater_checkpoint::{OpenPart, PartRequest, PartWriter, Runner};
 use slackwater_engine::checkpoint::{Prepared, Slice};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::SinkConnector;
@@ -73,28 +73,52 @@ impl AgentThread {
         Ok(())
     }
 
-    /// Stores a part, with the slices that follow its batches; returns the longest pause for one, too.
-    fn part(
-        &self,
-        request: &PartRequest<'_>,
-        batches: &[RecordBatch],
-        slices: Option<&mpsc::Receiver<Slice>>,
-    ) -> std::result::Result<(Part, u64), String> {
-        let failed = |error: slackwater_checkpoint::Error| error.to_string();
-        let mut part = self.writer.open(request);
-        for batch in batches {
-            part.write(batch).map_err(failed)?;
+    /// Stores the parts of a job, with the slices that follow its batches.
+    fn store(&self, job: &StoreJob, done: &impl Fn(JobDone)) {
+        let failed = |reason: String| AgentEvent::Failed {
+            barrier: job.barrier,
+            reason,
+        };
+        let written = self.write(job);
+        let (parts, longest_ns) = match written {
+            Ok(written) => written,
+            Err(reason) => return done(JobDone::Report(failed(reason))),
+        };
+        for part in parts {
+            let stored = self.runner.run(part.finish());
+            let event = match stored {
+                Ok(part) => AgentEvent::Stored {
+                    longest_ns,
+                    barrier: job.barrier,
+                    member: job.member,
+                    part,
+                },
+                Err(error) => failed(error.to_string()),
+            };
+            done(JobDone::Report(event));
         }
+    }
+
+    /// Writes a job's parts: batches with the same columns go to the same one. Returns the longest pause for
+    /// a slice, too.
+    fn write(&self, job: &StoreJob) -> std::result::Result<(Vec<OpenPart>, u64), String> {
+        let mut parts = Vec::<(SchemaRef, OpenPart)>::new();
+        let mut write = |batch: &RecordBatch| {
+            let of_batch = |(schema, _): &(SchemaRef, _)| schema == batch.schema_ref();
+            let known = parts.iter().position(of_batch);
+            let number = known.unwrap_or_else(|| {
+                parts.push((batch.schema(), self.writer.open(&job.request(parts.len()))));
+                parts.len() - 1
+            });
+            let written = parts[number].1.write(batch);
+            written.map_err(|error| error.to_string())
+        };
+        job.batches.iter().try_for_each(&mut write)?;
         let mut longest_ns = 0;
-        while let Some(slices) = slices {
+        while let Some(slices) = &job.slices {
             // They end with the last one, or when the instance drops its end.
             match slices.recv_timeout(SLICE_PATIENCE) {
-                Ok(Slice::Rows(batches)) => {
-                    let mut batches = batches.iter();
-                    batches
-                        .try_for_each(|batch| part.write(batch))
-                        .map_err(failed)?;
-                }
+                Ok(Slice::Rows(batches)) => batches.iter().try_for_each(&mut write)?,
                 Ok(Slice::End { longest_ns: ns }) => {
                     longest_ns = ns;
                     break;
@@ -103,36 +127,30 @@ impl AgentThread {
                 Err(_) => return Err("an instance gave its snapshot up".to_string()),
             }
         }
-        let part = self.runner.run(part.finish()).map_err(failed)?;
-        Ok((part, longest_ns))
+        // The coordinator waits for as many parts as there may be.
+        while parts.len() < job.parts {
+            let mut part = self.writer.open(&job.request(parts.len()));
+            let empty = RecordBatch::new_empty(Arc::new(Schema::empty()));
+            part.write(&empty).map_err(|error| error.to_string())?;
+            parts.push((empty.schema(), part));
+        }
+        debug_assert!(parts.len() == job.parts, "an operator knows its layouts");
+        let parts = parts.into_iter().map(|(_, part)| part);
+        Ok((parts.collect(), longest_ns))
     }
+}
 
-    fn store(&self, job: &StoreJob, done: &impl Fn(JobDone)) {
-        for (piece, batches) in job.pieces.iter().enumerate() {
-            let request = PartRequest {
-                barrier: job.barrier,
-                since: job.since,
-                node: &job.node,
-                instance: job.instance,
-                piece: piece as u32,
-                buckets: (0, BUCKETS as u32 - 1),
-                owners: job.owners,
-                watermark: job.watermark,
-            };
-            let stored = self.part(&request, batches, job.slices.as_ref());
-            let event = match stored {
-                Ok((part, longest_ns)) => AgentEvent::Stored {
-                    longest_ns,
-                    barrier: job.barrier,
-                    member: job.member,
-                    part,
-                },
-                Err(reason) => AgentEvent::Failed {
-                    barrier: job.barrier,
-                    reason,
-                },
-            };
-            done(JobDone::Report(event));
+impl StoreJob {
+    fn request(&self, piece: usize) -> PartRequest<'_> {
+        PartRequest {
+            barrier: self.barrier,
+            since: self.since,
+            node: &self.node,
+            instance: self.instance,
+            piece: piece as u32,
+            buckets: (0, BUCKETS as u32 - 1),
+            owners: self.owners,
+            watermark: self.watermark,
         }
     }
 }

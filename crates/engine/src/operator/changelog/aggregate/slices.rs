@@ -99,4 +99,8 @@ impl Sliced for UpdatingAggregate {
     fn give_up(&mut self) {
         self.open = None;
     }
+
+    fn layouts(&self) -> usize {
+        1
+    }
 }

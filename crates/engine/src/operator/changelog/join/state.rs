@@ -7,13 +7,18 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, Int8Array, RecordBatch};
 
-use super::ChangelogJoin;
+use super::{ChangelogJoin, KeyedRows};
 use crate::error::{Error, Result};
 use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
 fn wrong() -> Error {
     snapshot::wrong("a join", "its first column is not a side of the join")
+}
+
+fn of_side(side: usize, batch: &RecordBatch) -> Result<RecordBatch> {
+    let side: ArrayRef = Arc::new(Int8Array::from(vec![side as i8; batch.num_rows()]));
+    snapshot::with_own([("side", side, false)], batch)
 }
 
 impl KeyedState for ChangelogJoin {
@@ -26,15 +31,14 @@ impl KeyedState for ChangelogJoin {
         let mut batches = Vec::new();
         for (side, rows) in self.sides.iter_mut().enumerate() {
             if let Some(batch) = rows.snapshot(buckets, since)? {
-                let side: ArrayRef = Arc::new(Int8Array::from(vec![side as i8; batch.num_rows()]));
-                batches.push(snapshot::with_own([("side", side, false)], &batch)?);
+                batches.push(of_side(side, &batch)?);
             }
         }
         Ok(batches)
     }
 
     fn sliced(&mut self) -> Option<&mut dyn Sliced> {
-        None
+        Some(self)
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -59,5 +63,33 @@ impl KeyedState for ChangelogJoin {
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         Ok(())
+    }
+}
+
+impl Sliced for ChangelogJoin {
+    fn begin(&mut self, since: Mark) -> Mark {
+        snapshot::assert_between_inputs(self.pending.is_some());
+        let until = self.clock.end_interval();
+        let sides = self.sides.iter_mut();
+        sides.for_each(|side| side.begin_slices(since, until));
+        until
+    }
+
+    fn next(&mut self, entries: usize) -> Result<Option<Vec<RecordBatch>>> {
+        for (side, rows) in self.sides.iter_mut().enumerate() {
+            if let Some(slice) = rows.next_slice(entries)? {
+                let slice = slice.iter().map(|batch| of_side(side, batch));
+                return slice.collect::<Result<Vec<RecordBatch>>>().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn give_up(&mut self) {
+        self.sides.iter_mut().for_each(KeyedRows::give_up_slices);
+    }
+
+    fn layouts(&self) -> usize {
+        self.sides.len()
     }
 }

@@ -17,7 +17,7 @@ impl KeyedState for TopN {
     }
 
     fn sliced(&mut self) -> Option<&mut dyn Sliced> {
-        None
+        Some(self)
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -32,5 +32,25 @@ impl KeyedState for TopN {
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.retention.advance(watermark);
         Ok(())
+    }
+}
+
+impl Sliced for TopN {
+    fn begin(&mut self, since: Mark) -> Mark {
+        let until = self.clock.end_interval();
+        self.rows.begin_slices(since, until);
+        until
+    }
+
+    fn next(&mut self, entries: usize) -> Result<Option<Vec<RecordBatch>>> {
+        self.rows.next_slice(entries)
+    }
+
+    fn give_up(&mut self) {
+        self.rows.give_up_slices();
+    }
+
+    fn layouts(&self) -> usize {
+        1
     }
 }

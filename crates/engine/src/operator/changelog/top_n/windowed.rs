@@ -23,6 +23,8 @@ pub struct WindowTopN {
     windows: BTreeMap<EventTime, KeyedRows>,
     /// The window that is being emitted, its rows, and the next of these.
     firing: Option<(KeyedRows, Changes, usize)>,
+    /// What an open snapshot wants of windows that were emitted meanwhile.
+    early: Vec<RecordBatch>,
     clock: Clock,
 }
 
@@ -36,6 +38,7 @@ impl WindowTopN {
             window,
             windows: BTreeMap::new(),
             firing: None,
+            early: Vec::new(),
             clock: Clock::default(),
         })
     }
@@ -82,14 +85,17 @@ impl WindowTopN {
     }
 
     /// Starts to emit the first window that is closed, if there is one.
-    fn close(&mut self) {
+    fn close(&mut self) -> Result<()> {
         let closed = self.windows.first_key_value().map(|(&end, _)| end);
         let Some(end) = closed.filter(|&end| end <= self.clock.watermark()) else {
-            return;
+            return Ok(());
         };
-        let Some(rows) = self.windows.remove(&end) else {
-            return;
+        let Some(mut rows) = self.windows.remove(&end) else {
+            return Ok(());
         };
+        while let Some(slice) = rows.next_slice(usize::MAX)? {
+            self.early.extend(slice);
+        }
         let mut changes = Changes::default();
         for of_key in rows.keys() {
             let first = first_of(of_key, self.spec.limit);
@@ -98,6 +104,7 @@ impl WindowTopN {
             }
         }
         self.firing = Some((rows, changes, 0));
+        Ok(())
     }
 }
 
@@ -139,7 +146,7 @@ impl Stateful for WindowTopN {
     fn advance(&mut self, watermark: EventTime, output: &mut Output) -> Result<Progress> {
         self.clock.advance(watermark);
         if self.firing.is_none() {
-            self.close();
+            self.close()?;
         }
         let Some((rows, changes, from)) = self.firing.take() else {
             return Ok(Progress::Done);
@@ -188,7 +195,7 @@ impl KeyedState for WindowTopN {
     }
 
     fn sliced(&mut self) -> Option<&mut dyn Sliced> {
-        None
+        Some(self)
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -214,5 +221,37 @@ impl KeyedState for WindowTopN {
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
         self.windows.retain(|&end, _| end > watermark);
         Ok(())
+    }
+}
+
+impl Sliced for WindowTopN {
+    fn begin(&mut self, since: Mark) -> Mark {
+        snapshot::assert_between_inputs(self.firing.is_some());
+        let until = self.clock.end_interval();
+        self.early.clear();
+        let windows = self.windows.values_mut();
+        windows.for_each(|rows| rows.begin_slices(since, until));
+        until
+    }
+
+    fn next(&mut self, entries: usize) -> Result<Option<Vec<RecordBatch>>> {
+        let mut slice = std::mem::take(&mut self.early);
+        for rows in self.windows.values_mut() {
+            if let Some(more) = rows.next_slice(entries)? {
+                slice.extend(more);
+                return Ok(Some(slice));
+            }
+        }
+        Ok((!slice.is_empty()).then_some(slice))
+    }
+
+    fn give_up(&mut self) {
+        self.early.clear();
+        let windows = self.windows.values_mut();
+        windows.for_each(KeyedRows::give_up_slices);
+    }
+
+    fn layouts(&self) -> usize {
+        1
     }
 }
