@@ -2,8 +2,10 @@
 //!
 //! Slots are log-linear, 32 to each doubling, so a slot's upper end is at most 1/32 above any latency in
 //! it. (The sinks' own histograms are exact to three digits, but belong to their workers.)
+//!
+//! The latencies of a query are of a few doublings, so a reader walks only those that were ever touched.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +19,20 @@ const DOUBLINGS: u64 = 27;
 /// The number of slots: 28 × 32, 7 KiB.
 pub const SLOTS: usize = ((DOUBLINGS + 1) * PER_DOUBLING) as usize;
 
-/// The number of rows that left a sink, by latency.
+/// The number of rows that left a sink, by latency. One thread writes.
 #[derive(Debug)]
-pub struct LatencySlots(Box<[AtomicU64]>);
+pub struct LatencySlots {
+    slots: Box<[AtomicU64]>,
+    /// A bit for each doubling in which a slot was ever written.
+    touched: AtomicU32,
+}
 
 impl Default for LatencySlots {
     fn default() -> LatencySlots {
-        LatencySlots((0..SLOTS).map(|_| AtomicU64::new(0)).collect())
+        LatencySlots {
+            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            touched: AtomicU32::new(0),
+        }
     }
 }
 
@@ -48,31 +57,50 @@ pub fn upper_ns(slot: usize) -> u64 {
 
 impl LatencySlots {
     pub(crate) fn record(&self, latency_ns: u64, rows: u64) {
-        // Relaxed: a count publishes nothing but itself.
-        self.0[slot(latency_ns / 1_000)].fetch_add(rows, Ordering::Relaxed);
+        let slot = slot(latency_ns / 1_000);
+        // Relaxed: a count publishes nothing but itself. A store, since only the worker writes: an atomic
+        // addition would lock the bus.
+        let rows = self.slots[slot].load(Ordering::Relaxed).wrapping_add(rows);
+        self.store(slot, rows);
     }
 
     /// The slots that are not empty, with their counts, for other processes.
-    pub fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let slots = self.0.iter().map(|slot| slot.load(Ordering::Relaxed));
-        slots.enumerate().filter(|(_, rows)| *rows > 0)
+    pub fn filled(&self) -> Vec<(usize, u64)> {
+        self.new_since(&mut [0; SLOTS])
     }
 
     /// Sets a slot to the count of another process.
     pub fn store(&self, slot: usize, rows: u64) {
-        if let Some(slot) = self.0.get(slot) {
-            slot.store(rows, Ordering::Relaxed);
+        let Some(counted) = self.slots.get(slot) else {
+            return;
+        };
+        counted.store(rows, Ordering::Relaxed);
+        let (touched, bit) = (
+            self.touched.load(Ordering::Relaxed),
+            1 << (slot as u64 / PER_DOUBLING),
+        );
+        if touched & bit == 0 {
+            // A reader that sees the count before this counts it the next time.
+            self.touched.store(touched | bit, Ordering::Relaxed);
         }
     }
 
-    /// Adds what was counted since the last call to `sum`, slot by slot; `last` holds the counts of that
-    /// call.
-    pub fn add_new(&self, last: &mut [u64; SLOTS], sum: &mut [u64; SLOTS]) {
-        for ((slot, last), sum) in self.0.iter().zip(last).zip(sum) {
-            let now = slot.load(Ordering::Relaxed);
-            *sum += now.wrapping_sub(*last);
-            *last = now;
+    /// The slots with rows since the last call, and how many; `last` holds the counts of that call.
+    pub fn new_since(&self, last: &mut [u64; SLOTS]) -> Vec<(usize, u64)> {
+        let mut new = Vec::new();
+        let mut touched = self.touched.load(Ordering::Relaxed);
+        while touched != 0 {
+            let first = touched.trailing_zeros() as usize * PER_DOUBLING as usize;
+            touched &= touched - 1;
+            for slot in first..first + PER_DOUBLING as usize {
+                let now = self.slots[slot].load(Ordering::Relaxed);
+                let rows = now.wrapping_sub(std::mem::replace(&mut last[slot], now));
+                if rows > 0 {
+                    new.push((slot, rows));
+                }
+            }
         }
+        new
     }
 }
 
@@ -159,15 +187,36 @@ mod tests {
     }
 
     #[test]
-    fn new_counts_are_added_once() {
+    fn new_counts_are_read_once() {
         let slots = LatencySlots::default();
-        let (mut last, mut sum) = ([0; SLOTS], [0; SLOTS]);
+        let mut last = [0; SLOTS];
+        assert_eq!(slots.new_since(&mut last), []);
         slots.record(5_000, 3);
-        slots.add_new(&mut last, &mut sum);
+        assert_eq!(slots.new_since(&mut last), [(5, 3)]);
         slots.record(5_400, 4);
-        slots.add_new(&mut last, &mut sum);
-        slots.add_new(&mut last, &mut sum);
-        assert_eq!((sum[5], sum.iter().sum::<u64>()), (7, 7));
+        slots.record(u64::MAX, 1);
+        assert_eq!(slots.new_since(&mut last), [(5, 4), (SLOTS - 1, 1)]);
+        assert_eq!(slots.new_since(&mut last), []);
+        assert_eq!(slots.filled(), [(5, 7), (SLOTS - 1, 1)]);
+    }
+
+    #[test]
+    fn a_reader_walks_only_doublings_that_were_touched() {
+        let slots = LatencySlots::default();
+        let touched = || slots.touched.load(Ordering::Relaxed).count_ones();
+        assert_eq!(touched(), 0);
+        for latency_us in 16_400..20_000 {
+            slots.record(latency_us * 1_000, 1);
+        }
+        assert_eq!(touched(), 1);
+        // Of another process.
+        slots.store(SLOTS - 1, 9);
+        slots.store(SLOTS, 9);
+        assert_eq!(touched(), 2);
+        assert_eq!(
+            slots.filled().iter().map(|(_, rows)| rows).sum::<u64>(),
+            3_609
+        );
     }
 
     #[test]

@@ -157,7 +157,10 @@ impl Live {
             .collect::<Vec<Box<[u64; SLOTS]>>>();
         for sink in &mut self.sinks {
             if let Some(slots) = &sink.counters.steps[sink.step].latency {
-                slots.add_new(&mut sink.last, &mut seen[sink.target]);
+                let seen = &mut seen[sink.target];
+                for (slot, rows) in slots.new_since(&mut sink.last) {
+                    seen[slot] += rows;
+                }
             }
         }
         let latencies = self.targets.iter().zip(&seen);

@@ -9,11 +9,13 @@ mod described;
 mod quota;
 mod stolen;
 mod system;
+mod thread_times;
 mod usable;
 
 pub use described::{Described, describe, named};
 pub use stolen::Stolen;
 pub use system::{read, topology};
+pub use thread_times::ThreadTimes;
 pub use usable::Machine;
 
 /// CPU time of the whole process so far, in seconds.
@@ -77,18 +79,16 @@ pub fn peak_rss_bytes() -> u64 {
     status_field(Path::new("/proc/self/status"), "VmHWM:").unwrap_or(0) * 1024
 }
 
-/// The CPU time of a thread of this process, by its number; `None` if the system doesn't count it.
-pub fn thread_cpu_s(thread: u64) -> Option<f64> {
-    let (cpu_ns, _) = thread_times_ns(thread)?;
-    Some(cpu_ns as f64 / 1e9)
+/// The CPU time of the calling thread, in nanoseconds.
+pub fn own_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The CPU time of a thread of this process, and how long it was ready to run while another thread had its
-/// core, in nanoseconds; `None` if the system doesn't count them.
-pub fn thread_times_ns(thread: u64) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
-    let mut numbers = text.split_whitespace().map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+/// The CPU time of a thread of this process, by its number; `None` if the system doesn't count it.
+pub fn thread_cpu_s(thread: u64) -> Option<f64> {
+    let (cpu_ns, _) = ThreadTimes::default().read_ns(thread)?;
+    Some(cpu_ns as f64 / 1e9)
 }
 
 /// The voluntary context switches of all running threads: how often one of them went to sleep.

@@ -13,7 +13,7 @@ use slackwater_engine::latency::{SLOTS, upper_ns};
 use slackwater_engine::source::Tuning;
 use slackwater_engine::time::now_ns;
 
-use crate::machine::{self, Stolen};
+use crate::machine::{Stolen, ThreadTimes};
 use pin::Pin;
 
 pub use seen::{InstanceSeen, LinkSeen, Seen, SinkSeen, WorkerSeen};
@@ -37,6 +37,7 @@ struct WorkerProbe {
     worker: usize,
     counters: Arc<WorkerCounters>,
     last: [u64; 4],
+    times: ThreadTimes,
     /// The thread's CPU time, and how long it waited for its core.
     times_ns: Option<(u64, u64)>,
     pin: Pin,
@@ -77,6 +78,7 @@ impl Probe {
             worker,
             counters: Arc::clone(counters),
             last: [0; 4],
+            times: ThreadTimes::default(),
             times_ns: None,
             pin: Pin::default(),
         });
@@ -151,6 +153,15 @@ impl Probe {
         }
     }
 
+    /// How long workers have been busy since the last look, without those that have not waited since.
+    pub fn busy_ns(&self) -> u64 {
+        let workers = self.workers.iter().map(|worker| {
+            let now_ns = InstanceCounters::read(&worker.counters.busy_ns);
+            now_ns.wrapping_sub(worker.last[0])
+        });
+        workers.sum()
+    }
+
     /// Ignores the activity until now: it was an idle time, which says nothing about what follows.
     pub fn skip(&mut self) {
         let now_ns = now_ns();
@@ -174,7 +185,7 @@ impl WorkerProbe {
         ];
         let [busy_ns, activations, sleeps, overslept_ns] = since(&mut self.last, now.map(read));
         let thread = read(&counters.thread);
-        let now = machine::thread_times_ns(thread);
+        let now = self.times.read_ns(thread);
         let times = now.zip(std::mem::replace(&mut self.times_ns, now));
         let times =
             times.map(|(now, last)| (now.0.saturating_sub(last.0), now.1.saturating_sub(last.1)));
@@ -232,11 +243,9 @@ impl LinkProbe {
 
 impl SinkProbe {
     fn look(&mut self) -> Option<SinkSeen> {
-        let mut new = Box::new([0; SLOTS]);
         let latency = self.counters.steps[self.step].latency.as_ref()?;
-        latency.add_new(&mut self.last, &mut new);
-        let filled = new.iter().enumerate().filter(|(_, rows)| **rows > 0);
-        let latencies = filled.map(|(slot, rows)| (upper_ns(slot), *rows));
+        let new = latency.new_since(&mut self.last).into_iter();
+        let latencies = new.map(|(slot, rows)| (upper_ns(slot), rows));
         let latencies = latencies.collect::<Vec<(u64, u64)>>();
         (!latencies.is_empty()).then_some(SinkSeen {
             node: self.node,

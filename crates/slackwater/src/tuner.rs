@@ -12,13 +12,15 @@
 //!
 //! Invariants:
 //! - `slackwater_control` and `running` decide; this module has the clock and sends the commands.
-//! - A tick costs tens of microseconds. There are ten per second while something changes, two
-//!   otherwise, and none while the query is idle: the first active worker ends that.
+//! - Looks cost at most a twentieth of what the workers cost, apart from one in two seconds (`pace`). There
+//!   are none while the query is idle: the first active worker ends that.
 //! - Explicit settings (`wait`, `linger`, `chunk_rows`) are not changed.
 
 mod asked;
+mod change;
 mod elastic;
 mod messages;
+mod pace;
 mod paths;
 mod planned;
 mod predicted;
@@ -39,29 +41,19 @@ use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
 use crate::hosts::{HostCommand, LocalHost};
+use crate::machine::own_cpu_ns;
 use crate::plan::Plan;
 use crate::probe::{Probe, Seen};
 
 use asked::Asked;
+use change::{differs, same_wait};
 use elastic::Elastic;
 use messages::Messages;
+use pace::Pace;
 pub use planned::{PathPlan, host_costs, plan_paths, plan_sink, warnings};
 use planned::{TARGET_NS_MAX, first_setting};
 use predicted::Predicted;
 use running::{Around, PathControl, WorkerState};
-
-/// The interval of ticks while something changes.
-const SOON: Duration = Duration::from_millis(100);
-const LATER: Duration = Duration::from_millis(500);
-
-/// The number of quick ticks at the start and after each change of more than [`CHANGE_MIN`].
-const SOON_TICKS: u32 = 10;
-
-/// Smaller changes of a delay are not sent, because a command wakes a worker.
-const CHANGE_MIN: f64 = 0.02;
-
-/// The factor by which the cost of finding work must change before workers are told again.
-const FOUND_CHANGE: u64 = 4;
 
 /// The results of tuning, for the report.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -111,9 +103,8 @@ pub struct Tuner<'a> {
     elastic: Elastic,
     messages: Messages,
     costs: HostCosts,
-    ticked_ns: u64,
+    pace: Pace,
     corrected_ns: u64,
-    soon: u32,
     silent: bool,
     delay_first_ns: u64,
     corrections: u64,
@@ -169,9 +160,8 @@ impl<'a> Tuner<'a> {
             elastic: Elastic::new(deployment, plan),
             messages: Messages::new(&plan.messages),
             costs: costs_,
-            ticked_ns: now_ns,
+            pace: Pace::new(now_ns),
             corrected_ns: now_ns,
-            soon: SOON_TICKS,
             silent: false,
             delay_first_ns: first,
             corrections: 0,
@@ -181,17 +171,15 @@ impl<'a> Tuner<'a> {
 
     /// The time until the next tick; `None` while the query is idle.
     pub fn next(&self) -> Option<Duration> {
-        let after = if self.soon > 0 { SOON } else { LATER };
-        let due_ns = self.ticked_ns + after.as_nanos() as u64;
-        (!self.silent).then(|| Duration::from_nanos(due_ns.saturating_sub(now_ns())))
+        let after_ns = || self.pace.next_ns().saturating_sub(now_ns());
+        (!self.silent).then(|| Duration::from_nanos(after_ns()))
     }
 
     /// The query is no longer idle.
     pub fn wake(&mut self) {
         if std::mem::take(&mut self.silent) {
-            self.ticked_ns = now_ns();
-            self.corrected_ns = self.ticked_ns;
-            self.soon = SOON_TICKS;
+            self.corrected_ns = now_ns();
+            self.pace.wake(self.corrected_ns);
             // Worker processes do this without a request.
             if let Looks::Here(probe) = &mut self.looks {
                 probe.skip();
@@ -220,27 +208,32 @@ impl<'a> Tuner<'a> {
         self.elastic.is_settled()
     }
 
-    /// Reads the activity and corrects the settings, or asks worker processes for their activity; `may_move`
-    /// says whether instances may change workers.
+    /// Reads the activity and corrects the settings, if that is worth it, or asks worker processes for their
+    /// activity; `may_move` says whether instances may change workers.
     pub fn tick(&mut self, may_move: bool) {
         let now_ns = now_ns();
-        if now_ns.saturating_sub(self.ticked_ns) < SOON.as_nanos() as u64 / 2 {
+        if !self.pace.tick(now_ns) {
             return;
         }
-        self.ticked_ns = now_ns;
-        self.soon = self.soon.saturating_sub(1);
         match &mut self.looks {
             Looks::Here(probe) => {
+                // Workers that poll are not known to be busy.
+                let is_counted = matches!(self.program.settings.wait_mode(), WaitMode::Auto { .. });
+                if is_counted && !self.pace.is_worth_it(now_ns, probe.busy_ns()) {
+                    return;
+                }
+                let begin_ns = own_cpu_ns();
                 let seen = probe.look();
-                self.correct(&[seen], may_move);
+                self.correct(&[seen], begin_ns, may_move);
             }
             Looks::There(asked) => {
+                let begin_ns = own_cpu_ns();
                 let (now, seen) = asked.tick();
                 for process in now {
                     self.host.tell(HostCommand::Observe { process });
                 }
                 if !seen.is_empty() {
-                    self.correct(&seen, false);
+                    self.correct(&seen, begin_ns, false);
                 }
             }
         }
@@ -253,12 +246,13 @@ impl<'a> Tuner<'a> {
         };
         if let Some(seen) = asked.answer(seen) {
             // Instances stay in their processes.
-            self.correct(&seen, false);
+            self.correct(&seen, own_cpu_ns(), false);
         }
     }
 
-    /// Corrects the settings by the processes' activity.
-    fn correct(&mut self, seen: &[Seen], may_move: bool) {
+    /// Corrects the settings by the processes' activity, in a look that began at `begin_ns` of this thread's
+    /// CPU time.
+    fn correct(&mut self, seen: &[Seen], begin_ns: u64, may_move: bool) {
         let now_ns = now_ns();
         let interval_ns = now_ns.saturating_sub(std::mem::replace(&mut self.corrected_ns, now_ns));
         let rows = self.elastic.rows_taken(seen, self.workers.len());
@@ -299,7 +293,7 @@ impl<'a> Tuner<'a> {
             self.corrections += 1;
             rows_seen += corrected.rows;
             if differs(corrected.before.delay_ns, corrected.after.delay_ns) {
-                self.soon = SOON_TICKS;
+                self.pace.hurry();
             }
         }
         if let Some(setting) = in_use
@@ -313,7 +307,7 @@ impl<'a> Tuner<'a> {
         let cores = cores.collect::<Vec<f64>>();
         for (instance, worker) in self.elastic.look(seen, interval_ns, &cores, may_move) {
             self.host.tell(HostCommand::Relocate { instance, worker });
-            self.soon = SOON_TICKS;
+            self.pace.hurry();
         }
         for (link, message_bytes) in self.messages.correct(seen) {
             self.host.tell(HostCommand::Resize {
@@ -332,6 +326,12 @@ impl<'a> Tuner<'a> {
             self.host
                 .tell(HostCommand::Workers(Command::ReportActivity));
         }
+        let workers = seen.iter().flat_map(|seen| &seen.workers);
+        let busy_ns = workers.map(|worker| worker.busy_ns).sum();
+        // Each process that was asked has worked about as much for it.
+        let cpu_ns =
+            own_cpu_ns().saturating_sub(begin_ns) * (1 + self.host.worker_processes() as u64);
+        self.pace.looked(now_ns, busy_ns, cpu_ns);
     }
 
     /// Each worker's share of the predicted work. In one process, the busiest worker represents all.
@@ -480,19 +480,4 @@ impl<'a> Tuner<'a> {
         let settings = self.paths.iter().map(PathControl::setting);
         settings.min_by_key(|setting| setting.delay_ns)
     }
-}
-
-/// Whether a new wait mode is so similar that the worker need not be told.
-fn same_wait((told, told_ns): (WaitMode, u64), (mode, found_ns): (WaitMode, u64)) -> bool {
-    let near = found_ns.abs_diff(told_ns) <= found_ns.max(told_ns) / FOUND_CHANGE;
-    near && match (told, mode) {
-        (WaitMode::Auto { delay: one }, WaitMode::Auto { delay: other }) => {
-            !differs(one.as_nanos() as u64, other.as_nanos() as u64)
-        }
-        (one, other) => one == other,
-    }
-}
-
-fn differs(one: u64, other: u64) -> bool {
-    one.abs_diff(other) as f64 > CHANGE_MIN * one.max(other) as f64
 }

@@ -41,7 +41,7 @@ impl InstanceCounts {
         let steps = counters.steps.iter().enumerate();
         let latencies = steps.filter_map(|(step, slots)| {
             let latency = slots.latency.as_ref()?;
-            Some((step, latency.filled().collect()))
+            Some((step, latency.filled()))
         });
         InstanceCounts {
             slots: slots(counters).map(InstanceCounters::read),

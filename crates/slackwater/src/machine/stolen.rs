@@ -1,14 +1,22 @@
 //! Time that the hypervisor took from the cores of this process, while it ran other machines.
 
-use std::fs;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
-/// How often the system's count is read at most, because that takes longer the more cores there are: tens of
-/// microseconds on a small machine. The count has steps of a hundredth of a second anyway.
+/// How often the system's count is read at most, because that takes longer the more cores there are. The
+/// count has steps of a hundredth of a second anyway.
 const EVERY_NS: u64 = 1_000_000_000;
+
+/// The longest line of a core: its name, and ten numbers of up to 20 digits.
+const LINE_BYTES: usize = 12 + 10 * 21;
 
 /// The stolen time of the cores that this process may use.
 pub struct Stolen {
     cores: Vec<usize>,
+    /// The system's counts, which begin with one line for all cores and one for each; `None` if there are
+    /// none.
+    file: Option<File>,
+    text: Vec<u8>,
     /// The system's count for each core on average, in nanoseconds; `None` if there is none.
     total_ns: Option<u64>,
     read_ns: u64,
@@ -18,11 +26,16 @@ impl Stolen {
     /// The count from `now_ns` on.
     pub fn since(now_ns: u64) -> Stolen {
         let cores = slackwater_engine::link::allowed_cores();
-        Stolen {
-            total_ns: read(&cores),
+        let lines = cores.iter().max().map_or(0, |last| last + 2);
+        let mut stolen = Stolen {
             cores,
+            file: File::open("/proc/stat").ok(),
+            text: vec![0; lines * LINE_BYTES],
+            total_ns: None,
             read_ns: now_ns,
-        }
+        };
+        stolen.total_ns = stolen.read();
+        stolen
     }
 
     /// The time stolen from a core since the last call that returned some, in nanoseconds. Zero between two
@@ -35,14 +48,16 @@ impl Stolen {
             return 0;
         }
         self.read_ns = now_ns;
-        let now_ns = read(&self.cores).unwrap_or(total_ns);
+        let now_ns = self.read().unwrap_or(total_ns);
         self.total_ns = Some(now_ns);
         now_ns.saturating_sub(total_ns)
     }
-}
 
-fn read(cores: &[usize]) -> Option<u64> {
-    mean_ns(&fs::read_to_string("/proc/stat").ok()?, cores)
+    fn read(&mut self) -> Option<u64> {
+        let length = self.file.as_ref()?.read_at(&mut self.text, 0).ok()?;
+        // What follows the cores may be cut off in the middle.
+        mean_ns(std::str::from_utf8(&self.text[..length]).ok()?, &self.cores)
+    }
 }
 
 /// The mean of these cores' stolen time in `/proc/stat`, which counts in ticks: the eighth number of a core.
@@ -51,7 +66,7 @@ fn mean_ns(text: &str, cores: &[usize]) -> Option<u64> {
     let mut found = 0;
     let lines = text.lines().skip(1);
     for line in lines.take_while(|line| line.starts_with("cpu")) {
-        let mut words = line.split_whitespace();
+        let mut words = line.split_ascii_whitespace();
         let core = words.next()?.strip_prefix("cpu")?.parse::<usize>().ok()?;
         if cores.contains(&core) {
             ticks += words.nth(7)?.parse::<u64>().ok()?;
