@@ -92,9 +92,11 @@ impl LatencySlots {
         while touched != 0 {
             let first = touched.trailing_zeros() as usize * PER_DOUBLING as usize;
             touched &= touched - 1;
-            for slot in first..first + PER_DOUBLING as usize {
-                let now = self.slots[slot].load(Ordering::Relaxed);
-                let rows = now.wrapping_sub(std::mem::replace(&mut last[slot], now));
+            let doubling = first..first + PER_DOUBLING as usize;
+            let slots = self.slots[doubling.clone()].iter();
+            for (slot, (count, last)) in doubling.clone().zip(slots.zip(&mut last[doubling])) {
+                let now = count.load(Ordering::Relaxed);
+                let rows = now.wrapping_sub(std::mem::replace(last, now));
                 if rows > 0 {
                     new.push((slot, rows));
                 }
