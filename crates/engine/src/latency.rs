@@ -5,7 +5,7 @@
 //!
 //! The latencies of a query are of a few doublings, so a reader walks only those that were ever touched.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,20 +19,16 @@ const DOUBLINGS: u64 = 27;
 /// The number of slots: 28 × 32, 7 KiB.
 pub const SLOTS: usize = ((DOUBLINGS + 1) * PER_DOUBLING) as usize;
 
+/// The place after the slots: a bit for each doubling in which a slot was ever written.
+const TOUCHED: usize = SLOTS;
+
 /// The number of rows that left a sink, by latency. One thread writes.
 #[derive(Debug)]
-pub struct LatencySlots {
-    slots: Box<[AtomicU64]>,
-    /// A bit for each doubling in which a slot was ever written.
-    touched: AtomicU32,
-}
+pub struct LatencySlots(Box<[AtomicU64]>);
 
 impl Default for LatencySlots {
     fn default() -> LatencySlots {
-        LatencySlots {
-            slots: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
-            touched: AtomicU32::new(0),
-        }
+        LatencySlots((0..=TOUCHED).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
@@ -60,7 +56,7 @@ impl LatencySlots {
         let slot = slot(latency_ns / 1_000);
         // Relaxed: a count publishes nothing but itself. A store, since only the worker writes: an atomic
         // addition would lock the bus.
-        let rows = self.slots[slot].load(Ordering::Relaxed).wrapping_add(rows);
+        let rows = self.0[slot].load(Ordering::Relaxed).wrapping_add(rows);
         self.store(slot, rows);
     }
 
@@ -71,29 +67,31 @@ impl LatencySlots {
 
     /// Sets a slot to the count of another process.
     pub fn store(&self, slot: usize, rows: u64) {
-        let Some(counted) = self.slots.get(slot) else {
+        if slot >= SLOTS {
             return;
-        };
-        counted.store(rows, Ordering::Relaxed);
-        let (touched, bit) = (
-            self.touched.load(Ordering::Relaxed),
-            1 << (slot as u64 / PER_DOUBLING),
-        );
+        }
+        self.0[slot].store(rows, Ordering::Relaxed);
+        let touched = self.touched();
+        let bit = 1 << (slot as u64 / PER_DOUBLING);
         if touched & bit == 0 {
             // A reader that sees the count before this counts it the next time.
-            self.touched.store(touched | bit, Ordering::Relaxed);
+            self.0[TOUCHED].store(touched | bit, Ordering::Relaxed);
         }
+    }
+
+    fn touched(&self) -> u64 {
+        self.0[TOUCHED].load(Ordering::Relaxed)
     }
 
     /// The slots with rows since the last call, and how many; `last` holds the counts of that call.
     pub fn new_since(&self, last: &mut [u64; SLOTS]) -> Vec<(usize, u64)> {
         let mut new = Vec::new();
-        let mut touched = self.touched.load(Ordering::Relaxed);
+        let mut touched = self.touched();
         while touched != 0 {
             let first = touched.trailing_zeros() as usize * PER_DOUBLING as usize;
             touched &= touched - 1;
             let doubling = first..first + PER_DOUBLING as usize;
-            let slots = self.slots[doubling.clone()].iter();
+            let slots = self.0[doubling.clone()].iter();
             for (slot, (count, last)) in doubling.clone().zip(slots.zip(&mut last[doubling])) {
                 let now = count.load(Ordering::Relaxed);
                 let rows = now.wrapping_sub(std::mem::replace(last, now));
@@ -205,7 +203,7 @@ mod tests {
     #[test]
     fn a_reader_walks_only_doublings_that_were_touched() {
         let slots = LatencySlots::default();
-        let touched = || slots.touched.load(Ordering::Relaxed).count_ones();
+        let touched = || slots.touched().count_ones();
         assert_eq!(touched(), 0);
         for latency_us in 16_400..20_000 {
             slots.record(latency_us * 1_000, 1);

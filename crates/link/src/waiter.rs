@@ -279,6 +279,7 @@ impl Waiter {
     fn take_events(&self, timeout: Option<&Timespec>) -> Result<Taken, Errno> {
         let mut taken = Taken::default();
         let mut timeout = timeout;
+        self.descriptors.note_look();
         for _ in 0..TAKES_PER_LOOK {
             let mut space = [std::mem::MaybeUninit::<epoll::Event>::uninit(); EVENTS_AT_ONCE];
             let (events, _) = epoll::wait(&self.descriptors.epoll, &mut space, timeout)?;

@@ -1,6 +1,7 @@
 //! Latency targets from end to end: planned, kept, explained and reported. How fast anything was is
 //! asserted nowhere.
 
+mod looks;
 mod processes;
 mod targets;
 

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::tcp::incoming::{Incoming, Next};
 use crate::tcp::mailbox::Arrival;
+use crate::tcp::ready::Ready;
 use crate::tcp::record::{Fragment, Record};
 
 /// A small window, so that an input can exceed it.
@@ -33,6 +34,7 @@ pub(crate) fn fuzz_connection(
             window: WINDOW,
             position: 0,
         },
+        Ready::unwatched(),
         true,
     );
     let mut received = 0;

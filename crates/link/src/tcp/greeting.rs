@@ -7,12 +7,15 @@ use std::os::fd::OwnedFd;
 
 use crate::tcp::hello::{HELLO_BYTES, Hello, REPLY_BYTES, Reply};
 use crate::tcp::line::Broken;
+use crate::tcp::ready::Ready;
 use crate::tcp::record::Record;
 use crate::tcp::socket::{self, Moved};
 
 /// A connection whose greeting is in progress.
 pub(super) struct Greeting {
     socket: OwnedFd,
+    /// For the connection that the greeting becomes.
+    ready: Ready,
     hello: [u8; HELLO_BYTES],
     sent: usize,
     reply: [u8; REPLY_BYTES],
@@ -22,9 +25,10 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    pub(super) fn new(socket: OwnedFd, hello: &Hello, deadline_ns: u64) -> Greeting {
+    pub(super) fn new(socket: OwnedFd, ready: Ready, hello: &Hello, deadline_ns: u64) -> Greeting {
         Greeting {
             socket,
+            ready,
             hello: hello.encode(),
             sent: 0,
             reply: [0; REPLY_BYTES],
@@ -33,8 +37,8 @@ impl Greeting {
         }
     }
 
-    pub(super) fn into_socket(self) -> OwnedFd {
-        self.socket
+    pub(super) fn into_socket(self) -> (OwnedFd, Ready) {
+        (self.socket, self.ready)
     }
 
     /// What the peer doesn't do, for messages.

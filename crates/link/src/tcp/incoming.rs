@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::frame::{AlignedBytes, FRAME_ALIGNMENT, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
 use crate::tcp::line::Broken;
 use crate::tcp::mailbox::Arrival;
+use crate::tcp::ready::Ready;
 use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
 use crate::tcp::socket::{self, Moved};
 use crate::tcp::{RECORD_COST, fragment_bytes_max};
@@ -55,6 +56,7 @@ pub(super) enum Next {
 
 pub(super) struct Incoming {
     socket: OwnedFd,
+    ready: Ready,
     pub(super) writer: u64,
     buffer: Box<[u8]>,
     start: usize,
@@ -103,9 +105,10 @@ struct Assembly {
 }
 
 impl Incoming {
-    pub(super) fn new(arrival: Arrival, shares: bool) -> Incoming {
+    pub(super) fn new(arrival: Arrival, ready: Ready, shares: bool) -> Incoming {
         Incoming {
             socket: arrival.socket,
+            ready,
             writer: arrival.writer,
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
             start: 0,
@@ -144,6 +147,7 @@ impl Incoming {
     ///
     /// When the connection is broken. Frames that were whole have been returned before.
     pub(super) fn next(&mut self, received: u64) -> Result<Next, Broken> {
+        self.ready.look();
         if self.answer.is_some() || self.must_answer {
             self.return_credit(received)?;
         }
@@ -354,6 +358,9 @@ impl Incoming {
                 }
                 continue;
             }
+            if !self.ready.is_readable() {
+                return Ok(false);
+            }
             // The buffer is empty: the rest is read into its place, and what follows it into the buffer.
             let step = missing.min(self.step);
             let length = frame.bytes.len();
@@ -364,6 +371,7 @@ impl Incoming {
                     IoSliceMut::new(&mut self.buffer),
                 ],
             );
+            self.ready.has_read(&moved, step + self.buffer.len());
             let count = match moved {
                 Ok(Moved::Bytes(count)) => count,
                 _ => 0,
@@ -472,11 +480,16 @@ impl Incoming {
 
     /// Reads after what is in the buffer. Returns whether something came.
     fn fill(&mut self) -> Result<bool, Broken> {
+        if !self.ready.is_readable() {
+            return Ok(false);
+        }
         // Moves less than a header, or nothing.
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        let moved = socket::receive(&self.socket, &mut self.buffer[self.end..]);
+        let room = &mut self.buffer[self.end..];
+        let moved = socket::receive(&self.socket, &mut *room);
+        self.ready.has_read(&moved, room.len());
         if let Ok(Moved::Bytes(count)) = moved {
             self.end += count;
         }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::tcp::after;
 use crate::tcp::outgoing::{Outgoing, Stop};
+use crate::tcp::ready::Ready;
 use crate::tcp::record::{HEADER_BYTES, Record};
 use crate::tcp::socket::{self, Moved};
 
@@ -41,6 +42,7 @@ pub(super) enum Broken {
 
 pub(super) struct Line {
     socket: OwnedFd,
+    ready: Ready,
     input: [u8; READ_BYTES],
     /// Bytes of `input` that are filled: less than a record between two calls.
     filled: usize,
@@ -71,9 +73,10 @@ pub(super) struct Patience {
 }
 
 impl Line {
-    pub(super) fn new(socket: OwnedFd) -> Line {
+    pub(super) fn new(socket: OwnedFd, ready: Ready) -> Line {
         Line {
             socket,
+            ready,
             input: [0; READ_BYTES],
             filled: 0,
             interruption: None,
@@ -96,6 +99,11 @@ impl Line {
         now_ns: u64,
         patience: Patience,
     ) -> Result<LineEvent, Broken> {
+        self.ready.look();
+        if self.due_ns(patience).is_some_and(|due_ns| due_ns <= now_ns) {
+            // The peer is not given up for silence without asking what it has sent.
+            self.ready.ask();
+        }
         let mut unread = true;
         // While there is something to write, credits are read only when they are needed. A writer without
         // room for another frame has everything written, or no credit, or a full socket.
@@ -171,6 +179,9 @@ impl Line {
         now_ns: u64,
         patience: Patience,
     ) -> io::Result<Stop> {
+        if self.is_blocked && !self.ready.is_writable() {
+            return Ok(Stop::WouldBlock);
+        }
         if !self.interrupt(outgoing)? {
             return Ok(Stop::WouldBlock);
         }
@@ -180,6 +191,9 @@ impl Line {
             self.heard(now_ns, patience);
         }
         self.is_blocked = stop == Stop::WouldBlock;
+        if self.is_blocked {
+            self.ready.is_full();
+        }
         if self.is_blocked || !self.interrupt(outgoing)? {
             return Ok(Stop::WouldBlock);
         }
@@ -205,6 +219,7 @@ impl Line {
                 Moved::Bytes(count) => *sent += count,
                 Moved::WouldBlock | Moved::End => {
                     self.is_blocked = true;
+                    self.ready.is_full();
                     return Ok(false);
                 }
             }
@@ -215,7 +230,7 @@ impl Line {
         Ok(true)
     }
 
-    /// Reads until the socket has nothing more. Returns the number of records as well.
+    /// Reads until the socket has nothing more, if it may have something. Returns the number of records as well.
     fn read<P>(
         &mut self,
         outgoing: &mut Outgoing<P>,
@@ -223,8 +238,11 @@ impl Line {
         patience: Patience,
     ) -> Result<(LineEvent, usize), Broken> {
         let mut records = 0;
-        loop {
-            match socket::receive(&self.socket, &mut self.input[self.filled..]) {
+        while self.ready.is_readable() {
+            let room = &mut self.input[self.filled..];
+            let moved = socket::receive(&self.socket, &mut *room);
+            self.ready.has_read(&moved, room.len());
+            match moved {
                 Ok(Moved::Bytes(count)) => self.filled += count,
                 Ok(Moved::WouldBlock) => return Ok((LineEvent::None, records)),
                 Ok(Moved::End) => return Err(Broken::Lost("closed the connection".to_owned())),
@@ -246,6 +264,7 @@ impl Line {
             self.input.copy_within(start..self.filled, 0);
             self.filled -= start;
         }
+        Ok((LineEvent::None, records))
     }
 
     fn take<P>(&mut self, record: Record, outgoing: &mut Outgoing<P>) -> Result<LineEvent, String> {
@@ -276,6 +295,7 @@ impl Line {
         now_ns: u64,
         patience: Patience,
     ) -> Result<LineEvent, Broken> {
+        self.ready.ask();
         match self.read(outgoing, now_ns, patience) {
             Ok((LineEvent::None, _)) => Err(lost(&error)),
             Ok((news, _)) => Ok(news),

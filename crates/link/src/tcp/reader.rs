@@ -19,6 +19,7 @@ use crate::sync::Arc;
 use crate::tcp::incoming::{Incoming, Next};
 use crate::tcp::line::Broken;
 use crate::tcp::mailbox::{Arrival, Shared, Slot};
+use crate::tcp::ready::Ready;
 use crate::tcp::{after, now_ns, peer_at};
 use crate::waiter::{Interest, Registrar};
 
@@ -175,16 +176,17 @@ impl Reader {
             return;
         }
         self.address = Some(arrival.address);
-        if let Err(error) = self
-            .registrar
-            .register(arrival.socket.as_fd(), Interest::Both)
-        {
-            // Without its edges the reader would sleep although there are frames. The writer comes again.
-            self.lose(Broken::Lost(format!("can't be waited for: {error}")));
-            return;
-        }
+        let socket = arrival.socket.as_fd();
+        let watch = match self.registrar.register(socket, Interest::Both) {
+            Ok(watch) => watch,
+            Err(error) => {
+                // Without its edges the reader would sleep although there are frames. The writer comes again.
+                self.lose(Broken::Lost(format!("can't be waited for: {error}")));
+                return;
+            }
+        };
         self.phase = Phase::Open {
-            incoming: Box::new(Incoming::new(arrival, self.shares)),
+            incoming: Box::new(Incoming::new(arrival, Ready::new(watch), self.shares)),
             halfway_ns: None,
         };
     }
@@ -293,7 +295,7 @@ impl Drop for Reader {
             incoming.leave();
         }
         if let Some(arrival) = self.slot.fetch() {
-            Incoming::new(arrival, false).leave();
+            Incoming::new(arrival, Ready::unwatched(), false).leave();
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::tcp::greeting::Greeting;
 use crate::tcp::hello::{Answer, Hello, Reply, VERSION};
 use crate::tcp::line::{Broken, Line, LineEvent, Patience};
 use crate::tcp::outgoing::Outgoing;
+use crate::tcp::ready::Ready;
 use crate::tcp::record::Record;
 use crate::tcp::socket;
 use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
@@ -277,7 +278,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     fn begin(&self, now_ns: u64) -> io::Result<Greeting> {
         let socket = socket::connect(self.address, self.settings.peer_timeout)?;
         // After the call that connects: a socket that was never connected counts as hung up.
-        self.registrar.register(socket.as_fd(), Interest::Both)?;
+        let watch = self.registrar.register(socket.as_fd(), Interest::Both)?;
         let hello = Hello {
             epoch: self.identity.epoch,
             token: self.identity.token,
@@ -289,7 +290,12 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             window: self.settings.window() as u32,
         };
         let deadline_ns = after(now_ns, self.settings.handshake_timeout);
-        Ok(Greeting::new(socket, &hello, deadline_ns))
+        Ok(Greeting::new(
+            socket,
+            Ready::new(watch),
+            &hello,
+            deadline_ns,
+        ))
     }
 
     fn greet(&mut self, now_ns: u64) -> bool {
@@ -389,7 +395,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         else {
             return false;
         };
-        self.phase = Phase::Open(Box::new(Line::new(greeting.into_socket())));
+        let (socket, ready) = greeting.into_socket();
+        self.phase = Phase::Open(Box::new(Line::new(socket, ready)));
         true
     }
 

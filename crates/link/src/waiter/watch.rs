@@ -74,6 +74,8 @@ pub(super) struct Descriptors {
     slots: [Slot; SLOTS],
     /// How many descriptors were ever registered.
     registered: AtomicU32,
+    /// How often the owner has taken events from the kernel.
+    looks: AtomicU32,
 }
 
 impl Descriptors {
@@ -89,7 +91,16 @@ impl Descriptors {
             epoll,
             slots: std::array::from_fn(|_| Slot::default()),
             registered: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
         })
+    }
+
+    /// Notes that the owner takes in what the kernel has to report.
+    #[inline]
+    pub(super) fn note_look(&self) {
+        // Relaxed, load and store: as the slots' counters.
+        let looks = self.looks.load(Ordering::Relaxed);
+        self.looks.store(looks.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// Whether any descriptor was ever registered.
@@ -152,6 +163,12 @@ impl Watch {
         let ended = slot.ended.load(Ordering::Relaxed);
         self.has_ended |= std::mem::replace(&mut self.ended, ended) != ended;
         true
+    }
+
+    /// How often the owner has taken in what the kernel had to report, in waits and in looks.
+    #[inline]
+    pub fn looks(&self) -> u32 {
+        self.descriptors.looks.load(Ordering::Relaxed)
     }
 
     /// Whether [`Interest::has_ended`] was ever so. Then only the descriptor itself says whether it is empty.

@@ -78,6 +78,8 @@ fn a_settled_reader_keeps_nothing_back() {
 fn a_frame_may_be_longer_than_the_window() {
     let mut pair = Pair::open(with_window());
     for (number, length) in [(0, 40 * WINDOW), (1, 1), (2, WINDOW), (3, 40 * WINDOW)] {
+        // The credit for the frame before.
+        pair.turn_until("room", |pair| pair.writer.has_room());
         assert!(pair.post(number, length));
         if length > WINDOW {
             assert!(!pair.post(9, 1), "a frame beyond a window that is used up");

@@ -18,6 +18,7 @@ fn incoming(position: u64) -> (Incoming, UnixStream) {
             window: WINDOW,
             position,
         },
+        Ready::unwatched(),
         true,
     );
     (incoming, theirs)
