@@ -10,8 +10,7 @@
 //!
 //! The contract is that of [`frame`](crate::frame). Invariants:
 //!
-//! - **Nothing blocks.** Both ends read and write until the socket has no more bytes or no more room, and
-//!   then return. Sockets are registered, edge-triggered, with the owner's waiter, and asked again when the
+//! - **Nothing blocks.** Both ends read and write until the socket is empty or full, and then return. Sockets are registered, edge-triggered, with the owner's waiter, and asked again when the
 //!   waiter has named them (`ready`). An owner whose sleep ignores descriptors loses nothing, because its
 //!   waiter names them at the sleep's end.
 //! - **Bounded by credits.** A writer sends at most a window beyond what the reader's owner took, however

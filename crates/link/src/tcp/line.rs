@@ -230,7 +230,8 @@ impl Line {
         Ok(true)
     }
 
-    /// Reads until the socket has nothing more, if it may have something. Returns the number of records as well.
+    /// Reads until the socket has nothing more, if it may have something. Returns the number of records as
+    /// well.
     fn read<P>(
         &mut self,
         outgoing: &mut Outgoing<P>,
