@@ -10,9 +10,10 @@
 //!
 //! The contract is that of [`frame`](crate::frame). Invariants:
 //!
-//! - **Nothing blocks.** Both ends read and write until the socket is empty or full, and then return. Sockets are registered, edge-triggered, with the owner's waiter, and asked again when the
-//!   waiter has named them (`ready`). An owner whose sleep ignores descriptors loses nothing, because its
-//!   waiter names them at the sleep's end.
+//! - **Nothing blocks.** Both ends read and write until the socket is empty or full, and then return.
+//!   Sockets are registered, edge-triggered, with the owner's waiter, and asked again when the waiter has
+//!   named them (`ready`). An owner whose sleep ignores descriptors loses nothing, because its waiter names
+//!   them at the sleep's end.
 //! - **Bounded by credits.** A writer sends at most a window beyond what the reader's owner took, however
 //!   much the kernel would buffer, and keeps at most a window and one frame. A reader holds one read
 //!   buffer and the one frame that it assembles; the rest waits in the kernel.

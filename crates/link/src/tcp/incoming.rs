@@ -13,17 +13,19 @@
 //! - At most one credit waits for the socket: later credit is added to the next, so a peer that never
 //!   reads costs nothing.
 
+mod short;
+
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use crate::frame::{AlignedBytes, FRAME_ALIGNMENT, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
+use crate::frame::{AlignedBytes, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
 use crate::tcp::line::Broken;
 use crate::tcp::mailbox::Arrival;
 use crate::tcp::ready::Ready;
 use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
 use crate::tcp::socket::{self, Moved};
 use crate::tcp::{RECORD_COST, fragment_bytes_max};
+use short::Shared;
 
 /// The read buffer: 64 KiB are some 800 records of 64 bytes in one read, and fit the second-level
 /// cache of a core.
@@ -33,9 +35,6 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// step follows the size of the last read; the kernel seldom has more than 256 KiB for one read.
 const STEP_BYTES_MIN: usize = 16 << 10;
 const STEP_BYTES_MAX: usize = 256 << 10;
-
-/// Longer frames get memory of their own: for them it costs less than the copy.
-const SHARED_BYTES_MAX: usize = 1 << 10;
 
 /// The most heartbeats without a frame's record between them. A writer asks once for what it sent last,
 /// so two can follow each other; a peer that only ever asks would keep the reader's worker busy.
@@ -88,12 +87,6 @@ pub(super) struct Incoming {
     pub(super) shares: bool,
     /// The memory of the frames that follow in the buffer.
     shared: Option<Shared>,
-}
-
-/// Short frames that are whole in the buffer, copied together, and where the next one begins.
-struct Shared {
-    bytes: Arc<AlignedBytes>,
-    start: usize,
 }
 
 struct Assembly {
@@ -269,69 +262,6 @@ impl Incoming {
         frame.length += length;
         self.record = Some((fragment, length));
         Ok(None)
-    }
-
-    /// The frame whose `length` bytes of payload are next in the buffer.
-    fn whole_frame(&mut self, length: usize) -> Frame {
-        let payload = &self.buffer[self.start..self.start + length];
-        if length <= INLINE_BYTES_MAX {
-            return Frame::inline(payload);
-        }
-        if length > SHARED_BYTES_MAX || !self.shares {
-            let mut bytes = AlignedBytes::with_capacity(length);
-            bytes.extend(payload);
-            return Frame::owned(bytes);
-        }
-        let Shared { bytes, start } = match self.shared.take() {
-            Some(shared) => shared,
-            None => {
-                let mut bytes = self.copy_short(length);
-                if bytes.len() == length.next_multiple_of(FRAME_ALIGNMENT) {
-                    bytes.truncate(length);
-                    return Frame::owned(bytes);
-                }
-                Shared {
-                    bytes: Arc::new(bytes),
-                    start: 0,
-                }
-            }
-        };
-        let next = start + length.next_multiple_of(FRAME_ALIGNMENT);
-        if next < bytes.len() {
-            self.shared = Some(Shared {
-                bytes: Arc::clone(&bytes),
-                start: next,
-            });
-        }
-        Frame::part(bytes, start, length)
-    }
-
-    /// Copies the payload of `length` bytes that is next in the buffer, and those of all short frames after
-    /// it that are whole there, each to a multiple of [`FRAME_ALIGNMENT`].
-    fn copy_short(&self, length: usize) -> AlignedBytes {
-        let mut rest = &self.buffer[self.start..self.end];
-        // A short record takes half as much again with its padding, at most.
-        let mut bytes = AlignedBytes::with_capacity(rest.len() + rest.len() / 2);
-        let mut next = Some(length);
-        while let Some(length) = next.filter(|&length| length <= rest.len()) {
-            let (payload, after) = rest.split_at(length);
-            if length > INLINE_BYTES_MAX {
-                bytes.extend(payload);
-                bytes.pad();
-            }
-            rest = after;
-            next = None;
-            // What is wrong with a record, if anything, is found when it is its turn.
-            if let Some((header, after)) = rest.split_first_chunk::<HEADER_BYTES>()
-                && let Ok(Record::Data(fragment)) = Record::decode(*header)
-                && (fragment.first && fragment.last)
-                && fragment.length as usize <= SHARED_BYTES_MAX
-            {
-                rest = after;
-                next = Some(fragment.length as usize);
-            }
-        }
-        bytes
     }
 
     /// Reads the rest of a record's payload. Returns whether it is whole.

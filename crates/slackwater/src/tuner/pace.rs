@@ -2,8 +2,8 @@
 //!
 //! A tick is due twice a second, and up to ten times while something changes. A tick looks only if the
 //! workers have been busy for [`BUSY_MIN`] times as long as a look takes, so that the looks of a query with
-//! little work cost little of what it costs. When the work grows, so does what the workers were busy for, and the
-//! next tick looks: fewer looks at low rates make no reaction slower.
+//! little work cost little of what it costs. When the work grows, so does what the workers were busy for,
+//! and the next tick looks: fewer looks at low rates make no reaction slower.
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::frame::FRAME_ALIGNMENT;
 
 const WINDOW: usize = 4 << 10;
 const PAYLOAD: usize = 800;
