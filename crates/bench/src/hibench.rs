@@ -24,7 +24,7 @@ use workload::Workload;
 
 use crate::lab::folder::{Folder, Room};
 use crate::lab::{self, Experiment, Files, Verdict, spread};
-use crate::programs::Engine;
+use crate::programs::{Engine, Parallelism};
 
 /// Longest generated record with its line end, rounded up: the longest string of each table and the
 /// widest number of each column add up to 233 bytes.
@@ -36,9 +36,14 @@ pub struct Arguments {
     /// Records in the generated file
     #[arg(long, default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     rows: u64,
-    /// Instances of each parallelizable subquery, one measurement for each number
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2")]
-    parallelism: Vec<usize>,
+    /// Instances of each parallelizable subquery, or auto: one measurement for each
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "1,auto"
+    )]
+    parallelism: Vec<Parallelism>,
     /// Rounds; the medians are printed
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -61,9 +66,6 @@ pub struct Arguments {
 
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    if arguments.parallelism.contains(&0) {
-        return Err("--parallelism: expected numbers from 1, such as 1,2".to_string());
-    }
     lab::conduct(arguments, &arguments.files, None)
 }
 
@@ -98,7 +100,7 @@ impl Experiment for Arguments {
         // The parallelisms of a workload follow each other, because they are compared.
         let cases = Workload::ALL.into_iter();
         let cases = cases.flat_map(|workload| self.parallelism.iter().map(move |&n| (workload, n)));
-        let cases = cases.collect::<Vec<(Workload, usize)>>();
+        let cases = cases.collect::<Vec<(Workload, Parallelism)>>();
         let mut runs = Vec::new();
         for round in lab::rounds(self.runs) {
             for &(workload, parallelism) in round.order(&cases) {
@@ -155,7 +157,7 @@ fn check_answers(
     engine: &Engine,
     file: &Path,
     results: &Path,
-    parallelism: &[usize],
+    parallelism: &[Parallelism],
     expected: &Checksum,
 ) -> Result<(), String> {
     let by_hand = ByHand::find()?;

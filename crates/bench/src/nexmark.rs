@@ -26,7 +26,7 @@ use queries::{Input, QUERIES, Query};
 use crate::hibench::bytes_of;
 use crate::lab::folder::{Folder, Room};
 use crate::lab::{self, Experiment, Files, Verdict};
-use crate::programs::Engine;
+use crate::programs::{Engine, Parallelism};
 
 /// Average size of an event as JSON, with its line end, rounded up: 332 bytes were measured.
 const EVENT_BYTES_MAX: u64 = 360;
@@ -61,9 +61,14 @@ pub struct Arguments {
     /// Where events come from
     #[arg(long, value_delimiter = ',', default_value = "json,generator")]
     inputs: Vec<Input>,
-    /// Instances of each parallelizable subquery, one measurement for each number
-    #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1,2")]
-    parallelism: Vec<usize>,
+    /// Instances of each parallelizable subquery, or auto: one measurement for each
+    #[arg(
+        long,
+        value_name = "N,N",
+        value_delimiter = ',',
+        default_value = "1,auto"
+    )]
+    parallelism: Vec<Parallelism>,
     /// Rounds; the medians are printed
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,
@@ -85,9 +90,6 @@ struct Plan<'a> {
 
 /// Runs the experiment.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    if arguments.parallelism.contains(&0) {
-        return Err("--parallelism: expected numbers from 1, such as 1,2".to_string());
-    }
     let plan = Plan {
         queries: chosen("--queries", &arguments.queries)?,
         flink_queries: chosen("--flink-queries", &arguments.flink_queries)?,
@@ -207,7 +209,10 @@ impl Bench<'_> {
             let of_flink = flink_queries.iter().any(|other| other.name == query.name);
             for &input in &arguments.inputs {
                 for &parallelism in &arguments.parallelism {
-                    let with_flink = flink.is_some() && input == Input::Json && of_flink;
+                    // Flink has no `auto`.
+                    let is_number = parallelism.number().is_some();
+                    let with_flink =
+                        flink.is_some() && input == Input::Json && of_flink && is_number;
                     all.push(Series::new(query, input, parallelism, with_flink));
                 }
             }
@@ -226,7 +231,8 @@ impl Bench<'_> {
         let few = self.folder.join("few.jsonl");
         self.engine.run(&queries::generate(&few, START_EVENTS), 1)?;
         let mut starts = Vec::new();
-        for &parallelism in &self.plan.arguments.parallelism {
+        let numbers = self.plan.arguments.parallelism.iter();
+        for parallelism in numbers.filter_map(|parallelism| parallelism.number()) {
             eprintln!("Flink's start-up, parallelism {parallelism}");
             let text = first.query.for_flink(&few, self.folder);
             let mut costs = Vec::new();
@@ -249,7 +255,9 @@ impl Bench<'_> {
         let cost = self.engine.run(&text, parallelism)?;
         cost.check(query.name, self.plan.arguments.events)?;
         series.runs.push(cost);
-        if let (Some(flink), true) = (&self.plan.flink, series.with_flink) {
+        if let (Some(flink), true, Some(parallelism)) =
+            (&self.plan.flink, series.with_flink, parallelism.number())
+        {
             let text = query.for_flink(&self.file, self.folder);
             series
                 .flink_runs

@@ -1,12 +1,15 @@
 //! The programs that experiments start: the engine as users run it, the hand-written queries, and parts
 //! of the experiment itself.
 
+use std::fmt;
 use std::io::Write;
+use std::num::NonZeroUsize;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use slackwater::PROGRAM_VARIABLE;
 use slackwater::report::count;
 
@@ -99,6 +102,66 @@ pub struct Cost {
     pub wakeups: u64,
 }
 
+/// The value of `--parallelism`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Parallelism {
+    /// A number of instances.
+    Fixed(NonZeroUsize),
+    /// As the engine decides.
+    Auto,
+}
+
+impl Parallelism {
+    /// One instance of each subquery, on one core.
+    pub const ONE: Parallelism = Parallelism::Fixed(NonZeroUsize::MIN);
+
+    /// The number, if it is one.
+    pub fn number(self) -> Option<usize> {
+        match self {
+            Parallelism::Fixed(number) => Some(number.get()),
+            Parallelism::Auto => None,
+        }
+    }
+}
+
+impl From<usize> for Parallelism {
+    fn from(number: usize) -> Parallelism {
+        NonZeroUsize::new(number).map_or(Parallelism::ONE, Parallelism::Fixed)
+    }
+}
+
+impl FromStr for Parallelism {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Parallelism, String> {
+        match text {
+            "auto" => Ok(Parallelism::Auto),
+            number => number
+                .parse()
+                .map(Parallelism::Fixed)
+                .map_err(|_| "expected numbers from 1 and auto, such as 1,2,auto".to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Parallelism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Parallelism::Fixed(number) => number.fmt(f),
+            Parallelism::Auto => f.write_str("auto"),
+        }
+    }
+}
+
+impl Serialize for Parallelism {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Parallelism::Fixed(number) => number.serialize(serializer),
+            Parallelism::Auto => serializer.serialize_str("auto"),
+        }
+    }
+}
+
 impl Engine {
     /// The engine, with its reports in this folder.
     ///
@@ -117,10 +180,10 @@ impl Engine {
     /// # Errors
     ///
     /// The engine's error message.
-    pub fn run(&self, text: &str, parallelism: usize) -> Result<Cost, String> {
+    pub fn run(&self, text: &str, parallelism: impl Into<Parallelism>) -> Result<Cost, String> {
         let mut command = Command::new(&self.program);
         command.args(["run", "-", "--quiet", "--parallelism"]);
-        command.arg(parallelism.to_string());
+        command.arg(parallelism.into().to_string());
         command.arg("--report").arg(&self.report);
         finish(command, text, Some(text))?;
         let json = std::fs::read(&self.report);

@@ -32,6 +32,10 @@ pub struct InstanceCounters {
     pub chunks: AtomicU64,
     /// The latency of the last chunk that reached a sink, in nanoseconds.
     pub latency_recent_ns: AtomicU64,
+    /// The threads that have parsed for the source, besides its worker.
+    pub parsers: AtomicU64,
+    /// The time that they have spent, in nanoseconds; also part of the source's.
+    pub parsers_busy_ns: AtomicU64,
     /// The bytes that the head operator held when last measured.
     pub state_bytes: AtomicU64,
     /// The most bytes that the head operator has held.
@@ -56,6 +60,17 @@ pub struct StepCounters {
     pub latency: Option<LatencySlots>,
     /// For a route that splits by key: about how many rows each bucket had.
     pub buckets: Option<Box<[AtomicU64]>>,
+}
+
+impl InstanceCounters {
+    /// Counts what other threads have done for the source.
+    pub(crate) fn helped(&self, threads: usize, busy_ns: u64) {
+        if busy_ns > 0 {
+            self.source.add_busy(busy_ns);
+            InstanceCounters::add(&self.parsers_busy_ns, busy_ns);
+            self.parsers.store(threads as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 impl StepCounters {

@@ -292,7 +292,8 @@ impl Instance {
                     if let Some(counts) = intake.take_counts() {
                         InstanceCounters::add(&self.counters.rows_in, counts.rows_in);
                         InstanceCounters::add(&self.counters.rows_bad, counts.rows_bad);
-                        self.counters.source.add_busy(counts.helped_ns);
+                        let helped = counts.helped;
+                        self.counters.helped(helped.threads, helped.busy_ns);
                         let lost = counts.connections_lost;
                         InstanceCounters::add(&self.counters.connections_lost, lost);
                         if counts.rows_in > 0 {

@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::expression::{Expression, reject};
 use crate::ports::Input;
 use crate::recorder::{Recorder, Suspect};
-use crate::source::{DeadLetters, Rejected, Resume, Source, SourcePoll, SourceRows};
+use crate::source::{DeadLetters, Helped, Rejected, Resume, Source, SourcePoll, SourceRows};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
 use notices::Looking;
 pub use notices::{Notice, Notices, Place, is_plausible, leaves};
@@ -69,8 +69,8 @@ pub struct IntakeCounts {
     pub rows_bad: u64,
     /// Connections that were lost.
     pub connections_lost: u64,
-    /// Time that other threads have spent on the records, in nanoseconds.
-    pub helped_ns: u64,
+    /// What other threads have done for the source.
+    pub helped: Helped,
 }
 
 /// A source and how its rows become chunks.
@@ -225,7 +225,10 @@ impl Intake {
 
     /// Records read and rejected since the last call; `None` if there were none.
     pub fn take_counts(&mut self) -> Option<IntakeCounts> {
-        self.counts.helped_ns = self.source.take_helped_ns();
+        let helped = self.source.take_helped();
+        if helped.busy_ns > 0 {
+            self.counts.helped = helped;
+        }
         let counts = std::mem::take(&mut self.counts);
         (counts != IntakeCounts::default()).then_some(counts)
     }

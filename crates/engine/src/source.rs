@@ -189,13 +189,22 @@ pub trait Source: Send {
         None
     }
 
-    /// The time that other threads have spent on rows since the last call, in nanoseconds.
-    fn take_helped_ns(&mut self) -> u64 {
-        0
+    /// What other threads have done for it since the last call.
+    fn take_helped(&mut self) -> Helped {
+        Helped::default()
     }
 
     /// Releases files, sockets and threads. Called once, also after an error.
     fn close(&mut self);
+}
+
+/// What other threads have done for a source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Helped {
+    /// The threads that were started.
+    pub threads: usize,
+    /// The time that they have spent on rows, in nanoseconds.
+    pub busy_ns: u64,
 }
 
 /// What a source returns when it is polled.

@@ -87,14 +87,23 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_is_allowed_that_core_only() {
-        let core = *allowed_cores().last().expect("never empty");
-        std::thread::spawn(move || {
+        let cores = allowed_cores();
+        let core = *cores.last().expect("never empty");
+        let all = cores.clone();
+        let again = std::thread::spawn(move || {
             pin_to_core(core).expect("an allowed core");
             assert_eq!(allowed_cores(), [core]);
             assert_eq!(rustix::thread::sched_getcpu(), core);
+            let all = std::thread::spawn(move || {
+                let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                allow_cores(thread as u64, &all).expect("the cores of the process");
+                allowed_cores()
+            });
+            all.join().expect("a thread of a pinned one")
         })
         .join()
         .expect("the pinned thread");
+        assert_eq!(again, cores);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use slackwater_control::query::{Edge, Exchange};
 use slackwater_sql::program::Program;
 
 use crate::broadcast;
+use crate::parallel::Parsing;
 use crate::plan::{Plan, instance_name};
 
 mod dot;
@@ -107,6 +108,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
         };
         text.push_str(&format!("  {}: {instances}\n", worker_name(plan, worker)));
     }
+    text.push_str(&parsing(program, plan));
     for note in &plan.notes {
         text.push_str(&format!("  note: {note}\n"));
     }
@@ -116,6 +118,33 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     text.push_str(&messages(program, plan));
     text.push_str(&latency::targets(program, plan));
     text
+}
+
+/// The sources whose input several threads parse, with a line for each.
+fn parsing(program: &Program, plan: &Plan) -> String {
+    let lines = shared_sources(program, plan).map(|(node, parsing)| {
+        let (name, why) = (&program.graph.nodes[node].detail, parsing.why.text());
+        format!(
+            "  parsers: up to {} threads parse for #{node} {name}: {why}\n",
+            parsing.threads
+        )
+    });
+    lines.collect()
+}
+
+/// The sources whose input several threads parse.
+fn shared_sources<'a>(
+    program: &'a Program,
+    plan: &'a Plan,
+) -> impl Iterator<Item = (usize, Parsing)> + 'a {
+    let sources = program
+        .sources()
+        .map(|(node, _)| (node, plan.parsers[node]));
+    sources.filter(|(node, parsing)| {
+        let source = program.nodes[*node].as_source();
+        let described = source.map(|source| source.connector.describe());
+        parsing.threads > 1 && described.is_some_and(|described| described.parsers)
+    })
 }
 
 /// How rows are distributed over the instances of the node that an edge leads to; empty if instance `i` sends

@@ -21,6 +21,7 @@ use slackwater_sql::settings::{Processes, TwoPhase};
 use crate::checkpoints::takes_part;
 use crate::costs::{QueryCosts, source_rates};
 use crate::machine::Machine;
+use crate::parallel::Parsing;
 
 /// A query graph with everything that was decided for it.
 #[derive(Debug, Clone)]
@@ -39,8 +40,8 @@ pub struct Plan {
     pub memory_nodes: Vec<Option<usize>>,
     /// The instances of each parallel subquery of the statement that asked for the most.
     pub parallelism: usize,
-    /// The number of threads that parse the input of each source, by node.
-    pub parsers: Vec<usize>,
+    /// The threads that parse the input of each source, by node.
+    pub parsers: Vec<Parsing>,
     /// Which subqueries begin with a source.
     pub sources: Vec<bool>,
     /// Whether instances start on one worker and are distributed while they run.
@@ -129,8 +130,8 @@ pub struct PlanRequest<'a> {
     pub program: &'a Program,
     /// The instances of the subquery that starts at each node.
     pub parallelism: &'a [usize],
-    /// The number of threads that parse the input of each source, by node.
-    pub parsers: &'a [usize],
+    /// The threads that parse the input of each source, by node.
+    pub parsers: &'a [Parsing],
     /// The largest of these numbers.
     pub most: usize,
     /// The costs of rows.
@@ -314,7 +315,7 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
     }
     let head = &graph.nodes[nodes[0]];
     let input = if is_source {
-        let parsers = plan.parsers[nodes[0]];
+        let parsers = plan.parsers[nodes[0]].threads;
         let remainder = parsers % node.instances;
         let share = parsers / node.instances + usize::from(node.index < remainder);
         InputPlan::Source {

@@ -10,7 +10,7 @@ use crate::broadcast;
 use crate::costs::{Learned, query_costs};
 use crate::machine::Machine;
 use crate::messages;
-use crate::parallel::choose;
+use crate::parallel::{Parsing, Why, choose};
 use crate::plan::{Plan, PlanRequest, has_target, plan};
 
 /// Plans a program for a machine, with the costs that earlier runs have measured. The same program, machine
@@ -38,11 +38,17 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         .workers
         .unwrap_or(wanted.min(cores_max).max(processes_min));
     check(processes, processes_min, workers, cores, settings.placement)?;
-    let parsers = chosen.parsers.iter().map(|&wanted| {
-        let at_most = settings.workers.unwrap_or(cores_max);
-        settings.parsers.unwrap_or(wanted.min(at_most))
+    let parsers = chosen.parsers.iter().map(|&wanted| match settings.parsers {
+        Some(threads) => Parsing {
+            threads,
+            why: Why::Set,
+        },
+        None => Parsing {
+            threads: wanted.threads.min(settings.workers.unwrap_or(cores_max)),
+            ..wanted
+        },
     });
-    let parsers = parsers.collect::<Vec<usize>>();
+    let parsers = parsers.collect::<Vec<Parsing>>();
     let mut plan = plan(&PlanRequest {
         program,
         parallelism: &chosen.of_node,
@@ -93,7 +99,7 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
 /// Whether the query uses costs of earlier runs and saves new ones.
 pub fn learns(program: &Program) -> bool {
     let mut outputs = program.outputs.iter();
-    outputs.any(|output| output.parallelism == Some(Parallelism::Auto))
+    outputs.any(|output| !matches!(output.parallelism, Some(Parallelism::Fixed(_))))
 }
 
 /// Whether a worker that waits like this occupies its core.

@@ -4,12 +4,14 @@
 
 mod links;
 mod sinks;
+mod sources;
 mod tuning;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 pub use links::{LinkReport, LinkSideReport};
+pub use sources::{ParsersReport, SourceReport};
 pub use tuning::{LatenessReport, TuningReport};
 
 /// The result of a run.
@@ -303,28 +305,6 @@ pub struct SubqueryReport {
     pub operators: Vec<String>,
     /// The number of its instances.
     pub instances: usize,
-}
-
-/// A source.
-#[derive(Debug, Clone, Serialize)]
-pub struct SourceReport {
-    /// The source's table.
-    pub table: String,
-    /// The source's connector.
-    pub connector: String,
-    /// Records read.
-    pub rows_in: u64,
-    /// Its late rows, once per windowing operator. Rows that an operator could not attribute to one source
-    /// are in the total only.
-    pub rows_late: u64,
-    /// Its rejected records, and rejected rows that were computed from them.
-    pub rows_bad: u64,
-    /// Bytes read, if the connector counts them.
-    pub bytes_read: u64,
-    /// Connections that broke, or whose peer left while the source stayed open.
-    pub connections_lost: u64,
-    /// The file of its bad records, if there were any.
-    pub dead_letter: Option<String>,
 }
 
 /// A sink.

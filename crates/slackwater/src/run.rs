@@ -213,9 +213,13 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     finished.explained = explained;
     if error.is_none() && learns(&program) {
         let operators = &finished.report.plan.operators;
-        // The query itself has succeeded.
+        // The query itself has succeeded, and a later one only plans with costs that are assumed.
         if learned.add(&program, operators)
             && let Err(reason) = learned.store()
+            && program
+                .outputs
+                .iter()
+                .any(|output| output.parallelism.is_some())
         {
             eprintln!(
                 "warning: what the query cost is not kept for 'parallelism' = 'auto': {reason}"

@@ -18,9 +18,9 @@ use crate::plan::{Plan, instance_name};
 use crate::rebalancer::Rebalanced;
 use crate::report::DeadLetterFile;
 use crate::report::{
-    Latency, LatenessReport, LinkReport, LinkSideReport, OperatorReport, PlanReport, ProcessReport,
-    RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport, ThreadReport,
-    TuningReport,
+    Latency, LatenessReport, LinkReport, LinkSideReport, OperatorReport, ParsersReport, PlanReport,
+    ProcessReport, RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport,
+    ThreadReport, TuningReport,
 };
 use crate::tuner::Tuned;
 
@@ -257,10 +257,14 @@ impl Tally<'_> {
                     let instances = self.plan.execution.instances.iter().zip(self.counters);
                     let own = instances.filter(|(instance, _)| instance.subquery == subquery);
                     let (mut rows_in, mut connections_lost) = (0, 0);
+                    let (mut parsers, mut parsers_ns) = (0, 0);
                     for (_, slots) in own {
                         rows_in += InstanceCounters::read(&slots.rows_in);
                         connections_lost += InstanceCounters::read(&slots.connections_lost);
+                        parsers += InstanceCounters::read(&slots.parsers);
+                        parsers_ns += InstanceCounters::read(&slots.parsers_busy_ns);
                     }
+                    let parsing = self.plan.parsers[number];
                     let (rows_late, rows_bad) = refused[sources.len()];
                     source_nodes.push(number);
                     sources.push(SourceReport {
@@ -271,6 +275,12 @@ impl Tally<'_> {
                         rows_bad,
                         bytes_read: self.catalog.bytes_read(number),
                         connections_lost,
+                        parsers: (parsing.threads > 1).then(|| ParsersReport {
+                            threads_max: parsing.threads,
+                            reason: parsing.why.text(),
+                            threads: parsers,
+                            busy_s: parsers_ns as f64 / 1e9,
+                        }),
                         dead_letter: self.dead_letter_file(&source.table.name),
                     });
                 }

@@ -62,8 +62,15 @@ fn check(name: &str, text: &str, only_last: bool) {
     for &(_, parallelism, processes, link) in placements {
         let chunk_rows = (16 + seeded.below(5000)).to_string();
         let message_bytes = message_bytes(&mut seeded);
+        let parsers = (1 + seeded.below(4)).to_string();
+        // By default one, with all cores for parsing.
+        let parallelism = match parallelism {
+            "1" if seeded.below(2) == 0 => "auto",
+            parallelism => parallelism,
+        };
         let settings = [
             ("parallelism", parallelism),
+            ("parsers", parsers.as_str()),
             ("chunk_rows", chunk_rows.as_str()),
             ("message_bytes", message_bytes.as_str()),
             ("processes", processes),

@@ -2,13 +2,17 @@
 //! those of one thread (I1, I2), also after a kill at another parallelism (I6).
 
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use slackwater::report::Report;
 
 use crate::crash::{Trial, compare, parts, start};
+use crate::process::Folder;
 use crate::support::{Seeded, run_text};
 
 /// Records of an input: over 1 MB, three blocks or more.
@@ -50,13 +54,19 @@ fn input(is_json: bool, seeded: &mut Seeded) -> String {
 
 /// A query of late rows, of rows that are not, and of windows.
 fn query(format: &str, folder: &Path, options: &str, out_options: &str) -> String {
+    let file = format!("'connector' = 'file', 'path' = '{}/in'", folder.display());
+    query_of(&file, format, folder, options, out_options)
+}
+
+/// The same over another source.
+fn query_of(source: &str, format: &str, folder: &Path, options: &str, out_options: &str) -> String {
     let folder = folder.display();
     let out =
         |name: &str| format!("WITH ('connector' = 'file', 'path' = '{folder}/{name}{out_options})");
     format!(
         "CREATE TABLE t (ms BIGINT, k STRING, note STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
            WATERMARK FOR ts AS ts - INTERVAL '0.5' SECOND)
-         WITH ('connector' = 'file', 'format' = '{format}', 'path' = '{folder}/in',
+         WITH ({source}, 'format' = '{format}',
            'dead_letter' = '{folder}/bad.jsonl'{options});
          CREATE TABLE windows (start TIMESTAMP(3), k STRING, n BIGINT, s BIGINT, l STRING) {};
          CREATE TABLE plain (k STRING, v BIGINT, l INT) {};
@@ -84,6 +94,11 @@ struct Written {
 }
 
 fn written(report: &Report, folder: &Path) -> Written {
+    let counted = [report.rows_in, report.rows_late, report.rows_bad];
+    read_back(counted, folder)
+}
+
+fn read_back(counted: [u64; 3], folder: &Path) -> Written {
     let [windows, plain, bad] = ["windows.csv", "plain.csv", "bad.jsonl"].map(|name| {
         let path = folder.join(name);
         let rows = lines(&path);
@@ -93,7 +108,7 @@ fn written(report: &Report, folder: &Path) -> Written {
     let mut windows = windows;
     windows.sort();
     Written {
-        counted: [report.rows_in, report.rows_late, report.rows_bad],
+        counted,
         windows,
         plain,
         bad,
@@ -138,6 +153,94 @@ fn a_file_that_several_threads_parse_has_the_same_rows_late_rows_and_dead_letter
                 several.counted,
                 one.counted
             );
+        }
+    }
+}
+
+/// Sends bytes to whoever connects first, in pieces of random size.
+fn serve(bytes: Vec<u8>, mut seeded: Seeded) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let thread = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let length = rest.len().min(1 + seeded.below(300_000) as usize);
+            peer.write_all(&rest[..length]).unwrap();
+            rest = &rest[length..];
+        }
+    });
+    (address, thread)
+}
+
+/// Rejected records without the name of their partition.
+fn without_place(bad: &[String]) -> Vec<serde_json::Value> {
+    let parsed = bad.iter().map(|line| {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        let fields = record.as_object_mut().unwrap();
+        let place = fields.remove("place").unwrap();
+        let position = place.as_str().unwrap().rsplit_once(':').unwrap().1;
+        fields.insert("position".into(), position.into());
+        record
+    });
+    parsed.collect()
+}
+
+#[test]
+fn streams_that_several_threads_parse_have_the_rows_of_a_file() {
+    let mut seeded = Seeded(47);
+    for format in ["csv", "json"] {
+        let folder = Folder::new();
+        let place = folder.path("");
+        let text = input(format == "json", &mut seeded);
+        std::fs::write(folder.path("in"), &text).unwrap();
+        let sql = query(format, &place, "", ".csv'");
+        let one = run_text(&sql, &[("parallelism", "1")]).unwrap();
+        let mut one = written(&one, &place);
+        let bad = without_place(&std::mem::take(&mut one.bad));
+        let same = |what: &str, mut other: Written| {
+            assert_eq!(
+                without_place(&std::mem::take(&mut other.bad)),
+                bad,
+                "{what}"
+            );
+            assert!(
+                other == one,
+                "{what}: {:?} {:?}",
+                other.counted,
+                one.counted
+            );
+        };
+        for parsers in ["1", "2", "5"] {
+            let chunk_rows = (100 + seeded.below(5_000)).to_string();
+            let (address, thread) = serve(text.clone().into_bytes(), Seeded(seeded.below(1 << 40)));
+            let source =
+                format!("'connector' = 'tcp', 'mode' = 'connect', 'address' = '{address}'");
+            let sql = query_of(&source, format, &place, "", ".csv'");
+            let settings = [("parsers", parsers), ("chunk_rows", chunk_rows.as_str())];
+            let report = run_text(&sql, &settings).unwrap();
+            thread.join().unwrap();
+            let what = format!("tcp, {format}, {settings:?}");
+            same(&what, written(&report, &place));
+
+            let sql = query_of("'connector' = 'stdin'", format, &place, "", ".csv'");
+            folder.write("query.sql", sql.as_bytes());
+            let [parsers, chunk_rows] = settings.map(|(key, value)| format!("--set={key}={value}"));
+            let arguments = [
+                "run",
+                "query.sql",
+                "--report",
+                "report.json",
+                &parsers,
+                &chunk_rows,
+            ];
+            folder
+                .slackwater_with_input(&arguments, text.as_bytes())
+                .ok();
+            let report = folder.json("report.json");
+            let counted = ["rows_in", "rows_late", "rows_bad"];
+            let counted = counted.map(|name| report[name].as_u64().unwrap());
+            same(&format!("stdin, {format}"), read_back(counted, &place));
         }
     }
 }

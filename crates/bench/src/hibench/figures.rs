@@ -8,7 +8,7 @@ use slackwater::report::count;
 use super::by_hand::Limit;
 use super::workload::Workload;
 use crate::lab::{Table, spread};
-use crate::programs::Cost;
+use crate::programs::{Cost, Parallelism};
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
@@ -33,7 +33,7 @@ pub struct Run {
     /// The workload.
     pub workload: Workload,
     /// Instances of each parallelizable subquery.
-    pub parallelism: usize,
+    pub parallelism: Parallelism,
     /// The cost of the engine's run.
     pub cost: Cost,
     /// The cost of the hand-written program's run.
@@ -46,7 +46,7 @@ pub struct Measured {
     /// HiBench's name.
     pub workload: &'static str,
     /// Instances of each parallelizable subquery.
-    pub parallelism: usize,
+    pub parallelism: Parallelism,
     /// Records per second.
     pub rows_per_s: Spread,
     /// CPU time per record, in microseconds.
@@ -70,7 +70,7 @@ pub struct MemoryRun {
 
 impl Measured {
     /// The medians of the runs of one workload at one parallelism.
-    pub fn of(workload: Workload, parallelism: usize, runs: &[Run]) -> Measured {
+    pub fn of(workload: Workload, parallelism: Parallelism, runs: &[Run]) -> Measured {
         let own = runs.iter();
         let own = own.filter(|run| (run.workload, run.parallelism) == (workload, parallelism));
         let own = own.collect::<Vec<&Run>>();
@@ -151,7 +151,7 @@ mod tests {
         };
         let run = Run {
             workload: Workload::FixWindow,
-            parallelism: 2,
+            parallelism: "2".parse().unwrap(),
             cost,
             limit: Limit {
                 rows: 1_000_000,
@@ -167,7 +167,7 @@ mod tests {
             file_bytes: 200_000_000,
             runs: 1,
             limit: spread([&run], |run| run.limit.us_per_row()),
-            workloads: vec![Measured::of(Workload::FixWindow, 2, &[run])],
+            workloads: vec![Measured::of(Workload::FixWindow, 2.into(), &[run])],
             memory: vec![MemoryRun {
                 rows: 1_000_000,
                 peak_rss_bytes: 50_000_000,

@@ -8,7 +8,7 @@ use slackwater::report::count;
 use super::flink::FlinkCost;
 use super::queries::{Input, Query};
 use crate::lab::{Table, Verdict, geometric_mean, spread};
-use crate::programs::Cost;
+use crate::programs::{Cost, Parallelism};
 
 /// Feldera's published events per second and core: 16 workers, the same kind of file, another machine.
 const FELDERA: [(&str, f64); 5] = [
@@ -29,7 +29,7 @@ pub struct Series {
     /// Where its events come from.
     pub input: Input,
     /// Instances of each parallelizable subquery.
-    pub parallelism: usize,
+    pub parallelism: Parallelism,
     /// Whether Flink runs the query, too.
     pub with_flink: bool,
     /// The engine's runs, one per round.
@@ -43,7 +43,7 @@ impl Series {
     pub fn new(
         query: &'static Query,
         input: Input,
-        parallelism: usize,
+        parallelism: Parallelism,
         with_flink: bool,
     ) -> Series {
         Series {
@@ -70,6 +70,44 @@ pub struct Figures {
     pub flink_starts: Vec<FlinkStart>,
     /// Each query over each input at each parallelism.
     pub queries: Vec<Measured>,
+    /// What all cores bring.
+    pub scaling: Vec<Scaling>,
+}
+
+/// A query over a file at parallelism `auto`, compared with one core.
+#[derive(Debug, Serialize)]
+pub struct Scaling {
+    /// The query's name.
+    pub query: &'static str,
+    /// Where its events come from.
+    pub input: Input,
+    /// How many times as fast it is, in neighboring runs.
+    pub speed: Spread,
+    /// How much CPU time it takes.
+    pub cpu: Spread,
+}
+
+/// The goals: the geometric mean of the speed, its minimum, and CPU time.
+const SCALING_GOAL: (f64, f64, f64) = (1.8, 1.4, 1.15);
+
+/// Each query that was run at both.
+fn scaling(all: &[Series]) -> Vec<Scaling> {
+    let of = |parallelism| {
+        all.iter()
+            .filter(move |one: &&Series| one.parallelism == parallelism)
+    };
+    let pairs = of(Parallelism::Auto).filter_map(|auto| {
+        let is_its = |one: &&Series| one.query.name == auto.query.name && one.input == auto.input;
+        let one = of(Parallelism::ONE).find(is_its)?;
+        let pairs = || one.runs.iter().zip(&auto.runs);
+        Some(Scaling {
+            query: auto.query.name,
+            input: auto.input,
+            speed: spread(pairs(), |(one, auto)| one.wall_s / auto.wall_s),
+            cpu: spread(pairs(), |(one, auto)| auto.cpu_s / one.cpu_s),
+        })
+    });
+    pairs.collect()
 }
 
 /// The cost of starting Flink at a parallelism: that of a run over few events.
@@ -102,7 +140,7 @@ pub struct Measured {
     /// Where its events come from.
     pub input: Input,
     /// Instances of each parallelizable subquery.
-    pub parallelism: usize,
+    pub parallelism: Parallelism,
     /// Events per second.
     pub events_per_s: Spread,
     /// Events per second of CPU time.
@@ -155,7 +193,7 @@ impl MeasuredFlink {
         }
         let start = starts
             .iter()
-            .find(|start| start.parallelism == series.parallelism);
+            .find(|start| Some(start.parallelism) == series.parallelism.number());
         let start_s = start.map_or(0.0, |start| start.cpu_s.median);
         // A run that is shorter than the start-up gives no information; a thousandth keeps the figure
         // finite.
@@ -192,6 +230,7 @@ impl Figures {
             event_bytes: bytes as f64 / events as f64,
             runs,
             queries: queries.collect(),
+            scaling: scaling(all),
             flink_starts,
         }
     }
@@ -231,7 +270,77 @@ impl Figures {
             ));
         }
         text.push_str(&self.beside_feldera());
+        if !self.scaling.is_empty() {
+            let mut table = Table::new([
+                "auto and 1",
+                "input",
+                "speed",
+                "lowest",
+                "highest",
+                "CPU time",
+            ]);
+            for Scaling {
+                query,
+                input,
+                speed,
+                cpu,
+            } in &self.scaling
+            {
+                let speed = [speed.median, speed.min, speed.max].map(|speed| format!("{speed:.2}"));
+                let [median, min, max] = speed;
+                let cpu = format!("{:.2}", cpu.median);
+                table.line([
+                    query.to_string(),
+                    input.name().to_string(),
+                    median,
+                    min,
+                    max,
+                    cpu,
+                ]);
+            }
+            text.push('\n');
+            text.push_str(&table.columns());
+        }
         text
+    }
+
+    /// What all cores have to bring for JSON.
+    fn scaling_verdicts(&self) -> Vec<Verdict> {
+        let json = self
+            .scaling
+            .iter()
+            .filter(|scaling| scaling.input == Input::Json);
+        let speeds = json
+            .clone()
+            .map(|scaling| scaling.speed.median)
+            .collect::<Vec<f64>>();
+        let slowest = json
+            .clone()
+            .min_by(|a, b| a.speed.median.total_cmp(&b.speed.median));
+        let Some(slowest) = slowest else {
+            return Vec::new();
+        };
+        let costs = json.map(|scaling| scaling.cpu.median).collect::<Vec<f64>>();
+        let (mean, least, cost) = SCALING_GOAL;
+        let what = "parallelism auto, compared with 1";
+        vec![
+            Verdict::at_least(
+                format!("{what}: speed, geometric mean"),
+                Some(geometric_mean(&speeds)),
+                mean,
+            ),
+            Verdict::at_least(
+                format!("{what}: speed, minimum"),
+                Some(slowest.speed.median),
+                least,
+            )
+            .details(slowest.query.to_string()),
+            Verdict::at_most(
+                format!("{what}: CPU time, geometric mean"),
+                Some(geometric_mean(&costs)),
+                cost,
+            ),
+        ]
     }
 
     /// The goals, where Flink was measured.
@@ -244,17 +353,19 @@ impl Figures {
         let least = with_flink
             .iter()
             .min_by(|one, other| one.1.total_cmp(&other.1));
+        let scaling = self.scaling_verdicts();
         let Some((query, least)) = least else {
-            return Vec::new();
+            return scaling;
         };
         let ratios = with_flink.iter().map(|(_, ratio)| *ratio);
         let mean = geometric_mean(&ratios.collect::<Vec<f64>>());
         let goal = "events per CPU second, compared with Flink excluding start-up";
         let place = format!("{} at parallelism {}", query.query, query.parallelism);
-        vec![
+        let goals = [
             Verdict::at_least(format!("{goal}, geometric mean"), Some(mean), GOAL.0),
             Verdict::at_least(format!("{goal}, minimum"), Some(*least), GOAL.1).details(place),
-        ]
+        ];
+        goals.into_iter().chain(scaling).collect()
     }
 
     fn beside_feldera(&self) -> String {
@@ -324,7 +435,7 @@ mod tests {
             cpu_s: 0.5,
             peak_rss_bytes: 64_000_000,
         };
-        let mut series = Series::new(&QUERIES[0], Input::Json, 2, true);
+        let mut series = Series::new(&QUERIES[0], Input::Json, "2".parse().unwrap(), true);
         series.runs.push(cost);
         series.flink_runs.push(FlinkCost {
             wall_s: 9.0,

@@ -1,5 +1,5 @@
-//! One block of a file: it is read, cut at line ends, and parsed, by whoever takes it. (A compressed file is
-//! read and cut by the source, because it can only be read in order.)
+//! One block of a file: it is read, cut at line ends, and parsed, by whoever takes it. (What can only be read
+//! in order is read and cut by the source.)
 //!
 //! A block of a plain file is a range of bytes. Its records are those of the lines that *begin* in it. So
 //! two threads that read neighboring blocks agree on where the first one ends without asking each other.
@@ -29,7 +29,7 @@ pub(super) const LONG_LINE_BLOCKS: usize = 4;
 pub(crate) type Count = Box<dyn Fn(usize) + Send + Sync>;
 
 /// What the blocks of a file share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// A plain file.
     pub(super) file: Option<File>,
     pub(super) pool: Arc<BlockPool>,
@@ -94,7 +94,7 @@ impl Shared {
 }
 
 /// A block that is to be read and parsed.
-pub(super) struct Block {
+pub(crate) struct Block {
     pub(super) shared: Arc<Shared>,
     pub(super) bytes: Bytes,
     /// Whether the header is still to come.
@@ -104,7 +104,7 @@ pub(super) struct Block {
 }
 
 /// The bytes of a block.
-pub(super) enum Bytes {
+pub(crate) enum Bytes {
     /// They are to be read.
     Range(Range),
     /// They were read, and end with a line or the file.
@@ -123,7 +123,7 @@ pub(super) struct Range {
 
 /// A block that was read and parsed, as if its first line were the first of the file.
 #[derive(Default)]
-pub(super) struct Parsed {
+pub(crate) struct Parsed {
     /// The bytes of the file that were parsed; `None` if no line begins in the range.
     pub(super) span: Option<std::ops::Range<u64>>,
     /// The bytes, if they can't be read again.
@@ -162,15 +162,18 @@ pub(super) struct Filled {
     pub(super) end: usize,
     /// Whether the file ends with them.
     pub(super) ended: bool,
+    /// When they arrived; `None`: when they are parsed.
+    pub(super) read_ns: Option<u64>,
 }
 
 impl Work for Block {
     type Done = Parsed;
 
     fn work(self) -> Parsed {
+        let begin_ns = now_ns();
         let mut parsed = Parsed {
             header: self.header,
-            read_ns: now_ns(),
+            read_ns: begin_ns,
             ..Parsed::default()
         };
         let Block {
@@ -188,11 +191,12 @@ impl Work for Block {
             },
             Bytes::Read(filled) => {
                 parsed.ended = filled.ended;
+                parsed.read_ns = filled.read_ns.unwrap_or(begin_ns);
                 let bytes = shared.parse(filled, header, rows_max, &mut parsed);
                 parsed.bytes = Some(bytes);
             }
         }
-        let spent_ns = now_ns() - parsed.read_ns;
+        let spent_ns = now_ns() - begin_ns;
         parsed.spent = Some((std::thread::current().id(), spent_ns));
         parsed
     }
@@ -251,6 +255,7 @@ impl Range {
             start,
             end,
             ended: parsed.ended,
+            read_ns: None,
         }))
     }
 }
@@ -264,6 +269,7 @@ impl Shared {
             start,
             end,
             ended,
+            ..
         } = filled;
         parsed.span = Some(offset + start as u64..offset + end as u64);
         let mut at = start;

@@ -4,20 +4,24 @@
 //! and would otherwise wait. The results lie in the tasks, which the source keeps in its own order; so there
 //! is nothing to sort, and a task that the source no longer wants is simply dropped.
 //!
+//! A thread is started when a task waits that nobody takes, until there are as many as the team may have. So
+//! input that one thread keeps up with starts none.
+//!
 //! Locks are taken per block, never per row. A thread without work sleeps without a time-out.
 //!
 //! Shutdown: dropping the team ends its threads, each after the block that it is parsing.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waker;
+use slackwater_link::{allow_cores, allowed_cores};
 
 /// Something to do that has a result.
-pub(super) trait Work: Send + 'static {
+pub(crate) trait Work: Send + 'static {
     /// The result.
     type Done: Send;
 
@@ -26,7 +30,7 @@ pub(super) trait Work: Send + 'static {
 }
 
 /// Work on its way to being done.
-pub(super) struct Task<W: Work> {
+pub(crate) struct Task<W: Work> {
     stage: Mutex<Stage<W>>,
 }
 
@@ -39,7 +43,7 @@ enum Stage<W: Work> {
 }
 
 /// What a source finds when it asks for a result.
-pub(super) enum Found<D> {
+pub(crate) enum Found<D> {
     /// Nobody has begun.
     Waiting,
     /// A thread is at it.
@@ -49,14 +53,14 @@ pub(super) enum Found<D> {
 }
 
 impl<W: Work> Task<W> {
-    pub(super) fn new(work: W) -> Arc<Task<W>> {
+    pub(crate) fn new(work: W) -> Arc<Task<W>> {
         Arc::new(Task {
             stage: Mutex::new(Stage::Waiting(work)),
         })
     }
 
     /// Does the work if nobody has begun; returns whether it did.
-    pub(super) fn run(&self) -> bool {
+    pub(crate) fn run(&self) -> bool {
         let mut stage = lock(&self.stage);
         let work = match std::mem::replace(&mut *stage, Stage::Doing(None)) {
             Stage::Waiting(work) => work,
@@ -76,7 +80,7 @@ impl<W: Work> Task<W> {
     }
 
     /// Takes the result if there is one. If a thread is at it, `waker` is woken once it is done.
-    pub(super) fn take(&self, waker: Option<&Waker>) -> Found<W::Done> {
+    pub(crate) fn take(&self, waker: Option<&Waker>) -> Found<W::Done> {
         let mut stage = lock(&self.stage);
         match &mut *stage {
             Stage::Waiting(_) => Found::Waiting,
@@ -95,9 +99,13 @@ impl<W: Work> Task<W> {
 }
 
 /// Threads that take tasks in the order in which they came.
-pub(super) struct Team<W: Work> {
+pub(crate) struct Team<W: Work> {
     queue: Arc<Queue<W>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: RefCell<Vec<JoinHandle<()>>>,
+    /// The most threads.
+    threads_max: Cell<usize>,
+    /// The cores of the thread that has made the team.
+    cores: Arc<[usize]>,
 }
 
 struct Queue<W: Work> {
@@ -114,10 +122,10 @@ struct Waiting<W: Work> {
 }
 
 impl<W: Work> Team<W> {
-    /// A team of `threads` threads. They run on any core that the caller may use, so it is called before
-    /// the caller is pinned to one.
-    pub(super) fn new(threads: usize) -> Result<Team<W>> {
-        let mut team = Team {
+    /// A team of at most `threads_max` threads. They run on any core that the caller may use, so it is called
+    /// before the caller is pinned to one.
+    pub(crate) fn new(threads_max: usize) -> Team<W> {
+        Team {
             queue: Arc::new(Queue {
                 waiting: Mutex::new(Waiting {
                     tasks: VecDeque::new(),
@@ -126,37 +134,57 @@ impl<W: Work> Team<W> {
                 }),
                 more: Condvar::new(),
             }),
-            threads: Vec::with_capacity(threads),
-        };
-        for number in 0..threads {
-            let queue = Arc::clone(&team.queue);
-            let thread = std::thread::Builder::new()
-                .name(format!("parser-{number}"))
-                .spawn(move || queue.serve());
-            let thread = thread.map_err(|error| {
-                Error::new("parsers", format!("can't start a thread: {error}"))
-                    .hint("allow more threads, or use a smaller parallelism")
-            })?;
-            team.threads.push(thread);
+            threads: RefCell::default(),
+            threads_max: Cell::new(threads_max),
+            cores: allowed_cores().into(),
         }
-        Ok(team)
     }
 
-    /// The threads of the team.
-    pub(super) fn threads(&self) -> usize {
-        self.threads.len()
+    /// The most threads of the team.
+    pub(crate) fn threads_max(&self) -> usize {
+        self.threads_max.get()
+    }
+
+    /// The threads that were started.
+    pub(crate) fn started(&self) -> usize {
+        self.threads.borrow().len()
     }
 
     /// Hands a task to whoever is free.
-    pub(super) fn submit(&self, task: Arc<Task<W>>) {
+    pub(crate) fn submit(&self, task: Arc<Task<W>>) {
         let mut waiting = lock(&self.queue.waiting);
         // What a source has done itself, or has dropped, is of no use here any longer.
         waiting.tasks.retain(|task| Arc::strong_count(task) > 1);
+        let is_behind = !waiting.tasks.is_empty();
         waiting.tasks.push_back(task);
         let wakes = waiting.asleep > 0;
         drop(waiting);
         if wakes {
             self.queue.more.notify_one();
+        } else if is_behind || self.started() == 0 {
+            self.start_another();
+        }
+    }
+
+    fn start_another(&self) {
+        let mut threads = self.threads.borrow_mut();
+        let number = threads.len();
+        if number >= self.threads_max.get() {
+            return;
+        }
+        let (queue, cores) = (Arc::clone(&self.queue), Arc::clone(&self.cores));
+        let thread = std::thread::Builder::new()
+            .name(format!("parser-{number}"))
+            .spawn(move || {
+                // Where it can't, it shares the core of the worker that has started it.
+                let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                let _ = allow_cores(thread as u64, &cores);
+                queue.serve();
+            });
+        match thread {
+            Ok(thread) => threads.push(thread),
+            // The source parses what these threads don't.
+            Err(_) => self.threads_max.set(number),
         }
     }
 }
@@ -195,7 +223,7 @@ impl<W: Work> Drop for Team<W> {
         waiting.tasks.clear();
         drop(waiting);
         self.queue.more.notify_all();
-        for thread in self.threads.drain(..) {
+        for thread in self.threads.get_mut().drain(..) {
             // The threads catch panics.
             let _ = thread.join();
         }
@@ -236,20 +264,21 @@ mod tests {
     #[test]
     fn tasks_are_done_once_whoever_takes_them() {
         for threads in 0..4 {
-            let team = Team::new(threads).unwrap();
-            assert_eq!(team.threads(), threads);
+            let team = Team::new(threads);
+            assert_eq!(team.started(), 0);
             let tasks = (0..500).map(|number| Task::new(Square(number)));
             let tasks = tasks.collect::<Vec<_>>();
             tasks.iter().for_each(|task| team.submit(Arc::clone(task)));
             for (number, task) in tasks.iter().enumerate() {
                 assert_eq!(result(task), (number * number) as u64);
             }
+            assert!(team.started() <= threads && (threads == 0 || team.started() > 0));
         }
     }
 
     #[test]
     fn a_panic_reaches_who_takes_the_result() {
-        let team = Team::new(1).unwrap();
+        let team = Team::new(1);
         let task = Task::new(Square(1_000));
         team.submit(Arc::clone(&task));
         let panic = catch_unwind(AssertUnwindSafe(|| result(&task)));
@@ -263,8 +292,19 @@ mod tests {
     }
 
     #[test]
+    fn a_second_thread_starts_only_if_tasks_wait() {
+        let team = Team::new(8);
+        for number in 0..100 {
+            let task = Task::new(Square(number));
+            team.submit(Arc::clone(&task));
+            assert_eq!(result(&task), number * number);
+        }
+        assert_eq!(team.started(), 1);
+    }
+
+    #[test]
     fn tasks_that_nobody_wants_any_longer_are_dropped_with_the_team() {
-        let team = Team::new(2).unwrap();
+        let team = Team::new(2);
         for number in 0..100 {
             team.submit(Task::new(Square(number)));
         }

@@ -3,13 +3,16 @@
 use std::fs::File;
 use std::io::Write;
 use std::sync::mpsc;
+use std::task::Poll;
 
 use arrow_schema::DataType;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::Format;
+use crate::block::BlockPool;
+use crate::format::{Decoder, Format};
 use crate::lines::tests::{Read, any_csv, read_pieces};
+use crate::lines::{Mark, RecordReader};
 use crate::options::Options;
 use crate::table::TableDefinition;
 use crate::table::tests::table;
@@ -182,7 +185,7 @@ proptest! {
         let mut position = 0;
         let last = (usize::MAX, block_bytes, threads);
         for (chunks, block_bytes, threads) in cuts.into_iter().chain([last]) {
-            let parsers = Parsers::start(threads).unwrap();
+            let parsers = Parsers::new(threads);
             let mut part = Reading::new(&table, &file, block_bytes, mark);
             part.chunks(&parsers, chunks, rows_max).unwrap();
             // What was handed out after the mark is read again, and left out as the engine does.
@@ -190,7 +193,7 @@ proptest! {
             position = add(&mut read, part.read, position);
         }
         prop_assert_eq!(&read, &whole);
-        let parsers = Parsers::start(threads).unwrap();
+        let parsers = Parsers::new(threads);
         let mut unpacked = unpacking(&table, text.as_bytes(), block_bytes, pieces);
         unpacked.chunks(&parsers, usize::MAX, rows_max).unwrap();
         prop_assert_eq!(unpacked.read, whole);
@@ -210,7 +213,7 @@ fn large_files_are_read_in_blocks_and_counted() {
     }
     let whole = expected(&table, &text);
     for threads in [0, 1, 3] {
-        let parsers = Parsers::start(threads).unwrap();
+        let parsers = Parsers::new(threads);
         let mut reading = Reading::new(&table, &file_of(&text), 64 * 1024, None);
         assert!(reading.chunks(&parsers, usize::MAX, 5_000).unwrap());
         assert_eq!(reading.read, whole, "{threads} threads");
@@ -231,7 +234,7 @@ fn lines_that_are_too_long_are_left_to_the_reader_in_order() {
     }
     let whole = expected(&table, &text);
     assert_eq!(whole.rejected, ["2:longer than 16 MiB"]);
-    let parsers = Parsers::start(2).unwrap();
+    let parsers = Parsers::new(2);
     let mut reading = Reading::new(&table, &file_of(&text), 64 * 1024, None);
     assert!(reading.chunks(&parsers, usize::MAX, 1_000).unwrap());
     assert_eq!(reading.read, whole);
@@ -249,7 +252,7 @@ fn lines_that_are_too_long_are_left_to_the_reader_in_order() {
 fn an_error_of_the_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = File::open(folder.path()).unwrap();
-    let parsers = Parsers::start(2).unwrap();
+    let parsers = Parsers::new(2);
     let mut reading = Reading::new(&csv("false"), &file, 4_096, None);
     let error = reading.chunks(&parsers, usize::MAX, 10).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::IsADirectory);

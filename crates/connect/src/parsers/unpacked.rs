@@ -90,6 +90,7 @@ impl Unpacked {
             start: 0,
             end,
             ended: self.ended,
+            read_ns: None,
         };
         self.filled = rest;
         self.offset += end as u64;

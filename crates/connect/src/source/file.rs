@@ -24,7 +24,7 @@ use arrow_schema::SchemaRef;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::source::{
-    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest, SourceRows,
+    Helped, Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest, SourceRows,
 };
 use slackwater_engine::time::now_ns;
 
@@ -200,7 +200,7 @@ impl SourceConnector for FileConnector {
         let block_bytes = share.min(FILE_BLOCK_BYTES);
         let parsers = match request.parsers {
             0 | 1 => None,
-            parsers => Some(Parsers::start(parsers - 1)?),
+            parsers => Some(Parsers::new(parsers - 1)),
         };
         Ok(Box::new(FileSource {
             schema: Arc::clone(&self.schema),
@@ -411,13 +411,16 @@ impl Source for FileSource {
         serde_json::to_string(&mark).ok()
     }
 
-    fn take_helped_ns(&mut self) -> u64 {
+    fn take_helped(&mut self) -> Helped {
         let taken = self.reading.iter_mut();
         let helped_ns = taken.map(|file| match &mut file.contents {
             Contents::Blocks(blocks, _) => blocks.take_helped_ns(),
             Contents::Lines(_) | Contents::Columns(_) => 0,
         });
-        helped_ns.sum()
+        Helped {
+            threads: self.parsers.as_ref().map_or(0, Parsers::started),
+            busy_ns: helped_ns.sum(),
+        }
     }
 
     fn close(&mut self) {

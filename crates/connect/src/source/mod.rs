@@ -3,6 +3,7 @@
 pub(crate) mod arrivals;
 pub(crate) mod datagen;
 pub(crate) mod file;
+pub(crate) mod helpers;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
 pub(crate) mod mqtt;
@@ -48,6 +49,8 @@ mod datagen_tests;
 mod file_tests;
 #[cfg(test)]
 pub(crate) mod resume_tests;
+#[cfg(test)]
+mod stream_tests;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -2,9 +2,11 @@
 //!
 //! After the first complete record of a batch, bytes are collected until the linger has passed or there are
 //! enough records; then the rows of every partition are passed on, one chunk at a time. Nothing is decoded in
-//! between, and without input there is no timer.
+//! between, and without input there is no timer. Where input is ahead of one thread, others parse full blocks
+//! (`helpers.rs`).
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::source::{SourcePoll, SourceRequest};
@@ -12,8 +14,9 @@ use slackwater_engine::time::now_ns;
 
 use super::source_rows;
 use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
-use crate::format::{DecodedRows, Format};
+use crate::format::{DecodedRows, Decoder, Format};
 use crate::lines::RecordReader;
+use crate::parsers::{Block, BlockReader, Parsers, Work};
 
 /// The parameters for reading a partition.
 #[derive(Clone)]
@@ -34,12 +37,19 @@ impl StreamSpec {
         }
     }
 
-    pub(crate) fn partition(&self, number: u32) -> StreamPartition {
+    fn decoder(&self) -> Decoder {
         let decoder = self.format.decoder(&self.schema, &self.request.projection);
-        let decoder = decoder.naming_fields(&self.request.tuning);
+        decoder.naming_fields(&self.request.tuning)
+    }
+
+    pub(crate) fn partition(&self, number: u32) -> StreamPartition {
+        let spec = self.clone();
         StreamPartition {
             number,
-            records: RecordReader::new(decoder, &self.pool),
+            records: RecordReader::new(self.decoder(), &self.pool),
+            blocks: (self.request.parsers > 1)
+                .then(|| Box::new(BlockReader::pushed(&self.pool, move || spec.decoder()))),
+            is_ahead: false,
             ingest_ns: None,
             ended: false,
         }
@@ -47,10 +57,14 @@ impl StreamSpec {
 }
 
 /// One connection's lines.
-#[derive(Debug)]
 pub(crate) struct StreamPartition {
     pub(crate) number: u32,
+    /// Collects the bytes, and reads them unless blocks are ahead of them.
     records: RecordReader,
+    /// Reads the blocks that other threads parse.
+    blocks: Option<Box<BlockReader>>,
+    /// Whether there are such blocks.
+    is_ahead: bool,
     /// When the first complete line of the batch had arrived.
     ingest_ns: Option<u64>,
     ended: bool,
@@ -88,7 +102,7 @@ impl StreamPartition {
 
     /// Whether everything was passed on and no more will come.
     pub(crate) fn is_finished(&self) -> bool {
-        self.ended && !self.records.has_rows()
+        self.ended && !self.is_ahead && !self.records.has_rows()
     }
 }
 
@@ -116,7 +130,8 @@ impl Collected for StreamPartition {
     }
 
     fn ingest_ns(&self) -> Option<u64> {
-        self.ingest_ns
+        // What was collected after blocks waits for them.
+        self.ingest_ns.filter(|_| !self.is_ahead)
     }
 
     fn records(&self) -> usize {
@@ -124,7 +139,7 @@ impl Collected for StreamPartition {
     }
 
     fn is_full(&mut self) -> bool {
-        self.ingest_ns.is_some() && (self.ended || self.room().is_empty())
+        self.ingest_ns().is_some() && (self.ended || self.room().is_empty())
     }
 
     fn take_rows(&mut self, rows_max: usize) -> Option<DecodedRows> {
@@ -133,6 +148,94 @@ impl Collected for StreamPartition {
             self.ingest_ns = None;
         }
         rows
+    }
+}
+
+/// A partition whose full blocks several threads can parse.
+pub(crate) trait Shared: Collected {
+    /// What a thread does with a block.
+    type Work: Work;
+
+    /// Whether blocks were handed over that were not handed out yet.
+    fn is_ahead(&self) -> bool;
+
+    /// Whether nothing more can be collected, because a block is full and nothing of it was read.
+    fn is_block_full(&self) -> bool;
+
+    /// Hands a full block over, if fewer than `ahead_max` are ahead; returns whether it did.
+    fn hand_over(
+        &mut self,
+        parsers: &Parsers<Self::Work>,
+        ahead_max: usize,
+        rows_max: usize,
+    ) -> bool;
+
+    /// At most `rows_max` rows of the blocks ahead, and when the first of them arrived; `None` if there are
+    /// no blocks ahead any longer.
+    fn shared_rows(
+        &mut self,
+        parsers: &Parsers<Self::Work>,
+        rows_max: usize,
+    ) -> Poll<Option<(DecodedRows, u64)>>;
+
+    /// The time that other threads have spent on its blocks since the last call.
+    fn take_helped_ns(&mut self) -> u64;
+}
+
+impl Shared for StreamPartition {
+    type Work = Block;
+
+    fn is_ahead(&self) -> bool {
+        self.is_ahead
+    }
+
+    fn is_block_full(&self) -> bool {
+        self.records.is_block_full()
+    }
+
+    fn hand_over(&mut self, parsers: &Parsers, ahead_max: usize, rows_max: usize) -> bool {
+        let mark = self.records.mark();
+        let blocks = self.blocks.as_mut();
+        let Some(blocks) = blocks.filter(|blocks| blocks.ahead() < ahead_max) else {
+            return false;
+        };
+        let Some(lines) = self.records.cut() else {
+            return false;
+        };
+        if !self.is_ahead {
+            blocks.begin(mark);
+            self.is_ahead = true;
+        }
+        let ingest_ns = self.ingest_ns.take().unwrap_or_else(now_ns);
+        blocks.push(parsers, lines, ingest_ns, rows_max);
+        true
+    }
+
+    fn shared_rows(
+        &mut self,
+        parsers: &Parsers,
+        rows_max: usize,
+    ) -> Poll<Option<(DecodedRows, u64)>> {
+        let Some(blocks) = self.blocks.as_mut().filter(|_| self.is_ahead) else {
+            return Poll::Ready(None);
+        };
+        let rows = match blocks.rows(parsers, 1, rows_max) {
+            Ok(rows) => rows,
+            Err(_) => unreachable!("only files can fail"),
+        };
+        if let Poll::Ready(None) = rows {
+            blocks.finish(&mut self.records);
+            self.is_ahead = false;
+            if self.records.has_rows() {
+                self.ingest_ns.get_or_insert(blocks.read_ns());
+            }
+        }
+        rows.map(|rows| rows.map(|rows| (rows, blocks.read_ns())))
+    }
+
+    fn take_helped_ns(&mut self) -> u64 {
+        let blocks = self.blocks.as_mut();
+        blocks.map_or(0, |blocks| blocks.take_helped_ns())
     }
 }
 

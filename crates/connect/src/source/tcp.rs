@@ -10,27 +10,31 @@
 //! not available: another thread connects to it (`tcp/dialer.rs`).
 
 mod connection;
+mod peers;
 
 use std::collections::VecDeque;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use slackwater_engine::error::{Error, Result};
-use slackwater_engine::link::{Interest, Registrar, Waiter, Waker, Watch, Watched};
+use slackwater_engine::link::{Interest, Waiter, Watch, Watched};
 use slackwater_engine::source::{
-    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
+    Helped, Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
 };
 use slackwater_engine::time::now_ns;
 
+use super::helpers::Helpers;
 use super::readiness::Readiness;
-use super::stream::{Linger, StreamPartition, StreamSpec};
+use super::stream::{Linger, Shared as _, StreamPartition, StreamSpec};
 use crate::format::Format;
 use crate::options::{OptionError, Options};
+use crate::parsers::Block;
 use crate::table::TableDefinition;
 use crate::tcp::{BackOff, Dialer, Endpoint, Mode, NotAccepted, OnClose, peer_of, set_up};
 use connection::Connection;
+use peers::{Caller, Listening, descriptors_max};
 
 /// Connections at a time, unless `'connections_max'` says another number; more wait in the kernel's queue
 /// until one closes. Each has a block of 128 KiB: 32 MiB in all. While a record is collected that is longer,
@@ -95,6 +99,7 @@ impl TcpConnector {
             on_close: self.on_close.unwrap_or(usual),
             connections_max: self.connections_max,
             idle: request.instance > 0,
+            helpers: Helpers::new(&request),
             spec: StreamSpec::new(&self.schema, &self.format, request),
             listener: None,
             caller: None,
@@ -119,6 +124,7 @@ impl SourceConnector for TcpConnector {
         SourceDescription {
             connector: "tcp".into(),
             max_instances: 1,
+            parsers: true,
             ends_with_peer: self.on_close == Some(OnClose::End),
             transient_partitions: true,
             ..SourceDescription::default()
@@ -130,30 +136,6 @@ impl SourceConnector for TcpConnector {
     }
 }
 
-#[derive(Debug)]
-struct Listening {
-    listener: TcpListener,
-    readiness: Readiness,
-    /// What the worker's waiter has reported of the set.
-    watch: Watch,
-    /// Whether a peer may be waiting to be accepted.
-    ready: bool,
-    /// Whether a peer has ever connected.
-    was_called: bool,
-    /// Whether the lack of room for more peers was reported.
-    has_said_full: bool,
-}
-
-/// The caller that reconnects to the peer.
-struct Caller {
-    registrar: Registrar,
-    waker: Waker,
-    /// How long to wait before it is called again; on its way with the dialer meanwhile.
-    back_off: Option<BackOff>,
-    /// While the peer is not connected: the dialer, and the partition that waits for it.
-    away: Option<(Dialer, u32)>,
-}
-
 struct TcpSource {
     endpoint: Endpoint,
     on_close: OnClose,
@@ -161,6 +143,7 @@ struct TcpSource {
     /// All connections belong to another instance.
     idle: bool,
     spec: StreamSpec,
+    helpers: Helpers<Block>,
     listener: Option<Listening>,
     caller: Option<Caller>,
     /// The sockets of the partitions; the two lists have the same order.
@@ -325,12 +308,22 @@ impl TcpSource {
             let (request, watched_ns) = (&self.spec.request, self.watched.until_ns());
             let mut begin_ns = || *begin_ns.get_or_insert_with(now_ns);
             let connection = &mut self.connections[index];
-            budget -= connection.read(partition, budget, &mut begin_ns, watched_ns, request);
+            loop {
+                budget -= connection.read(partition, budget, &mut begin_ns, watched_ns, request);
+                let has_more = connection.readable && budget > 0;
+                if !has_more || !self.helpers.hand_over(partition, count, request) {
+                    break;
+                }
+            }
         }
         let mut is_all = true;
-        for connection in self.connections.iter_mut().filter(|c| c.readable) {
-            is_all = false;
-            connection.leaves_bytes();
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            if connection.readable {
+                connection.leaves_bytes();
+                // While others parse, there will be room when one of them is done.
+                let partition = &mut self.partitions[index];
+                is_all &= partition.is_ahead() && partition.room().is_empty();
+            }
         }
         is_all
     }
@@ -391,20 +384,13 @@ impl TcpSource {
     }
 }
 
-/// Connections that may be open: half of what the process may have. The rest is for files, links and
-/// checkpoints, which must not fail because of many connections.
-fn descriptors_max() -> usize {
-    use rustix::process::{Resource, getrlimit};
-    let most = getrlimit(Resource::Nofile).current;
-    most.map_or(usize::MAX, |most| (most as usize / 2).max(1))
-}
-
 impl Source for TcpSource {
     fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
         if self.idle {
             return Ok(vec![]);
         }
         self.watched = waiter.watched();
+        self.helpers.wakes(waiter.waker());
         match self.endpoint.mode {
             Mode::Connect => {
                 self.caller = Some(Caller {
@@ -472,7 +458,8 @@ impl Source for TcpSource {
             if let Some(event) = self.events.pop_front() {
                 return Ok(event);
             }
-            if let Some(poll) = self.linger.poll(&mut self.partitions, &self.spec.request) {
+            let (linger, request) = (&mut self.linger, &self.spec.request);
+            if let Some(poll) = self.helpers.poll(&mut self.partitions, linger, request) {
                 return Ok(poll);
             }
             if let Some(ended) = self.take_ended()? {
@@ -481,15 +468,20 @@ impl Source for TcpSource {
             if self.is_over() {
                 return Ok(SourcePoll::End);
             }
-            if is_all {
-                return Ok(SourcePoll::Pending);
+            if is_all && let Some(pending) = self.helpers.pending(&self.partitions) {
+                return Ok(pending);
             }
         }
+    }
+
+    fn take_helped(&mut self) -> Helped {
+        self.helpers.take_helped()
     }
 
     fn close(&mut self) {
         self.connections.clear();
         self.partitions.clear();
+        self.helpers.close();
         self.listener = None;
         self.caller = None;
     }

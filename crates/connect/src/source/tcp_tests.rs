@@ -1,5 +1,7 @@
 //! The tcp source on loopback.
 
+use std::net::TcpListener;
+
 use super::*;
 use crate::source::tests::{Drained, drain, drain_until, request};
 use crate::table::tests::table;

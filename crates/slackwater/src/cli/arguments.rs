@@ -21,7 +21,8 @@ pub(super) struct QueryArguments {
     /// A setting, as with SET; overrides SET in the file and can be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     settings: Vec<(String, String)>,
-    /// Instances of each subquery that can run in parallel, or auto [default: 1]
+    /// Instances of each subquery that can run in parallel, or auto for as many as the load
+    /// needs [default: auto]
     #[arg(long, value_name = "N", value_parser = number_or("auto"))]
     parallelism: Option<String>,
     /// Worker threads [default: as --parallelism, at most the cores allowed]

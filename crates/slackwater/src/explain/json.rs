@@ -5,7 +5,7 @@ use serde::Serialize;
 use slackwater_control::query::NodeKind;
 use slackwater_sql::program::Program;
 
-use crate::explain::exchange;
+use crate::explain::{exchange, shared_sources};
 use crate::plan::{Plan, instance_name};
 use crate::tuner::plan_paths;
 
@@ -17,6 +17,7 @@ struct Explained {
     instances: Vec<Instance>,
     links: Vec<Link>,
     workers: Vec<Worker>,
+    parsers: Vec<Parsers>,
     placement: Placement,
     targets: Vec<Target>,
     notes: Vec<String>,
@@ -83,6 +84,14 @@ struct Worker {
     process: usize,
     core: Option<usize>,
     node: Option<usize>,
+}
+
+/// The threads that parse the input of a source.
+#[derive(Serialize)]
+struct Parsers {
+    node: usize,
+    threads: usize,
+    reason: &'static str,
 }
 
 /// How instances were placed.
@@ -161,6 +170,11 @@ pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
         core: placement.cores[worker],
         node: placement.nodes[worker],
     });
+    let parsers = shared_sources(program, plan).map(|(node, parsing)| Parsers {
+        node,
+        threads: parsing.threads,
+        reason: parsing.why.text(),
+    });
     let targets = plan_paths(program, plan, crate::calibrate::costs());
     let targets = targets.iter().map(|path| Target {
         sink: path.path.sink,
@@ -175,6 +189,7 @@ pub fn json(program: &Program, plan: &Plan) -> Result<String, String> {
         instances: instances.collect(),
         links: links.collect(),
         workers: workers.collect(),
+        parsers: parsers.collect(),
         placement: Placement {
             strategy: placement.strategy.name(),
             distance_mean: placement.distance_mean,

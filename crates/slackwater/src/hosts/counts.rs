@@ -22,7 +22,7 @@ pub struct Counts {
 /// know of their latency, which `--live` draws.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InstanceCounts {
-    slots: [u64; 9],
+    slots: [u64; 11],
     late_by_source: Vec<u64>,
     /// The slots that are not zero, by step.
     latencies: Vec<(usize, Vec<(usize, u64)>)>,
@@ -70,7 +70,7 @@ impl InstanceCounts {
     }
 }
 
-fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 9] {
+fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 11] {
     [
         &counters.rows_in,
         &counters.rows_out,
@@ -79,6 +79,8 @@ fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 9] {
         &counters.connections_lost,
         &counters.chunks,
         &counters.latency_recent_ns,
+        &counters.parsers,
+        &counters.parsers_busy_ns,
         &counters.state_bytes,
         &counters.state_bytes_max,
     ]

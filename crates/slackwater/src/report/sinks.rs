@@ -1,4 +1,4 @@
-//! The lines of the summary about single tables: late and bad rows, latencies and targets.
+//! The lines of the summary about single tables: late and bad rows, parsers, latencies and targets.
 
 use super::{Report, SinkReport, SourceReport, count};
 
@@ -33,7 +33,9 @@ fn kept(sink: &SinkReport) -> Option<String> {
 
 /// The lines about sinks, and about what made rows late if a target was missed.
 pub(super) fn lines(report: &Report) -> Vec<(&'static str, String)> {
-    let mut lines = of_sinks(report);
+    let parsers = report.sources.iter().filter_map(SourceReport::parsers_line);
+    let mut lines = parsers.map(|line| ("parsers", line)).collect::<Vec<_>>();
+    lines.extend(of_sinks(report));
     let tuning = report.plan.tuning.as_ref();
     if report.target_met == Some(false)
         && let Some(lateness) = tuning.and_then(|tuning| tuning.lateness)
@@ -102,6 +104,7 @@ mod tests {
             rows_bad,
             bytes_read: 0,
             connections_lost: 0,
+            parsers: None,
             dead_letter: None,
         }
     }

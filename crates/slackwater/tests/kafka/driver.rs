@@ -56,6 +56,15 @@ pub struct Reading {
 impl Reading {
     /// Opens it; `resume` is what [`Reading::cut`] said.
     pub fn open(definition: &TableDefinition, resume: &[Resume]) -> Result<Reading> {
+        Reading::open_with(definition, resume, 1)
+    }
+
+    /// The same with several threads that may parse.
+    pub fn open_with(
+        definition: &TableDefinition,
+        resume: &[Resume],
+        parsers: usize,
+    ) -> Result<Reading> {
         let mut all = definition.clone();
         all.options.insert("format".into(), "raw".into());
         let source = slackwater_connect::source(&all).unwrap_or_else(|error| panic!("{error}"));
@@ -63,7 +72,7 @@ impl Reading {
             projection: vec![0],
             instance: 0,
             instances: 1,
-            parsers: 1,
+            parsers,
             tuning: Arc::new(Tuning::new(0, 7)),
             unit_per_partition: false,
             bytes_read: Arc::new(AtomicU64::new(0)),
@@ -129,6 +138,11 @@ impl Reading {
             ..partition.clone()
         });
         cut.collect()
+    }
+
+    /// How many threads have parsed besides this one.
+    pub fn helpers(&mut self) -> usize {
+        self.source.take_helped().threads
     }
 
     /// The lines alone, sorted.

@@ -11,6 +11,7 @@ const LATEST: (&str, &str) = ("scan.startup.mode", "latest-offset");
 
 pub fn sources_go_on(broker: &Broker) {
     a_cut_anywhere_gives_the_rest(broker);
+    several_threads_parse_one_partition(broker);
     a_bounded_source_keeps_its_end(broker);
     a_partition_without_rows_goes_on_where_it_began(broker);
     later_partitions_are_read_from_their_beginning(broker);
@@ -48,6 +49,32 @@ fn a_cut_anywhere_gives_the_rest(broker: &Broker) {
         found.sort();
         assert_eq!(found, whole.lines);
     }
+}
+
+/// Enough messages that one thread doesn't keep up: lines in their order, also after a cut.
+fn several_threads_parse_one_partition(broker: &Broker) {
+    const MESSAGES: usize = 100_000;
+    broker.create_topic("ahead", 1);
+    broker.produce("ahead", 0, bytes(&numbered(0, 0..MESSAGES)));
+    let table = definition(broker, "ahead", &[BOUNDED]);
+    let mut seeded = Seeded(13);
+    let (mut found, mut cut) = (vec![], vec![]);
+    let mut helpers = 0;
+    loop {
+        let mut reading = Reading::open_with(&table, &cut, 4).unwrap();
+        reading.read(MESSAGES / 4 + seeded.below(20_000) as usize);
+        found.append(&mut reading.lines);
+        helpers = helpers.max(reading.helpers());
+        if reading.is_over {
+            break;
+        }
+        cut = reading.cut();
+    }
+    eprintln!("{helpers} more threads parsed");
+    let lines = numbered(0, 0..MESSAGES);
+    let expected = lines.into_iter().enumerate();
+    let expected = expected.map(|(offset, line)| ("ahead[0]".to_string(), offset as u64, line));
+    assert!(found.into_iter().eq(expected));
 }
 
 fn a_bounded_source_keeps_its_end(broker: &Broker) {

@@ -134,9 +134,7 @@ fn defaults_hold_without_a_set() {
         // These remember that a value was set.
         settings.linger_set = false;
         settings.wait_delay_set = false;
-        settings.parallelism = settings
-            .parallelism
-            .filter(|set| *set != Parallelism::Fixed(1));
+        settings.parallelism = settings.parallelism.filter(|set| *set != Parallelism::Auto);
         assert_eq!(settings, Settings::default(), "{}", setting.name);
     }
 }

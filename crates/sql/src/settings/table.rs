@@ -286,12 +286,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "parallelism",
         values: "1 to 1024, or 'auto'",
-        default: "1, and for files that are read as fast as they can be as many parsing threads as cores",
+        default: "'auto'",
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "the number of instances of each subquery of the statements that follow, if it can \
         be parallel",
-        more: "`'auto'`: as many as its work needs. See [parallelism](sql.md#parallelism).",
+        more: "`'auto'`: as many as the load needs, and for input that is read as fast as it can be, as many \
+        as bring something. See [parallelism](sql.md#parallelism).",
         set: |settings, value| {
             settings.parallelism = Some(match value.trim() {
                 "auto" => Parallelism::Auto,
@@ -303,11 +304,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "parsers",
         values: "1 to 1024",
-        default: "as many as parallelism; without one as many as cores, for files that are not paced",
+        default: "as many as a number set for `parallelism`; otherwise as many as cores, except for sources \
+        that set the pace themselves",
         since: "0.1.0",
         topic: Topic::Parallelism,
-        meaning: "the number of threads that parse the input of each source, if its instances are fewer",
-        more: "See [parallelism](sql.md#parallelism).",
+        meaning: "the maximum number of threads that parse the input of each source, if its instances are \
+        fewer",
+        more: "They take part while there is something for them. See [parallelism](sql.md#parallelism).",
         set: |settings, value| {
             settings.parsers = Some(number(value, PARALLELISM_MAX)?);
             Some(())

@@ -9,6 +9,7 @@
 //! resumes at the offsets of its checkpoint, wherever it would start otherwise.
 
 mod bookmark;
+mod messages;
 mod metadata;
 mod partition;
 
@@ -25,12 +26,13 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::{Waiter, Waker};
 use slackwater_engine::source::{
-    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
+    Helped, Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
 };
 use slackwater_engine::time::now_ns;
 
 use super::count_bytes;
-use super::stream::{Collected, Linger};
+use super::helpers::Helpers;
+use super::stream::{Collected, Linger, Shared as _};
 use crate::block::{BlockPool, STREAM_BLOCK_BYTES};
 use crate::format::Format;
 use crate::kafka::client::{Consumer, Context, Verdict};
@@ -41,6 +43,7 @@ use crate::kafka::settings::{Cluster, Scan, Startup};
 use crate::kafka::watcher::{Watch, Watcher, WatcherEvent};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
+use messages::MessageBlock;
 use metadata::Columns;
 use partition::{Partition, Spec};
 
@@ -118,6 +121,7 @@ impl SourceConnector for KafkaConnector {
             connector: "kafka".into(),
             max_instances: self.planned.count() as usize,
             bounded: self.scan.bounded,
+            parsers: true,
             // An offset always identifies the same message.
             replayable: true,
             ..SourceDescription::default()
@@ -130,6 +134,7 @@ impl SourceConnector for KafkaConnector {
             .of_instance(request.instance, request.instances);
         let share = BLOCKS_BYTES_MAX / places.len().max(1);
         Ok(Box::new(KafkaSource {
+            helpers: Helpers::new(&request),
             cluster: Arc::clone(&self.cluster),
             scan: self.scan.clone(),
             planned: Arc::clone(&self.planned),
@@ -168,6 +173,7 @@ struct KafkaSource {
     places: Vec<Place>,
     partitions: Vec<Partition>,
     linger: Linger,
+    helpers: Helpers<MessageBlock>,
     events: VecDeque<SourcePoll>,
     /// Whether the client has events other than messages, or the watcher has any.
     woken: Arc<AtomicBool>,
@@ -322,20 +328,30 @@ impl KafkaSource {
         let mut budget = BYTES_PER_POLL_MAX;
         let mut begin_ns = None;
         let mut is_all = true;
+        let (count, request) = (self.partitions.len(), &self.spec.request);
         for partition in &mut self.partitions {
             if !partition.look() {
                 continue;
             }
             let time_ns = *begin_ns.get_or_insert_with(now_ns);
-            let before = partition.bytes();
-            let failed = partition.read(rows_max, budget, time_ns);
-            let bytes = partition.bytes() - before;
-            budget = budget.saturating_sub(bytes);
-            count_bytes(&self.spec.request, bytes);
-            if let Err(error) = failed {
-                heed(client, &partition.name(), &error)?;
+            loop {
+                let before = partition.bytes();
+                let failed = partition.read(rows_max, budget, time_ns);
+                let bytes = partition.bytes() - before;
+                budget = budget.saturating_sub(bytes);
+                count_bytes(request, bytes);
+                if let Err(error) = failed {
+                    heed(client, &partition.name(), &error)?;
+                    break;
+                }
+                let has_more = partition.is_readable() && budget > 0;
+                if !has_more || !self.helpers.hand_over(partition, count, request) {
+                    break;
+                }
             }
-            is_all &= !partition.is_readable();
+            // While others parse, there will be room when one of them is done.
+            let waits = partition.is_ahead() && partition.is_block_full();
+            is_all &= !partition.is_readable() || waits;
         }
         Ok(is_all)
     }
@@ -367,6 +383,7 @@ impl Source for KafkaSource {
     fn open(&mut self, waiter: &mut Waiter) -> Result<Vec<(u32, String)>> {
         let places = self.places.iter();
         let known = places.map(|place| (place.number, place.name())).collect();
+        self.helpers.wakes(waiter.waker());
         if !self.places.is_empty() || self.scan.discovery_ns.is_some() {
             self.start(&waiter.waker())?;
         }
@@ -383,7 +400,8 @@ impl Source for KafkaSource {
             if let Some(event) = self.events.pop_front() {
                 return Ok(event);
             }
-            if let Some(poll) = self.linger.poll(&mut self.partitions, &self.spec.request) {
+            let (linger, request) = (&mut self.linger, &self.spec.request);
+            if let Some(poll) = self.helpers.poll(&mut self.partitions, linger, request) {
                 return Ok(poll);
             }
             if let Some(partition) = self.ended_partition() {
@@ -392,8 +410,8 @@ impl Source for KafkaSource {
             if self.partitions.is_empty() && self.scan.discovery_ns.is_none() {
                 return Ok(SourcePoll::End);
             }
-            if is_all {
-                return Ok(SourcePoll::Pending);
+            if is_all && let Some(pending) = self.helpers.pending(&self.partitions) {
+                return Ok(pending);
             }
         }
     }
@@ -404,8 +422,13 @@ impl Source for KafkaSource {
         Some(found.bookmark().to_string())
     }
 
+    fn take_helped(&mut self) -> Helped {
+        self.helpers.take_helped()
+    }
+
     fn close(&mut self) {
         self.partitions.clear();
+        self.helpers.close();
         self.client = None;
     }
 }

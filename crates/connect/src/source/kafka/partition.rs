@@ -1,10 +1,11 @@
 //! One partition: its queue, and the messages that were taken from it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use arrow_buffer::Buffer;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::error::KafkaError;
@@ -12,18 +13,20 @@ use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waker;
-use slackwater_engine::source::{Rejected, SourceRequest};
+use slackwater_engine::source::SourceRequest;
 use slackwater_engine::time::now_ns;
 
 use super::bookmark::Bookmark;
-use super::metadata::{Beside, Columns, Notes};
-use crate::block::{BlockPool, seal};
-use crate::format::{DecodedRows, Decoder, Format, Message, RECORD_BYTES_MAX, rejected};
+use super::messages::{MessageBlock, Messages};
+use super::metadata::Columns;
+use crate::block::BlockPool;
+use crate::format::{DecodedRows, Format};
 use crate::kafka::client::{Consumer, Context};
 use crate::kafka::partitions::{Place, Range};
 use crate::kafka::queue::EventQueue;
+use crate::parsers::{Parsers, Task};
 use crate::source::arrivals::Arrivals;
-use crate::source::stream::Collected;
+use crate::source::stream::{Collected, Shared};
 
 /// The parameters for reading a partition.
 pub(super) struct Spec {
@@ -64,6 +67,13 @@ pub(super) struct Partition {
     woken_ns: u64,
     /// When the first message of the batch had arrived.
     ingest_ns: Option<u64>,
+    /// Batches that other threads parse, which come before the one that is collected, and the offset of the
+    /// first message of each.
+    ahead: VecDeque<Arc<Task<MessageBlock>>>,
+    firsts: VecDeque<u64>,
+    /// The most messages of a batch.
+    rows_max: usize,
+    helped_ns: u64,
 }
 
 impl Partition {
@@ -93,8 +103,11 @@ impl Partition {
         // SAFETY: the consumer is alive as long as `queue`, which goes after it.
         let waiting = unsafe { EventQueue::partition(client, &place.topic, place.partition) };
         let (of_value, beside) = spec.columns.read(&spec.request.projection);
-        let decoder = spec.format.decoder(&spec.columns.values, &of_value);
-        let decoder = decoder.naming_fields(&spec.request.tuning);
+        let make_decoder = {
+            let (format, values) = (spec.format.clone(), Arc::clone(&spec.columns.values));
+            let tuning = Arc::clone(&spec.request.tuning);
+            move || format.decoder(&values, &of_value).naming_fields(&tuning)
+        };
         Ok(Partition {
             place: place.clone(),
             waiting,
@@ -105,10 +118,14 @@ impl Partition {
             placed: begin.is_some(),
             end,
             ended: end.is_some_and(|end| begin.unwrap_or(0) >= end),
-            messages: Messages::new(decoder, beside, &spec.pool),
+            messages: Messages::new(make_decoder, beside, place, &spec.pool),
             arrivals: Arrivals::new(now_ns()),
             woken_ns: 0,
             ingest_ns: None,
+            ahead: VecDeque::new(),
+            firsts: VecDeque::new(),
+            rows_max: usize::MAX,
+            helped_ns: 0,
         })
     }
 
@@ -148,7 +165,8 @@ impl Partition {
 
     /// Whether everything was passed on and no more will come.
     pub(super) fn is_finished(&self) -> bool {
-        self.ended && self.messages.is_empty() && self.ingest_ns.is_none()
+        let is_empty = self.messages.is_empty() && self.ahead.is_empty();
+        self.ended && is_empty && self.ingest_ns.is_none()
     }
 
     /// Takes messages from the queue, which was checked from `time_ns` on.
@@ -158,6 +176,7 @@ impl Partition {
         bytes_max: usize,
         time_ns: u64,
     ) -> std::result::Result<(), KafkaError> {
+        self.rows_max = rows_max;
         let until = self.messages.bytes + bytes_max;
         while !self.ended && self.messages.has_room(rows_max) && self.messages.bytes < until {
             match self.queue.poll(Duration::ZERO) {
@@ -199,7 +218,7 @@ impl Partition {
 
     /// Where to resume after the rows that were passed on.
     pub(super) fn bookmark(&self) -> Bookmark {
-        let waiting = self.messages.first();
+        let waiting = self.firsts.front().copied().or(self.messages.first());
         Bookmark {
             next: self.placed.then(|| waiting.unwrap_or(self.next)),
             end: self.end,
@@ -226,134 +245,80 @@ fn take(
     }
 }
 
-/// The bytes of messages in a block, and the place of each.
-struct Messages {
-    decoder: Decoder,
-    beside: Beside,
-    notes: Notes,
-    pool: Arc<BlockPool>,
-    block: Vec<u8>,
-    filled: usize,
-    places: Vec<Message>,
-    /// Messages that are rejected without being read.
-    refused: Vec<Rejected>,
-    bytes: usize,
-}
-
-impl Messages {
-    fn new(decoder: Decoder, beside: Beside, pool: &Arc<BlockPool>) -> Messages {
-        Messages {
-            decoder,
-            beside,
-            notes: Notes::default(),
-            pool: Arc::clone(pool),
-            block: vec![],
-            filled: 0,
-            places: vec![],
-            refused: vec![],
-            bytes: 0,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.places.is_empty() && self.refused.is_empty()
-    }
-
-    /// The offset of the first message that waits to be passed on.
-    fn first(&self) -> Option<u64> {
-        let refused = self.refused.first().and_then(|refused| refused.position);
-        let place = self.places.first().map(|message| message.number);
-        place.into_iter().chain(refused).min()
-    }
-
-    /// Whether there is room for another message: one may exceed the block, which then grows.
-    fn has_room(&self, rows_max: usize) -> bool {
-        self.places.len() + self.refused.len() < rows_max && self.filled < self.pool.block_bytes()
-    }
-
-    /// Takes a message's value; returns whether it is a record.
-    fn push(&mut self, payload: &[u8], message: &BorrowedMessage<'_>, offset: u64) -> bool {
-        self.bytes += payload.len();
-        let record = self.decoder.trim_message(payload);
-        if record.is_empty() {
-            return false;
-        }
-        if record.len() > RECORD_BYTES_MAX {
-            self.refused
-                .push(self.decoder.reject_message(record, offset));
-            return true;
-        }
-        let timestamp_ms = message.timestamp().to_millis();
-        let noted = self
-            .beside
-            .note(&mut self.notes, message.key(), timestamp_ms);
-        if let Err(reason) = noted {
-            self.refused.push(rejected(offset, record, reason.into()));
-            return true;
-        }
-        let (start, end) = (self.filled, self.filled + record.len());
-        if self.block.len() < end {
-            let mut larger = self.pool.take(end);
-            larger[..start].copy_from_slice(&self.block[..start]);
-            self.pool
-                .give_back(std::mem::replace(&mut self.block, larger));
-        }
-        self.block[start..end].copy_from_slice(record);
-        self.decoder.prepare_message(&mut self.block[start..end]);
-        self.filled = end;
-        self.places.push(Message {
-            start: start as u32,
-            end: end as u32,
-            number: offset,
-        });
-        true
-    }
-
-    /// All rows of the block.
-    fn rows(&mut self, place: &Place) -> Option<DecodedRows> {
-        if self.is_empty() {
-            return None;
-        }
-        // As for lines: few bytes in a big block are copied, so that rows that are kept don't hold the block.
-        const COPIED_SHARE: usize = 8;
-        let filled = std::mem::take(&mut self.filled);
-        let block = if filled * COPIED_SHARE < self.block.len() {
-            Buffer::from(&self.block[..filled])
-        } else {
-            seal(std::mem::take(&mut self.block), filled, &self.pool)
-        };
-        let rows = self.decoder.decode_messages(&block, &self.places);
-        let mut rows = self.beside.complete(rows, place, &self.places, &self.notes);
-        self.places.clear();
-        self.notes.clear();
-        rows.rejected.append(&mut self.refused);
-        Some(rows)
-    }
-}
-
 impl Collected for Partition {
     fn number(&self) -> u32 {
         self.place.number
     }
 
     fn ingest_ns(&self) -> Option<u64> {
-        self.ingest_ns
+        // What was collected after batches ahead waits for them.
+        self.ingest_ns.filter(|_| self.ahead.is_empty())
     }
 
     fn records(&self) -> usize {
-        self.messages.places.len()
+        self.messages.places()
     }
 
     fn is_full(&mut self) -> bool {
-        self.ingest_ns.is_some() && (self.ended || !self.messages.has_room(usize::MAX))
+        self.ingest_ns().is_some() && (self.ended || !self.messages.has_room(usize::MAX))
     }
 
     fn take_rows(&mut self, _rows_max: usize) -> Option<DecodedRows> {
         // No more messages were taken than fit a chunk.
-        let rows = self.messages.rows(&self.place);
+        let rows = self.messages.rows();
         if rows.is_none() {
             self.ingest_ns = None;
         }
         rows
+    }
+}
+
+impl Shared for Partition {
+    type Work = MessageBlock;
+
+    fn is_ahead(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    fn is_block_full(&self) -> bool {
+        !self.messages.has_room(self.rows_max)
+    }
+
+    fn hand_over(
+        &mut self,
+        parsers: &Parsers<MessageBlock>,
+        ahead_max: usize,
+        _rows_max: usize,
+    ) -> bool {
+        if self.ahead.len() >= ahead_max {
+            return false;
+        }
+        let ingest_ns = self.ingest_ns.take().unwrap_or_else(now_ns);
+        let Some((first, block)) = self.messages.take(ingest_ns) else {
+            return false;
+        };
+        parsers.submit(block, &mut self.ahead);
+        self.firsts.push_back(first);
+        true
+    }
+
+    fn shared_rows(
+        &mut self,
+        parsers: &Parsers<MessageBlock>,
+        _rows_max: usize,
+    ) -> Poll<Option<(DecodedRows, u64)>> {
+        match parsers.take(&mut self.ahead) {
+            Some(parsed) => {
+                self.firsts.pop_front();
+                self.helped_ns += parsed.helped_ns();
+                Poll::Ready(Some((parsed.rows, parsed.ingest_ns)))
+            }
+            None if self.ahead.is_empty() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+
+    fn take_helped_ns(&mut self) -> u64 {
+        std::mem::take(&mut self.helped_ns)
     }
 }
