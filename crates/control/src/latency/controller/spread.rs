@@ -14,7 +14,7 @@
 //! The past is kept in [`EPOCHS`] epochs, of which the oldest is dropped when the newest is over: a rare
 //! stall weighs what it should for half a minute, and then nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Observation, WORSE_MAX};
 
@@ -139,35 +139,36 @@ fn held_up_ns(stall_ns: f64, delay_ns: f64) -> f64 {
     stall_ns + delay_ns.min(stall_ns * stall_ns / delay_ns.max(1.0)) / 2.0
 }
 
-/// Weights of rows by their own excess, and of seconds of stalls by their length.
-#[derive(Debug, Clone)]
+/// Weights by slot, of those that have any: a path's latencies fill a few dozen of them.
+#[derive(Debug, Clone, Default)]
 struct Weights {
-    own: Vec<f64>,
-    stalls: Vec<f64>,
+    slots: BTreeMap<usize, Weight>,
+}
+
+/// The weight of rows with an excess of their own, and of seconds of stalls, of a slot's length.
+#[derive(Debug, Clone, Copy, Default)]
+struct Weight {
+    own: f64,
+    stalls: f64,
 }
 
 impl Weights {
-    fn new() -> Weights {
-        Weights {
-            own: vec![0.0; SLOTS],
-            stalls: vec![0.0; SLOTS],
-        }
-    }
-
     fn add(&mut self, excess: &Excess, weight: f64) {
         match excess.stall_ns {
-            None => self.own[slot(excess.ns)] += weight,
+            None => self.slots.entry(slot(excess.ns)).or_default().own += weight,
             Some(stall_ns) => {
                 let share = stall_ns / held_up_ns(stall_ns, excess.slept_ns);
-                self.stalls[slot(stall_ns)] += weight * share;
+                self.slots.entry(slot(stall_ns)).or_default().stalls += weight * share;
             }
         }
     }
 
     fn add_all(&mut self, other: &Weights) {
-        let own = self.own.iter_mut().zip(&other.own);
-        let stalls = self.stalls.iter_mut().zip(&other.stalls);
-        own.chain(stalls).for_each(|(sum, weight)| *sum += weight);
+        for (&slot, weight) in &other.slots {
+            let sum = self.slots.entry(slot).or_default();
+            sum.own += weight.own;
+            sum.stalls += weight.stalls;
+        }
     }
 }
 
@@ -186,9 +187,9 @@ pub struct Spread {
 impl Default for Spread {
     fn default() -> Spread {
         Spread {
-            all: Weights::new(),
+            all: Weights::default(),
             over: VecDeque::new(),
-            now: Weights::new(),
+            now: Weights::default(),
             now_s: 0.0,
             is_empty: true,
         }
@@ -207,11 +208,11 @@ impl Spread {
         if self.now_s >= epoch_s {
             self.now_s = 0.0;
             self.over
-                .push_back(std::mem::replace(&mut self.now, Weights::new()));
+                .push_back(std::mem::replace(&mut self.now, Weights::default()));
             if self.over.len() >= EPOCHS {
                 self.over.pop_front();
             }
-            self.all = Weights::new();
+            self.all = Weights::default();
             for weights in &self.over {
                 self.all.add_all(weights);
             }
@@ -229,12 +230,10 @@ impl Spread {
 
     /// The distribution as it is now.
     pub fn look(&self) -> Latencies {
-        let slots = self.all.own.iter().zip(&self.all.stalls).enumerate();
-        let filled = slots.filter(|(_, (own, stalls))| **own + **stalls > 0.0);
-        let filled = filled.map(|(slot, (&own, &stalls))| Filled {
+        let filled = self.all.slots.iter().map(|(&slot, weight)| Filled {
             ns: upper_ns(slot),
-            own,
-            stalls,
+            own: weight.own,
+            stalls: weight.stalls,
         });
         Latencies(filled.collect())
     }
