@@ -154,7 +154,7 @@ impl<'b> Cursor<'b> {
     }
 
     /// An integer with few digits.
-    #[inline]
+    #[inline(always)]
     fn integer(&mut self) -> Option<i64> {
         let is_negative = self.peek()? == b'-';
         self.at += usize::from(is_negative);
@@ -171,7 +171,7 @@ impl<'b> Cursor<'b> {
     }
 
     /// The digits of a number before its fraction: their value, if there are not too many, and their number.
-    #[inline]
+    #[inline(always)]
     fn digits(&mut self) -> Option<(u64, usize)> {
         let is_zero = self.peek()? == b'0';
         let (value, digits) = leading_digits(&self.block[self.at..]);

@@ -125,11 +125,7 @@ impl Finder {
         if let Some(window) = block.get(from..from + 16) {
             let (ends, high) = marks(window.try_into().expect("the slice has 16 bytes"));
             if ends != 0 {
-                let length = ends.trailing_zeros();
-                return StringEnd {
-                    at: from + length as usize,
-                    is_ascii: high & ((1 << length) - 1) == 0,
-                };
+                return found(from, true, ends.into(), high.into());
             }
         }
         self.far_end(block, from)
@@ -149,6 +145,17 @@ impl Finder {
     }
 }
 
+/// The end of a string in the window at `at`: at the lowest bit of `ends`, which has one. `high` has a bit for
+/// each byte that is not ASCII; `is_ascii` says whether those before the window are.
+#[inline(always)]
+fn found(at: usize, is_ascii: bool, ends: u64, high: u64) -> StringEnd {
+    let length = ends.trailing_zeros();
+    StringEnd {
+        at: at + length as usize,
+        is_ascii: is_ascii && high & ((1 << length) - 1) == 0,
+    }
+}
+
 /// The bytes that end a string without escapes, and those that are not ASCII.
 #[inline(always)]
 fn marks(window: [u8; 16]) -> (u32, u32) {
@@ -165,10 +172,7 @@ fn end_by_16(block: &[u8], from: usize) -> StringEnd {
     while let Some(window) = block.get(at..at + 16) {
         let (ends, high) = marks(window.try_into().expect("the slice has 16 bytes"));
         if ends != 0 {
-            let length = ends.trailing_zeros();
-            is_ascii &= high & ((1 << length) - 1) == 0;
-            at += length as usize;
-            return StringEnd { at, is_ascii };
+            return found(at, is_ascii, ends.into(), high.into());
         }
         is_ascii &= high == 0;
         at += 16;
@@ -205,55 +209,60 @@ fn end_by_32(block: &[u8], from: usize) -> StringEnd {
         let ends = _mm256_movemask_epi8(ends) as u32;
         let high = _mm256_movemask_epi8(bytes) as u32;
         if ends != 0 {
-            let length = ends.trailing_zeros();
-            is_ascii &= high & ((1 << length) - 1) == 0;
-            at += length as usize;
-            return StringEnd { at, is_ascii };
+            return found(at, is_ascii, ends.into(), high.into());
         }
         is_ascii &= high == 0;
         at += 32;
     }
-    let StringEnd {
-        at,
-        is_ascii: is_rest_ascii,
-    } = end_by_16(block, at);
-    is_ascii &= is_rest_ascii;
-    StringEnd { at, is_ascii }
+    let rest = end_by_16(block, at);
+    StringEnd {
+        is_ascii: is_ascii && rest.is_ascii,
+        ..rest
+    }
 }
 
+/// Looks at 128 bytes at a time: whether most strings are shorter than 64 bytes can't be predicted.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn end_by_64(block: &[u8], from: usize) -> StringEnd {
+    let mut at = from;
+    let mut is_ascii = true;
+    loop {
+        let (near, near_high) = marks_of_64(&block[at..]);
+        let (far, far_high) = marks_of_64(block.get(at + 64..).unwrap_or_default());
+        let (after, ends, high) = match near {
+            0 => (64, far, far_high),
+            _ => (0, near, near_high),
+        };
+        is_ascii &= after == 0 || near_high == 0;
+        if ends != 0 {
+            return found(at + after, is_ascii, ends, high);
+        }
+        is_ascii &= far_high == 0;
+        at += 128;
+    }
+}
+
+/// As [`marks`], of the first 64 bytes; what follows after the last byte ends a string.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn marks_of_64(bytes: &[u8]) -> (u64, u64) {
     use std::arch::x86_64::{
         _mm512_cmpeq_epi8_mask, _mm512_cmplt_epu8_mask, _mm512_maskz_loadu_epi8,
         _mm512_movepi8_mask, _mm512_set1_epi8,
     };
-    let (quote, backslash) = (_mm512_set1_epi8(b'"' as i8), _mm512_set1_epi8(b'\\' as i8));
-    let space = _mm512_set1_epi8(b' ' as i8);
-    let mut at = from;
-    let mut is_ascii = true;
-    loop {
-        let rest = &block[at..];
-        let loaded = match rest.len() {
-            64.. => u64::MAX,
-            few => (1 << few) - 1,
-        };
-        // SAFETY: only bytes of `rest` are loaded: `loaded` has a bit for each of them, at most 64. The
-        // others are zero, a control character, so the loop ends there.
-        let bytes = unsafe { _mm512_maskz_loadu_epi8(loaded, rest.as_ptr().cast()) };
-        let ends = _mm512_cmpeq_epi8_mask(bytes, quote)
-            | _mm512_cmpeq_epi8_mask(bytes, backslash)
-            | _mm512_cmplt_epu8_mask(bytes, space);
-        let high = _mm512_movepi8_mask(bytes);
-        if ends != 0 {
-            let length = ends.trailing_zeros();
-            is_ascii &= high & ((1 << length) - 1) == 0;
-            at += length as usize;
-            return StringEnd { at, is_ascii };
-        }
-        is_ascii &= high == 0;
-        at += 64;
-    }
+    let loaded = match bytes.len() {
+        64.. => u64::MAX,
+        few => (1 << few) - 1,
+    };
+    // SAFETY: only bytes of the slice are loaded: `loaded` has a bit for each of them, at most 64. The others
+    // are zero, a control character.
+    let bytes = unsafe { _mm512_maskz_loadu_epi8(loaded, bytes.as_ptr().cast()) };
+    let ends = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(b'"' as i8))
+        | _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(b'\\' as i8))
+        | _mm512_cmplt_epu8_mask(bytes, _mm512_set1_epi8(b' ' as i8));
+    (ends, _mm512_movepi8_mask(bytes))
 }
 
 #[cfg(test)]
