@@ -3,23 +3,19 @@
 //! Control messages go to every link, after the chunks before them.
 
 mod demand;
+mod keyed;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use arrow_array::UInt32Array;
-use arrow_array::cast::AsArray;
-
-use crate::barrier::Barrier;
-use crate::chunk::{Chunk, KeyHashes, Message};
+use crate::chunk::{Chunk, Message};
 use crate::counters::StepCounters;
 use crate::error::Result;
 use crate::exchange::LinkSender;
 use crate::exchange::fan::segments;
-use crate::hash::{BUCKETS, bucket};
-use crate::key::KeyColumns;
+use crate::hash::BUCKETS;
 use demand::Demand;
 pub use demand::UNACKNOWLEDGED_MAX;
+use keyed::Keyed;
 
 /// One in this many chunks that are split by key is counted by bucket: counting costs a nanosecond a row,
 /// and the counts only have to be in proportion.
@@ -71,8 +67,8 @@ pub struct Route {
     senders: Vec<LinkSender>,
     /// Messages that have no link yet, in order. Only [`Dealing::Demand`] chooses a link that late.
     undealt: VecDeque<Message>,
-    /// Messages that found their link full. These and `undealt` hold what one input message produces: the
-    /// instance takes no further input while there are any.
+    /// Messages that found their link full. These and `undealt` hold what one input message produces, or of a
+    /// keyed route one step: the instance takes no further input while there are any.
     queues: Vec<VecDeque<Message>>,
     queued: usize,
     /// Whether the links are to be closed once everything held back is sent.
@@ -91,21 +87,6 @@ enum Dealing {
     },
     Demand(Demand),
     Keyed(Keyed),
-}
-
-/// Splits chunks by the keys of their rows.
-struct Keyed {
-    columns: Arc<[usize]>,
-    keep_origin: bool,
-    to: usize,
-    /// Which links stay in this process. The others copy each part into their own memory anyway, and
-    /// leave hashes out.
-    stays: Vec<bool>,
-    /// The link of each bucket.
-    owners: Vec<u16>,
-    chunks: u64,
-    /// The rows of the current chunk, by link.
-    rows: Vec<Vec<u32>>,
 }
 
 /// What a reader has not been woken for yet.
@@ -132,17 +113,11 @@ impl Route {
                 columns,
                 keep_origin,
                 to,
-            } if links > 1 => Dealing::Keyed(Keyed {
-                columns: columns.into(),
-                keep_origin,
-                to,
-                stays: (senders.iter())
-                    .map(|sender| matches!(sender, LinkSender::Local(_)))
-                    .collect(),
-                owners: first_owners(links),
-                chunks: 0,
-                rows: vec![Vec::new(); links],
-            }),
+            } if links > 1 => {
+                let stays = senders.iter();
+                let stays = stays.map(|sender| matches!(sender, LinkSender::Local(_)));
+                Dealing::Keyed(Keyed::new(columns, keep_origin, to, stays.collect()))
+            }
             BalancerPlan::RoundRobin if links > 1 => Dealing::InTurn { next: 0 },
             BalancerPlan::Demand if links > 1 => Dealing::Demand(Demand::new(links)),
             BalancerPlan::Broadcast {
@@ -161,7 +136,7 @@ impl Route {
         }
     }
 
-    /// Sends a chunk; `counters` are this route's.
+    /// Sends a chunk, or keeps it until [`Route::settle`]; `counters` are this route's.
     pub fn chunk(&mut self, chunk: Chunk, counters: &StepCounters) -> Result<()> {
         match &mut self.dealing {
             Dealing::ToOne => self.send_chunk(0, chunk),
@@ -183,18 +158,42 @@ impl Route {
                 }
                 self.deal().map(|_| ())
             }
-            Dealing::Keyed(keyed) => {
-                for (link, part) in keyed.split(chunk, counters)? {
-                    self.send_chunk(link, part)?;
+            Dealing::Keyed(keyed) => match keyed.hold(chunk) {
+                None => Ok(()),
+                Some(chunk) => {
+                    self.settle(counters)?;
+                    self.chunk(chunk, counters)
                 }
-                Ok(())
-            }
+            },
         }
+    }
+
+    /// Sends the rows that are kept to be split together; returns whether there were any. Called at the end of
+    /// each step of the instance.
+    pub fn settle(&mut self, counters: &StepCounters) -> Result<bool> {
+        let Dealing::Keyed(keyed) = &mut self.dealing else {
+            return Ok(false);
+        };
+        if keyed.is_empty() {
+            return Ok(false);
+        }
+        let (parts, watermark) = (keyed.split(counters)?, keyed.take_watermark());
+        for (link, part) in parts {
+            self.send_chunk(link, part)?;
+        }
+        watermark.map_or(Ok(()), |watermark| self.send_to_all(&watermark))?;
+        Ok(true)
     }
 
     /// Sends a control message on every link. A barrier may move buckets of the receivers; from here on,
     /// the rows of those buckets go to the new owners.
-    pub fn control(&mut self, message: &Message) -> Result<()> {
+    pub fn control(&mut self, message: &Message, counters: &StepCounters) -> Result<()> {
+        if let Dealing::Keyed(keyed) = &mut self.dealing {
+            if keyed.hold_watermark(message) {
+                return Ok(());
+            }
+            self.settle(counters)?;
+        }
         if let (Dealing::Keyed(keyed), Message::Barrier(barrier)) = (&mut self.dealing, message) {
             keyed.change(barrier);
         }
@@ -346,77 +345,6 @@ impl Route {
     fn mark(&mut self, link: usize) {
         if self.not_woken[link] == NotWoken::Nothing {
             self.not_woken[link] = NotWoken::Messages;
-        }
-    }
-}
-
-impl Keyed {
-    /// Splits a chunk into parts, each with its link.
-    fn split(&mut self, mut chunk: Chunk, counters: &StepCounters) -> Result<Vec<(usize, Chunk)>> {
-        if !self.keep_origin {
-            chunk.origin = None;
-        }
-        let keys = KeyColumns::of_batch(&chunk.batch, &self.columns)?;
-        let hashes = keys.hashes();
-        let links = self.rows.len();
-        let share = chunk.rows() / links;
-        for rows in &mut self.rows {
-            // Somewhat more than an even share, so that few lists have to grow.
-            rows.reserve(share + share / 8);
-        }
-        for (row, &hash) in hashes.iter().enumerate() {
-            self.rows[usize::from(self.owners[bucket(hash)])].push(row as u32);
-        }
-        if self.chunks.is_multiple_of(COUNTED_CHUNKS) {
-            counters.count_buckets(hashes, COUNTED_CHUNKS);
-        }
-        self.chunks += 1;
-        let mut parts = Vec::with_capacity(links);
-        for link in 0..links {
-            let rows = std::mem::take(&mut self.rows[link]);
-            if rows.is_empty() {
-                continue;
-            }
-            let stays = self.stays[link];
-            let key_hashes = stays.then(|| KeyHashes {
-                columns: Arc::clone(&self.columns),
-                hashes: rows.iter().map(|&row| hashes[row as usize]).collect(),
-            });
-            let mut part = chunk.clone();
-            if rows.len() < chunk.rows() {
-                part = chunk.take(&UInt32Array::from(rows))?;
-                if stays {
-                    part = self.gathered(part)?;
-                }
-            }
-            part.key_hashes = key_hashes;
-            parts.push((link, part));
-        }
-        Ok(parts)
-    }
-
-    /// Returns the rows with the bytes of their string keys side by side. The receiver looks at each key,
-    /// and would otherwise fetch a cache line for each from where the source has read it; here they have
-    /// just been read.
-    fn gathered(&self, chunk: Chunk) -> Result<Chunk> {
-        let mut columns = chunk.batch.columns().to_vec();
-        let mut has_strings = false;
-        for &column in self.columns.iter() {
-            if let Some(strings) = columns[column].as_string_view_opt() {
-                columns[column] = Arc::new(strings.gc());
-                has_strings = true;
-            }
-        }
-        match has_strings {
-            true => chunk.with_columns(chunk.batch.schema(), columns),
-            false => Ok(chunk),
-        }
-    }
-
-    fn change(&mut self, barrier: &Barrier) {
-        for step in barrier.moves_of(self.to) {
-            debug_assert_eq!(self.owners[usize::from(step.bucket)], step.from);
-            self.owners[usize::from(step.bucket)] = step.to;
         }
     }
 }

@@ -4,6 +4,7 @@
 //! while something downstream needs it, where its rows came from ([`Origin`]) and what they do to
 //! the result ([`RowKind`]).
 
+mod gather;
 mod parts;
 
 use std::borrow::Cow;

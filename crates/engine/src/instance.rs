@@ -218,7 +218,9 @@ impl Instance {
         laps.begin();
         self.laps = *laps;
         let has_copied = self.copy_slice()?;
-        let stepped = match self.take_inputs() {
+        let stepped = self.take_inputs();
+        let settled = self.settle_routes();
+        let stepped = match stepped.and_then(|stepped| settled.map(|()| stepped)) {
             Ok(Stepped::Worked | Stepped::Waits { .. }) if has_copied => Ok(Stepped::Copied),
             stepped => stepped,
         };
@@ -410,6 +412,19 @@ impl Instance {
         let outputs = self.routes().filter_map(Route::due_ns).min();
         let slices = self.member.open.as_ref().and_then(|open| open.due_ns);
         inputs.into_iter().chain(outputs).chain(slices).min()
+    }
+
+    /// Sends what routes keep to split it together.
+    fn settle_routes(&mut self) -> Result<()> {
+        for placed in &mut self.steps {
+            if let Step::Route(route) = &mut placed.step {
+                let counters = &self.counters.steps[placed.number];
+                if route.settle(counters)? {
+                    counters.add_busy(self.laps.lap());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn flush_routes(&mut self) -> Result<usize> {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use slackwater_link::{Receiver, Waiter, channel};
 
 use super::*;
-use crate::barrier::BucketMove;
+use crate::barrier::{Barrier, BucketMove};
 use crate::testing::batch;
 
 /// A route over `links` links of a capacity, and their other ends.
@@ -66,6 +66,8 @@ enum Act {
     Chunk(i64),
     /// Sends a watermark, if the route takes input.
     Watermark,
+    /// Ends a step of the instance.
+    Settle,
     /// One receiver takes up to this many messages.
     Take(usize, usize),
 }
@@ -74,6 +76,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         3 => (1i64..40).prop_map(Act::Chunk),
         1 => Just(Act::Watermark),
+        1 => Just(Act::Settle),
         4 => (0usize..3, 1usize..6).prop_map(|(link, count)| Act::Take(link, count)),
     ];
     prop::collection::vec(act, 1..120)
@@ -83,26 +86,35 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 #[derive(Default)]
 struct Got {
     rows: Vec<i64>,
-    /// Each watermark, with the largest row sent before it, as sent and as received so far.
-    watermarks: Vec<i64>,
+    /// Each watermark, and the number of rows before it.
+    watermarks: Vec<(i64, usize)>,
 }
 
 impl Got {
-    fn take(
-        &mut self,
-        message: Message,
-        sent_before: &[i64],
-    ) -> std::result::Result<(), TestCaseError> {
+    fn take(&mut self, message: Message) -> std::result::Result<(), TestCaseError> {
         match message {
-            Message::Chunk(chunk) => {
-                let rows = numbers(&chunk);
-                // A row that was sent after a watermark must not arrive before it.
-                let open = sent_before.get(self.watermarks.len());
-                prop_assert!(open.is_none_or(|end| rows.iter().all(|row| row < end)));
-                self.rows.extend(rows);
-            }
-            Message::Watermark { time, .. } => self.watermarks.push(time),
+            Message::Chunk(chunk) => self.rows.extend(numbers(&chunk)),
+            Message::Watermark { time, .. } => self.watermarks.push((time, self.rows.len())),
             other => prop_assert!(false, "{other:?}"),
+        }
+        Ok(())
+    }
+
+    /// Watermark `n` was sent after the rows before `sent_before[n - 1]`. If it may be `skipped`, a later one
+    /// takes its place.
+    fn check(&self, sent_before: &[i64], skipped: bool) -> std::result::Result<(), TestCaseError> {
+        let times = self.watermarks.iter().map(|&(time, _)| time);
+        let times = times.collect::<Vec<i64>>();
+        let all = (1..=sent_before.len() as i64).collect::<Vec<i64>>();
+        match skipped {
+            true => prop_assert!(times.is_sorted() && times.last() == all.last(), "{times:?}"),
+            false => prop_assert_eq!(&times, &all),
+        }
+        for &(time, rows) in &self.watermarks {
+            let (before, after) = self.rows.split_at(rows);
+            let end = sent_before[time as usize - 1];
+            prop_assert!(after.iter().all(|&row| row >= end), "it waits for its rows");
+            prop_assert!(skipped || before.iter().all(|&row| row < end));
         }
         Ok(())
     }
@@ -132,30 +144,35 @@ fn check(
             }
             Act::Watermark if !route.is_blocked() => {
                 sent_before.push(next);
-                route.control(&watermark(sent_before.len() as i64)).unwrap();
+                let watermark = watermark(sent_before.len() as i64);
+                route.control(&watermark, &counters).unwrap();
+            }
+            Act::Settle if !route.is_blocked() => {
+                route.settle(&counters).unwrap();
             }
             Act::Take(link, count) if link < links => {
                 for _ in 0..count {
                     if let Some(message) = receivers[link].receive() {
-                        got[link].take(message, &sent_before)?;
+                        got[link].take(message)?;
                     }
                 }
             }
             _ => {}
         }
     }
+    route.settle(&counters).unwrap();
     while !route.is_drained() || receivers.iter().any(|receiver| !receiver.is_empty()) {
         for (receiver, got) in receivers.iter_mut().zip(&mut got) {
             while let Some(message) = receiver.receive() {
-                got.take(message, &sent_before)?;
+                got.take(message)?;
             }
         }
         route.flush().unwrap();
     }
-    let expected = (1..=sent_before.len() as i64).collect::<Vec<i64>>();
+    let is_keyed = matches!(plan, BalancerPlan::Keyed { .. });
     let mut all = Vec::new();
     for got in &got {
-        prop_assert_eq!(&got.watermarks, &expected);
+        got.check(&sent_before, is_keyed)?;
         for key in 0..7 {
             let rows = by_key(&got.rows, key);
             prop_assert!(
@@ -167,7 +184,7 @@ fn check(
     }
     all.sort_unstable();
     prop_assert_eq!(all, (0..next).collect::<Vec<i64>>());
-    if let BalancerPlan::Keyed { .. } = plan {
+    if is_keyed {
         for key in 0..7 {
             let holders = got.iter().filter(|got| !by_key(&got.rows, key).is_empty());
             prop_assert!(holders.count() <= 1, "a key has one instance");
@@ -245,10 +262,11 @@ fn rows_after_a_barrier_go_to_the_new_owners_of_their_buckets() {
         })
     };
     // A barrier for another subquery passes, and changes nothing.
-    route.control(&barrier(4)).unwrap();
+    route.control(&barrier(4), &counters).unwrap();
     route.chunk(chunk(70, 70), &counters).unwrap();
-    route.control(&barrier(5)).unwrap();
+    route.control(&barrier(5), &counters).unwrap();
     route.chunk(chunk(140, 70), &counters).unwrap();
+    route.settle(&counters).unwrap();
     let mut parts = vec![Vec::new(); 2];
     for (receiver, parts) in receivers.iter_mut().zip(&mut parts) {
         let mut rows = 0;
@@ -266,6 +284,39 @@ fn rows_after_a_barrier_go_to_the_new_owners_of_their_buckets() {
 }
 
 #[test]
+fn chunks_of_one_step_are_split_together_up_to_a_limit() {
+    let (mut route, mut receivers) = route(keyed(), 2, 64);
+    let counters = StepCounters::default();
+    let mut got = |route: &mut Route| {
+        route.settle(&counters).unwrap();
+        let mut got = Vec::new();
+        while let Some(message) = receivers[0].receive() {
+            got.push(match message {
+                Message::Chunk(chunk) => chunk.rows() as i64,
+                Message::Watermark { time, .. } => -time,
+                other => panic!("{other:?}"),
+            });
+        }
+        while receivers[1].receive().is_some() {}
+        got
+    };
+    for first in 0..3 {
+        route.chunk(chunk(first * 70, 70), &counters).unwrap();
+        route.control(&watermark(first + 1), &counters).unwrap();
+    }
+    let one = got(&mut route);
+    assert_eq!((one.len(), one[1]), (2, -3), "{one:?}");
+    assert!(got(&mut route).is_empty(), "nothing is sent twice");
+    for first in 0..3 {
+        route.chunk(chunk(first * 7_000, 7_000), &counters).unwrap();
+    }
+    assert_eq!(got(&mut route).len(), 3);
+    // Without rows there is nothing to wait for.
+    route.control(&watermark(4), &counters).unwrap();
+    assert_eq!(got(&mut route), [-4]);
+}
+
+#[test]
 fn rows_are_counted_by_bucket_in_proportion() {
     let (mut route, receivers) = route(keyed(), 2, 64);
     let counters = StepCounters {
@@ -275,6 +326,7 @@ fn rows_are_counted_by_bucket_in_proportion() {
     for first in 0..COUNTED_CHUNKS as i64 {
         route.chunk(chunk(first * 7, 7), &counters).unwrap();
     }
+    route.settle(&counters).unwrap();
     drop(receivers);
     let buckets = counters.buckets.unwrap();
     let counts = buckets

@@ -13,7 +13,7 @@ use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
 use super::*;
 use crate::balancer::{BalancerPlan, Route};
 use crate::chunk::{Chunk, Origin, Partitions, Positions};
-use crate::counters::InstanceCounters;
+use crate::counters::{InstanceCounters, StepCounters};
 use crate::testing::batch;
 
 struct Link {
@@ -291,13 +291,15 @@ fn regression_a_link_is_closed_after_what_waits_for_room() {
         let mut route = Route::new(BalancerPlan::PointToPoint, vec![wrap(sender)]);
         // The link takes the first message, holds the second and leaves the others to the route.
         for first in 0..4 {
-            route.control(&chunk(first * 500, 500)).unwrap();
+            route
+                .control(&chunk(first * 500, 500), &StepCounters::default())
+                .unwrap();
         }
         let end = Message::EndOfStream {
             ingest_ns: 2,
             stopped: false,
         };
-        route.control(&end).unwrap();
+        route.control(&end, &StepCounters::default()).unwrap();
         assert!(route.is_blocked(), "its window took everything");
         route.close();
         let start = Instant::now();

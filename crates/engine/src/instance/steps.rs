@@ -234,14 +234,21 @@ impl Instance {
     fn pass(&mut self, index: usize, control: &Control) -> Result<()> {
         let placed = &mut self.steps[index];
         match &mut placed.step {
-            Step::Route(route) => route.control(&match *control {
-                Control::Watermark { time, ingest_ns } => Message::Watermark { time, ingest_ns },
-                Control::Idle => Message::Idle,
-                Control::Active => Message::Active,
-                Control::Barrier(ref barrier) => Message::Barrier(barrier.clone()),
-                Control::EndOfWork { ingest_ns } => Message::EndOfWork { ingest_ns },
-                Control::End { ingest_ns, stopped } => Message::EndOfStream { ingest_ns, stopped },
-            })?,
+            Step::Route(route) => {
+                let message = match *control {
+                    Control::Watermark { time, ingest_ns } => {
+                        Message::Watermark { time, ingest_ns }
+                    }
+                    Control::Idle => Message::Idle,
+                    Control::Active => Message::Active,
+                    Control::Barrier(ref barrier) => Message::Barrier(barrier.clone()),
+                    Control::EndOfWork { ingest_ns } => Message::EndOfWork { ingest_ns },
+                    Control::End { ingest_ns, stopped } => {
+                        Message::EndOfStream { ingest_ns, stopped }
+                    }
+                };
+                route.control(&message, &self.counters.steps[placed.number])?;
+            }
             Step::Sink(sink) => {
                 if let Control::End { stopped, .. } = *control {
                     let (number, node) = (placed.number, placed.node);
