@@ -56,9 +56,10 @@ impl Retention {
         }
     }
 
-    /// The time that entries touched now get.
+    /// The time that entries touched now get. If they are kept for ever it is always the same: rows without a
+    /// time take less memory.
     pub fn now(&self) -> EventTime {
-        self.watermark
+        self.us.map_or(MIN_WATERMARK, |_| self.watermark)
     }
 
     /// Whether an entry touched `at` this time is forgotten.

@@ -10,22 +10,23 @@
 //!
 //! Semi and anti joins, which emit only rows of the left side, have their own rules (`existence`).
 
+mod candidates;
 mod existence;
 mod state;
 
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
 use arrow_array::{
     Array, ArrayRef, Int8Array, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
 };
 use arrow_schema::SchemaRef;
 
-use super::rows::{Encoded, KeyedRows, OfKey, Touch};
+use self::candidates::{Candidates, Verdict};
+use super::rows::{Encoded, KeyedRows, Touch};
 use super::{Retention, retractions};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
-use crate::expression::{Expression, evaluate};
+use crate::expression::Expression;
 use crate::operator::join::JoinKind;
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{Clock, KeyedState};
@@ -84,27 +85,8 @@ impl Pending {
     }
 }
 
-/// What the condition says about a pair.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Apart,
-    Joined,
-    /// The condition failed: the pair is rejected, and no reason to pad.
-    Failed,
-}
-
-/// The partners of some rows of a chunk.
-struct Candidates {
-    /// The number of partners of each row, from the first row on.
-    of_row: Vec<usize>,
-    /// The number of copies of each partner; 1 if it only has to exist.
-    counts: Vec<u32>,
-    verdicts: Vec<Verdict>,
-    /// The columns of the partners.
-    rows: RecordBatch,
-}
-
-/// Rows to emit, by the places of their columns; `None` for a side that is padded with NULL.
+/// Rows to emit: the row of the chunk, and the pair whose partner it is; `None` for a side that is padded with
+/// NULL.
 #[derive(Default)]
 struct Joined {
     own: Vec<Option<u32>>,
@@ -171,101 +153,6 @@ impl ChangelogJoin {
             return Ok(Progress::More);
         }
         Ok(Progress::Done)
-    }
-
-    /// The partners of the next rows of the chunk.
-    fn candidates(&self, pending: &mut Pending, output: &mut Output) -> Result<Candidates> {
-        let other = &self.sides[1 - pending.side];
-        let only_exists = self.spec.kind.is_of_left() && pending.side == 0;
-        let (mut encodings, mut counts) = (Vec::<&[u8]>::new(), Vec::new());
-        let (mut of_row, mut own) = (Vec::new(), Vec::new());
-        while pending.next < pending.chunk.rows() && encodings.len() < output.chunk_rows {
-            let row = pending.next;
-            let before = encodings.len();
-            if let Some(of_key) = partners(other, &pending.encoded, row) {
-                for (encoding, kept) in of_key.live(&self.retention) {
-                    encodings.push(encoding);
-                    counts.push(if only_exists { 1 } else { kept.count });
-                    own.push(row as u32);
-                }
-            }
-            of_row.push(encodings.len() - before);
-            pending.next += 1;
-        }
-        let rows = other.decode(encodings.into_iter())?;
-        let mut verdicts = self.judge(pending, &own, &counts, &rows, output)?;
-        if self.spec.kind == JoinKind::Semi {
-            // A rejected pair is no reason to emit its row.
-            let failed = verdicts.iter_mut().filter(|it| **it == Verdict::Failed);
-            failed.for_each(|verdict| *verdict = Verdict::Apart);
-        }
-        Ok(Candidates {
-            of_row,
-            counts,
-            verdicts,
-            rows,
-        })
-    }
-
-    /// What the condition says about each pair: row `own[i]` of the chunk with row `i` of `others`, which
-    /// exists `counts[i]` times.
-    fn judge(
-        &self,
-        pending: &Pending,
-        own: &[u32],
-        counts: &[u32],
-        others: &RecordBatch,
-        output: &mut Output,
-    ) -> Result<Vec<Verdict>> {
-        let Some(condition) = &self.spec.condition else {
-            return Ok(vec![Verdict::Joined; own.len()]);
-        };
-        if own.is_empty() {
-            return Ok(Vec::new());
-        }
-        let own = pending.chunk.take(&UInt32Array::from(own.to_vec()))?;
-        let columns = in_order(
-            pending.side,
-            own.batch.columns().to_vec(),
-            others.columns().to_vec(),
-        );
-        let pairs = own.with_columns(self.spec.schema.clone(), columns)?;
-        let pairs = Chunk::new(pairs.batch, pending.chunk.ingest_ns);
-        let judged = evaluate(std::slice::from_ref(condition), pairs.clone())?;
-        if !judged.rejected.is_empty() {
-            return self.judge_each(condition, &pairs, counts, output);
-        }
-        let holds = judged.columns[0].as_boolean();
-        let verdict = |row: usize| match holds.is_valid(row) && holds.value(row) {
-            true => Verdict::Joined,
-            false => Verdict::Apart,
-        };
-        Ok((0..holds.len()).map(verdict).collect())
-    }
-
-    /// Evaluates one pair at a time, if some fail. `counts` has the number of copies of each.
-    fn judge_each(
-        &self,
-        condition: &Arc<dyn Expression>,
-        pairs: &Chunk,
-        counts: &[u32],
-        output: &mut Output,
-    ) -> Result<Vec<Verdict>> {
-        let conditions = std::slice::from_ref(condition);
-        let mut verdicts = Vec::with_capacity(pairs.rows());
-        for (row, &count) in counts.iter().enumerate() {
-            let judged = evaluate(conditions, pairs.slice(row, 1))?;
-            verdicts.push(match judged.columns[0].as_boolean() {
-                holds if holds.is_empty() => Verdict::Failed,
-                holds if holds.is_valid(0) && holds.value(0) => Verdict::Joined,
-                _ => Verdict::Apart,
-            });
-            // As often as the pair exists: the count must not depend on which side came first.
-            for rejected in judged.rejected {
-                (0..count).for_each(|_| output.reject(rejected.clone()));
-            }
-        }
-        Ok(verdicts)
     }
 
     /// Applies the rows from `first` on, one after the other; they are kept, or retracted.
@@ -378,7 +265,10 @@ impl ChangelogJoin {
         while from < rows {
             let to = (from + output.chunk_rows).min(rows);
             let own = || taken(&pending.chunk.batch, &joined.own[from..to]);
-            let other = || taken(&candidates.rows, &joined.other[from..to]);
+            let other = joined.other[from..to].iter();
+            let other = other.map(|pair| pair.map(|pair| candidates.pairs[pair as usize].1));
+            let other = other.collect::<Vec<Option<u32>>>();
+            let other = || taken(&candidates.rows, &other);
             let columns = match (self.spec.kind.is_of_left(), pending.side) {
                 (false, side) => in_order(side, own()?, other()?),
                 (true, 0) => own()?,
@@ -413,14 +303,6 @@ impl ChangelogJoinSpec {
             false => &self.schema,
         }
     }
-}
-
-/// The rows of the other side that have the key of row `row`.
-fn partners<'r>(other: &'r KeyedRows, encoded: &Encoded, row: usize) -> Option<&'r OfKey> {
-    if encoded.has_null(row) {
-        return None;
-    }
-    other.of_key(encoded.key(row))
 }
 
 /// Columns of the left side, then of the right one.

@@ -5,12 +5,14 @@
 //! will do ([`packed`]). It is the same whichever came first (I1).
 
 mod encoder;
+mod head;
 mod of_key;
 mod packed;
 mod slab;
 mod slices;
 mod snapshots;
 mod sorted;
+mod text;
 
 use std::collections::VecDeque;
 
@@ -22,7 +24,7 @@ use hashbrown::hash_table::Entry;
 use self::encoder::Encoder;
 pub use self::encoder::{Encoded, RowOrder};
 use self::slab::Slab;
-use self::sorted::{HEAD_BYTES, SortedRows};
+use self::sorted::SortedRows;
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::key::Key;
@@ -82,8 +84,8 @@ struct Gone {
     mark: Mark,
 }
 
-/// The memory of a row in addition to its bytes: its head, and the reserve of pages.
-const ROW_BYTES: usize = HEAD_BYTES + 12;
+/// The memory of a row in addition to its bytes: its head, and what its page leaves unused.
+const ROW_BYTES: usize = 16;
 /// The memory of a key in addition to its bytes: its entry, and its place in a table that is half full.
 const KEY_BYTES: usize = size_of::<OfKey>() + 10;
 
@@ -149,7 +151,7 @@ impl KeyedRows {
     }
 
     /// The place of a key whose rows change now; it is created if it is new.
-    fn place_or_new(&mut self, key: Key<'_>, row_bytes: usize, mark: Mark) -> u32 {
+    fn place_or_new(&mut self, key: Key<'_>, mark: Mark) -> u32 {
         let slab = &self.slab;
         let is_it = |&place: &u32| slab.get(place).is(key);
         let place = match (self.table).entry(key.hash(), is_it, |&place| slab.get(place).hash) {
@@ -157,7 +159,7 @@ impl KeyedRows {
             Entry::Vacant(vacant) => {
                 let place = self.slab.add(OfKey {
                     hash: key.hash(),
-                    rows: SortedRows::new(key.bytes(), row_bytes),
+                    rows: SortedRows::new(key.bytes()),
                     touched_at: MIN_WATERMARK,
                 });
                 vacant.insert(place);
@@ -178,7 +180,7 @@ impl KeyedRows {
 
     /// Adds one copy of a row, which has this many partners now. Returns the row's new entry.
     pub fn add(&mut self, key: Key<'_>, row: &[u8], partners: u32, now: Touch) -> Kept {
-        let place = self.place_or_new(key, row.len(), now.mark);
+        let place = self.place_or_new(key, now.mark);
         let of_key = self.slab.get_mut(place);
         of_key.touched_at = now.at;
         let mut kept = Kept {
@@ -347,7 +349,7 @@ impl KeyedRows {
             }
             return;
         }
-        let place = self.place_or_new(key, row.len(), kept.mark);
+        let place = self.place_or_new(key, kept.mark);
         let of_key = self.slab.get_mut(place);
         of_key.touched_at = of_key.touched_at.max(kept.touched_at);
         match of_key.rows.find(row) {

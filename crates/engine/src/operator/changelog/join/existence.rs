@@ -134,8 +134,8 @@ impl ChangelogJoin {
     /// because they use the numbers of what they found.
     fn forget_settled(&mut self, candidates: &Candidates, settled: Vec<usize>) -> Result<()> {
         let now = self.touch();
-        let rows = settled.iter().map(|&i| i as u32);
-        let rows = Chunk::new(candidates.rows.clone(), 0).take(&rows.collect::<Vec<_>>().into())?;
+        let rows = candidates.partners(settled.iter().copied());
+        let rows = Chunk::new(candidates.rows.clone(), 0).take(&rows)?;
         let encoded = self.sides[LEFT].encode(&rows)?;
         for (row, &i) in settled.iter().enumerate() {
             let (key, bytes) = (encoded.key(row), encoded.row(row));

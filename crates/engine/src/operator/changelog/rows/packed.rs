@@ -2,7 +2,7 @@
 //!
 //! `arrow-row` makes encodings whose order is that of the rows: 9 bytes for an integer, and 33 for each 32 of
 //! a string. Where any order will do (the two sides of a join), rows are packed: a bit for each NULL, numbers
-//! of variable length, and strings after their length. Equal rows, and no others, have equal bytes.
+//! of variable length, and strings in [few bits](super::text). Equal rows, and no others, have equal bytes.
 //!
 //! Encodings are not stored: snapshots hold columns.
 
@@ -15,10 +15,14 @@ use arrow_buffer::{Buffer, NullBuffer};
 use arrow_data::ArrayDataBuilder;
 use arrow_schema::{DataType, Schema};
 
+use super::text;
 use crate::error::Result;
 
-/// The bytes of a buffer of strings, unless one row has more: a view can point to the first 4 GiB.
+/// A buffer of strings gets no more of them once it has so many bytes: a view can point to the first 4 GiB.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
+
+/// A view has all bytes of a string that is not longer.
+const INLINE_BYTES_MAX: u32 = 12;
 
 /// About how many bytes a number takes.
 const NUMBER_BYTES: usize = 4;
@@ -141,7 +145,7 @@ fn column_of(words: &[u64], width: usize, is_signed: bool) -> Buffer {
 
 /// Appends a number, seven bits at a time, the lowest first.
 #[inline]
-fn push_number(bytes: &mut Vec<u8>, mut value: u64) {
+pub fn push_number(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -151,7 +155,7 @@ fn push_number(bytes: &mut Vec<u8>, mut value: u64) {
 
 /// Takes a number from the beginning.
 #[inline]
-fn take_number(bytes: &mut &[u8]) -> u64 {
+pub fn take_number(bytes: &mut &[u8]) -> u64 {
     let (mut value, mut shift) = (0, 0);
     loop {
         let byte = bytes[0];
@@ -224,11 +228,7 @@ impl Packer {
                         bytes.extend_from_slice(&values[row * width..(row + 1) * width]);
                     }
                     Values::Booleans(values) => bytes.push(u8::from(values.value(row))),
-                    Values::Strings(strings) => {
-                        let text = strings.value(row).as_bytes();
-                        push_number(bytes, text.len() as u64);
-                        bytes.extend_from_slice(text);
-                    }
+                    Values::Strings(strings) => text::push(bytes, strings.value(row)),
                 }
             }
             packed.ends.push(packed.bytes.len());
@@ -242,37 +242,47 @@ impl Packer {
         let columns = self.columns.iter();
         let columns = columns.map(|(_, kind)| Column::new(*kind, rows.len()));
         let mut columns = columns.collect::<Vec<Column>>();
-        let mut left = rows.iter().map(|row| row.len()).sum::<usize>();
-        // Strings are views of copies of whole rows: one copy for each row, not for each string.
-        let mut buffers = Vec::<Vec<u8>>::new();
+        let mut texts = Texts::default();
         let null_bytes = self.null_bytes();
         for row in &rows {
-            let is_full = |last: &Vec<u8>| last.len() + row.len() > last.capacity();
-            if buffers.last().is_none_or(is_full) {
-                buffers.push(Vec::with_capacity(
-                    left.min(BUFFER_BYTES_MAX).max(row.len()),
-                ));
-            }
-            left -= row.len();
-            let buffer = buffers.len() as u32 - 1;
-            let copies = buffers.last_mut().expect("added just above");
-            let place = copies.len();
-            copies.extend_from_slice(row);
             let (nulls, mut rest) = row.split_at(null_bytes);
             for (nth, column) in columns.iter_mut().enumerate() {
                 let is_null = nulls[nth / 8] & 1 << (nth % 8) != 0;
-                column.push(is_null, &mut rest, |rest| {
-                    (buffer, (place + row.len() - rest) as u32)
-                });
+                column.push(is_null, &mut rest, &mut texts);
             }
             debug_assert!(rest.is_empty(), "a row has the values of its columns");
         }
-        let buffers = buffers.into_iter().map(Buffer::from_vec);
+        let buffers = texts.buffers.into_iter().map(Buffer::from_vec);
         let buffers = buffers.collect::<Vec<Buffer>>();
         let columns = columns.into_iter().zip(&self.columns);
         columns
             .map(|(column, (data_type, _))| column.finish(data_type, &buffers))
             .collect()
+    }
+}
+
+/// The unpacked strings of all columns.
+#[derive(Default)]
+struct Texts {
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Texts {
+    /// Takes a string from the beginning of the rest of a row; returns its view.
+    #[inline]
+    fn take(&mut self, rest: &mut &[u8]) -> u128 {
+        if (self.buffers.last()).is_none_or(|last| last.len() >= BUFFER_BYTES_MAX) {
+            self.buffers.push(Vec::new());
+        }
+        let number = self.buffers.len() as u32 - 1;
+        let last = self.buffers.last_mut().expect("added just above");
+        let start = last.len();
+        text::take(rest, last);
+        let view = make_view(&last[start..], number, start as u32);
+        if view as u32 <= INLINE_BYTES_MAX {
+            last.truncate(start);
+        }
+        view
     }
 }
 
@@ -297,10 +307,9 @@ impl Column {
         }
     }
 
-    /// Takes the value at the beginning of the rest of a row. `place` says where the copy is of what is left
-    /// of the row when so many bytes are.
+    /// Takes the value at the beginning of the rest of a row.
     #[inline]
-    fn push(&mut self, is_null: bool, rest: &mut &[u8], place: impl Fn(usize) -> (u32, u32)) {
+    fn push(&mut self, is_null: bool, rest: &mut &[u8], texts: &mut Texts) {
         self.valid.push(!is_null);
         match self.kind {
             Kind::Integer(_, _) if is_null => self.words.push(0),
@@ -318,13 +327,7 @@ impl Column {
                 *rest = &rest[1..];
             }
             Kind::String if is_null => self.views.push(0),
-            Kind::String => {
-                let length = take_number(rest) as usize;
-                let (buffer, offset) = place(rest.len());
-                let (string, after) = rest.split_at(length);
-                self.views.push(make_view(string, buffer, offset));
-                *rest = after;
-            }
+            Kind::String => self.views.push(texts.take(rest)),
         }
     }
 
@@ -342,8 +345,8 @@ impl Column {
             }
             Kind::String => {
                 let (views, buffers) = (self.views.into(), buffers.to_vec());
-                // SAFETY: the bytes of each string were taken from a `str` when its row was packed, and each
-                // view was made of them, for the place of their copy in its buffer.
+                // SAFETY: the bytes of each string were a `str` when its row was packed, and each view was
+                // made of them, for their place in its buffer.
                 let array = unsafe { StringViewArray::new_unchecked(views, buffers, nulls) };
                 debug_assert!(array.to_data().validate_full().is_ok());
                 return Ok(Arc::new(array));

@@ -5,19 +5,15 @@
 //! allocation until they outgrow a page; then the page is split in two, as a leaf of a B-tree is.
 
 use super::Kept;
-use crate::state::Mark;
+use super::head::{Head, row_at};
 
 /// A page with more bytes is split, if it has two rows.
 const PAGE_BYTES: usize = 1024;
 
-/// A full page grows by this fraction: doubling it, as a `Vec` does, would leave a third of all memory
-/// unused.
-const GROWTH: usize = 4;
+/// A page that is emptier than this fraction, after rows were removed, is made smaller.
+const UNUSED: usize = 4;
 
-/// The bytes before each row: its count, partners, time of the last change, mark and length.
-pub const HEAD_BYTES: usize = 24;
-
-/// Records, each [`HEAD_BYTES`] and a row, in order of the rows.
+/// Records, each a [head](super::head) and a row, in order of the rows.
 type Page = Vec<u8>;
 
 /// A key, and its rows in order.
@@ -39,13 +35,11 @@ pub struct Place {
 }
 
 impl SortedRows {
-    /// A key without rows, which is about to get one of `row_bytes` bytes.
-    pub fn new(key: &[u8], row_bytes: usize) -> SortedRows {
-        let mut first = Vec::with_capacity(key.len() + HEAD_BYTES + row_bytes);
-        first.extend_from_slice(key);
+    /// A key without rows.
+    pub fn new(key: &[u8]) -> SortedRows {
         SortedRows {
             key_bytes: key.len() as u32,
-            first,
+            first: key.to_vec(),
             more: Vec::new(),
         }
     }
@@ -99,7 +93,7 @@ impl SortedRows {
 
     /// The entry of the row there.
     pub fn kept(&self, place: Place) -> Kept {
-        kept_at(self.page(place.page), place.at)
+        Head::at(self.page(place.page), place.at).kept
     }
 
     /// Changes the entry of the row there.
@@ -111,15 +105,17 @@ impl SortedRows {
     pub fn insert(&mut self, place: Place, row: &[u8], kept: Kept) {
         let start = self.start(place.page);
         let page = self.page_mut(place.page);
+        let head = Head::new(kept, row.len());
+        let head = head.bytes();
         let old_end = page.len();
-        make_room(page, HEAD_BYTES + row.len());
-        page.resize(old_end + HEAD_BYTES + row.len(), 0);
-        page.copy_within(place.at..old_end, place.at + HEAD_BYTES + row.len());
-        set_at(page, place.at, kept);
-        let length = row.len() as u32;
-        page[place.at + HEAD_BYTES - 4..place.at + HEAD_BYTES]
-            .copy_from_slice(&length.to_le_bytes());
-        page[place.at + HEAD_BYTES..place.at + HEAD_BYTES + row.len()].copy_from_slice(row);
+        let bytes = head.len() + row.len();
+        // No more than that: what is unused in pages that grow by a fraction is a fifth of all memory.
+        page.reserve_exact(bytes);
+        page.resize(old_end + bytes, 0);
+        page.copy_within(place.at..old_end, place.at + bytes);
+        let record = &mut page[place.at..place.at + bytes];
+        record[..head.len()].copy_from_slice(&head);
+        record[head.len()..].copy_from_slice(row);
         if page.len() - start > PAGE_BYTES {
             self.split(place.page);
         }
@@ -140,7 +136,8 @@ impl SortedRows {
         }
         if at < page.len() {
             let upper = page.split_off(at);
-            page.shrink_to(at + at / GROWTH);
+            fit(page);
+            self.more.reserve_exact(1);
             self.more.insert(index, upper);
         }
     }
@@ -150,6 +147,9 @@ impl SortedRows {
         let page = self.page_mut(place.page);
         let next = row_at(page, place.at).1;
         page.drain(place.at..next);
+        if page.capacity() - page.len() > page.capacity() / UNUSED {
+            fit(page);
+        }
         if place.page > 0 && page.is_empty() {
             self.more.remove(place.page - 1);
         }
@@ -183,7 +183,7 @@ impl SortedRows {
         for (page, start) in pages.chain(self.more.iter_mut().map(|page| (page, 0))) {
             let mut at = start;
             while at < page.len() {
-                let mut kept = kept_at(page, at);
+                let mut kept = Head::at(page, at).kept;
                 change(&mut kept);
                 set_at(page, at, kept);
                 at = row_at(page, at).1;
@@ -199,21 +199,36 @@ impl SortedRows {
             let (mut at, mut end) = (start, start);
             while at < page.len() {
                 let (row, next) = row_at(page, at);
-                if stays(row, kept_at(page, at)) {
+                if stays(row, Head::at(page, at).kept) {
                     page.copy_within(at..next, end);
                     end += next - at;
                 }
                 at = next;
             }
             page.truncate(end);
+            fit(page);
         }
         self.more.retain(|page| !page.is_empty());
     }
 }
 
-fn make_room(page: &mut Page, bytes: usize) {
-    if page.capacity() - page.len() < bytes {
-        page.reserve_exact(bytes.max(page.len() / GROWTH));
+/// Moves a page into memory of its size. (Made smaller in place, it could keep up to twice as much.)
+fn fit(page: &mut Page) {
+    *page = page.as_slice().to_vec();
+}
+
+/// Changes the entry of the record at `at`, whose head may get another length.
+fn set_at(page: &mut Page, at: usize, kept: Kept) {
+    let head = Head::at(page, at);
+    let length = head.bytes().len();
+    let changed = Head { kept, ..head };
+    let bytes = changed.bytes();
+    match bytes.len() == length {
+        true => page[at..at + length].copy_from_slice(&bytes),
+        false => {
+            page.reserve_exact(bytes.len().saturating_sub(length));
+            page.splice(at..at + length, bytes.iter().copied());
+        }
     }
 }
 
@@ -229,39 +244,11 @@ impl<'p> Iterator for Records<'p> {
         if self.at == self.page.len() {
             return None;
         }
-        let kept = kept_at(self.page, self.at);
+        let kept = Head::at(self.page, self.at).kept;
         let (row, next) = row_at(self.page, self.at);
         self.at = next;
         Some((row, kept))
     }
-}
-
-fn number<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
-    page[at..at + N].try_into().expect("a slice of N bytes")
-}
-
-/// The row of the record at `at`, and where the next record is.
-fn row_at(page: &[u8], at: usize) -> (&[u8], usize) {
-    let length = u32::from_le_bytes(number(page, at + HEAD_BYTES - 4)) as usize;
-    let start = at + HEAD_BYTES;
-    (&page[start..start + length], start + length)
-}
-
-fn kept_at(page: &[u8], at: usize) -> Kept {
-    Kept {
-        count: u32::from_le_bytes(number(page, at)),
-        partners: u32::from_le_bytes(number(page, at + 4)),
-        touched_at: i64::from_le_bytes(number(page, at + 8)),
-        mark: Mark(u32::from_le_bytes(number(page, at + 16))),
-    }
-}
-
-fn set_at(page: &mut [u8], at: usize, kept: Kept) {
-    let head = &mut page[at..at + 20];
-    head[..4].copy_from_slice(&kept.count.to_le_bytes());
-    head[4..8].copy_from_slice(&kept.partners.to_le_bytes());
-    head[8..16].copy_from_slice(&kept.touched_at.to_le_bytes());
-    head[16..].copy_from_slice(&kept.mark.0.to_le_bytes());
 }
 
 #[cfg(test)]
@@ -271,13 +258,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::state::Mark;
 
     fn kept(count: u32) -> Kept {
         Kept {
             count,
-            partners: 7,
+            partners: count % 3,
             touched_at: -3,
-            mark: Mark(9),
+            mark: Mark(count % 2),
         }
     }
 
@@ -292,7 +280,7 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 0..20),
             steps in prop::collection::vec((0u32..60, 0usize..3, 0usize..700, any::<bool>()), 0..200),
         ) {
-            let mut rows = SortedRows::new(&key, 0);
+            let mut rows = SortedRows::new(&key);
             let mut tree = BTreeMap::<Vec<u8>, u32>::new();
             for (count, (number, letters, length, removes)) in steps.into_iter().enumerate() {
                 // Rows of all lengths, also longer than a page, and some with a common prefix.
