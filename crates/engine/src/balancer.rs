@@ -168,8 +168,8 @@ impl Route {
         }
     }
 
-    /// Sends the rows that are kept to be split together; returns whether there were any. Called at the end of
-    /// each step of the instance.
+    /// Sends the rows that are kept to be split together; returns whether there were any. Called at the end
+    /// of each step of the instance.
     pub fn settle(&mut self, counters: &StepCounters) -> Result<bool> {
         let Dealing::Keyed(keyed) = &mut self.dealing else {
             return Ok(false);

@@ -145,8 +145,8 @@ impl Finder {
     }
 }
 
-/// The end of a string in the window at `at`: at the lowest bit of `ends`, which has one. `high` has a bit for
-/// each byte that is not ASCII; `is_ascii` says whether those before the window are.
+/// The end of a string in the window at `at`: at the lowest bit of `ends`, which has one. `high` has a bit
+/// for each byte that is not ASCII; `is_ascii` says whether those before the window are.
 #[inline(always)]
 fn found(at: usize, is_ascii: bool, ends: u64, high: u64) -> StringEnd {
     let length = ends.trailing_zeros();

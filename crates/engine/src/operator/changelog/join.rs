@@ -85,8 +85,8 @@ impl Pending {
     }
 }
 
-/// Rows to emit: the row of the chunk, and the pair whose partner it is; `None` for a side that is padded with
-/// NULL.
+/// Rows to emit: the row of the chunk, and the pair whose partner it is; `None` for a side that is padded
+/// with NULL.
 #[derive(Default)]
 struct Joined {
     own: Vec<Option<u32>>,

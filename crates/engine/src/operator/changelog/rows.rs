@@ -6,6 +6,7 @@
 
 mod encoder;
 mod head;
+mod number;
 mod of_key;
 mod packed;
 mod slab;

@@ -15,6 +15,7 @@ use arrow_buffer::{Buffer, NullBuffer};
 use arrow_data::ArrayDataBuilder;
 use arrow_schema::{DataType, Schema};
 
+use super::number::{push_number, take_number};
 use super::text;
 use crate::error::Result;
 
@@ -143,31 +144,6 @@ fn column_of(words: &[u64], width: usize, is_signed: bool) -> Buffer {
     }
 }
 
-/// Appends a number, seven bits at a time, the lowest first.
-#[inline]
-pub fn push_number(bytes: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-}
-
-/// Takes a number from the beginning.
-#[inline]
-pub fn take_number(bytes: &mut &[u8]) -> u64 {
-    let (mut value, mut shift) = (0, 0);
-    loop {
-        let byte = bytes[0];
-        *bytes = &bytes[1..];
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return value;
-        }
-        shift += 7;
-    }
-}
-
 impl Packer {
     /// A packer for these columns; `None` if one of them is of a type that can't be packed.
     pub fn new(schema: &Schema) -> Option<Packer> {
@@ -242,17 +218,17 @@ impl Packer {
         let columns = self.columns.iter();
         let columns = columns.map(|(_, kind)| Column::new(*kind, rows.len()));
         let mut columns = columns.collect::<Vec<Column>>();
-        let mut texts = Texts::default();
+        let mut unpacked = Unpacked::default();
         let null_bytes = self.null_bytes();
         for row in &rows {
             let (nulls, mut rest) = row.split_at(null_bytes);
             for (nth, column) in columns.iter_mut().enumerate() {
                 let is_null = nulls[nth / 8] & 1 << (nth % 8) != 0;
-                column.push(is_null, &mut rest, &mut texts);
+                column.push(is_null, &mut rest, &mut unpacked);
             }
             debug_assert!(rest.is_empty(), "a row has the values of its columns");
         }
-        let buffers = texts.buffers.into_iter().map(Buffer::from_vec);
+        let buffers = unpacked.buffers.into_iter().map(Buffer::from_vec);
         let buffers = buffers.collect::<Vec<Buffer>>();
         let columns = columns.into_iter().zip(&self.columns);
         columns
@@ -263,11 +239,11 @@ impl Packer {
 
 /// The unpacked strings of all columns.
 #[derive(Default)]
-struct Texts {
+struct Unpacked {
     buffers: Vec<Vec<u8>>,
 }
 
-impl Texts {
+impl Unpacked {
     /// Takes a string from the beginning of the rest of a row; returns its view.
     #[inline]
     fn take(&mut self, rest: &mut &[u8]) -> u128 {
@@ -309,7 +285,7 @@ impl Column {
 
     /// Takes the value at the beginning of the rest of a row.
     #[inline]
-    fn push(&mut self, is_null: bool, rest: &mut &[u8], texts: &mut Texts) {
+    fn push(&mut self, is_null: bool, rest: &mut &[u8], unpacked: &mut Unpacked) {
         self.valid.push(!is_null);
         match self.kind {
             Kind::Integer(_, _) if is_null => self.words.push(0),
@@ -327,7 +303,7 @@ impl Column {
                 *rest = &rest[1..];
             }
             Kind::String if is_null => self.views.push(0),
-            Kind::String => self.views.push(texts.take(rest)),
+            Kind::String => self.views.push(unpacked.take(rest)),
         }
     }
 

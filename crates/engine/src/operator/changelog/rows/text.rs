@@ -5,7 +5,7 @@
 //! shifts in one word, which takes about as long as copying them. The number of bits follows from the string
 //! alone, so equal strings, and no others, have equal bytes.
 
-use super::packed::{push_number, take_number};
+use super::number::{push_number, take_number};
 
 /// Characters in one word.
 const WORD: usize = 8;
@@ -118,8 +118,8 @@ fn spread<const BITS: u32>(bits: u64) -> u64 {
     word & pairs | (word >> BITS & pairs) << 8
 }
 
-/// The characters, eight at a time and exchanged; the last word is filled up with characters that all packings
-/// have.
+/// The characters, eight at a time and exchanged; the last word is filled up with characters that all
+/// packings have.
 #[inline(always)]
 fn words(text: &[u8]) -> impl Iterator<Item = u64> {
     let (full, rest) = text.as_chunks::<WORD>();
@@ -215,23 +215,23 @@ mod tests {
     proptest! {
         #[test]
         fn strings_come_back_and_different_ones_have_different_bytes(
-            texts in prop::collection::vec(
-                "[a-z]{0,40}|[a-z0-9_/:. -]{0,300}|[ -~\x7f_]{0,40}|[\x00-\x7f]{0,20}|.{0,20}|[a-c_\x7f]{0,3}",
+            strings in prop::collection::vec(
+                "[a-z]{0,40}|[a-z0-9_/:. -]{0,300}|[ -~\x7f_]{0,40}|[\x00-\x7f]{0,20}|.{0,20}|[a_\x7f]{0,3}",
                 0..20,
             ),
         ) {
             // Side by side, as in a row.
-            let all = texts.iter().flat_map(|text| packed(text)).collect::<Vec<u8>>();
+            let all = strings.iter().flat_map(|text| packed(text)).collect::<Vec<u8>>();
             let (mut rest, mut back) = (&all[..], b"before".to_vec());
-            for text in &texts {
+            for text in &strings {
                 take(&mut rest, &mut back);
                 prop_assert!(back.ends_with(text.as_bytes()));
             }
             prop_assert!(rest.is_empty());
-            let all = texts.concat();
+            let all = strings.concat();
             prop_assert_eq!(&back[6..], all.as_bytes());
-            for one in &texts {
-                for other in &texts {
+            for one in &strings {
+                for other in &strings {
                     prop_assert_eq!(packed(one) == packed(other), one == other);
                 }
             }
