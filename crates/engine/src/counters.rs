@@ -119,6 +119,9 @@ pub struct WorkerCounters {
     pub slept_ns: AtomicU64,
     /// By how much sleeps exceeded their time that were held up.
     pub overslept_ns: AtomicU64,
+    /// The largest of these since a reader has set it to zero. A maximum that was just exchanged for zero may
+    /// hide a smaller one of the same moment.
+    pub overslept_longest_ns: AtomicU64,
     /// How often `auto` switched modes.
     pub changes: AtomicU64,
 }
@@ -137,8 +140,15 @@ impl WorkerCounters {
         self.parks.store(idle.parks, Ordering::Relaxed);
         self.asked_ns.store(idle.asked_ns, Ordering::Relaxed);
         self.slept_ns.store(idle.slept_ns, Ordering::Relaxed);
-        self.overslept_ns
-            .store(idle.overslept_ns, Ordering::Relaxed);
+        let before_ns = self.overslept_ns.load(Ordering::Relaxed);
+        if idle.overslept_ns > before_ns {
+            let longest_ns = self.overslept_longest_ns.load(Ordering::Relaxed);
+            let longest_ns = longest_ns.max(idle.overslept_ns - before_ns);
+            self.overslept_longest_ns
+                .store(longest_ns, Ordering::Relaxed);
+            self.overslept_ns
+                .store(idle.overslept_ns, Ordering::Relaxed);
+        }
         self.changes.store(idle.changes, Ordering::Relaxed);
     }
 }

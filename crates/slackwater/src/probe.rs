@@ -6,6 +6,7 @@ mod pin;
 mod seen;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use slackwater_engine::counters::{InstanceCounters, LinkCounters, WorkerCounters};
 use slackwater_engine::deploy::{Deployment, LinkSide, StepKind};
@@ -197,6 +198,7 @@ impl WorkerProbe {
             activations,
             sleeps,
             overslept_ns,
+            overslept_longest_ns: counters.overslept_longest_ns.swap(0, Ordering::Relaxed),
             cpu_ns: times.map(|(cpu_ns, _)| cpu_ns),
             queued_ns,
         }

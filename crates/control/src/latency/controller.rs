@@ -21,6 +21,8 @@
 //!   correction, and only if it is more than 5 % longer. So a delay that fits is left alone.
 //! - **The fast path**: when more than [`LATE_SHARE`] of the rows since the last correction were late, and
 //!   not by the host, the past counts for less: e is then at least the 99th percentile of those rows alone.
+//! - **A cold start** is no measurement: latencies of the first interval count as late, but nothing is
+//!   learned from them.
 //! - **Floors**: below [`DELAY_MIN_NS`] a sleep costs more than the interrupts that it saves, and the delay
 //!   is zero (interrupts) until a delay half as long again would do. Chunks have at least
 //!   [`CHUNK_ROWS_MIN`] rows.
@@ -109,6 +111,8 @@ pub struct Controller {
     /// The other delay, besides the setting's, that the latencies of the next observation may belong to.
     before_ns: u64,
     spread: Spread,
+    /// Whether nothing was learned yet: the first rows meet cold code and memory that was never touched.
+    is_cold: bool,
     late: Late,
     changes: u64,
     violated: u64,
@@ -122,6 +126,7 @@ impl Controller {
             setting,
             before_ns: setting.delay_ns,
             spread: Spread::default(),
+            is_cold: true,
             late: Late::default(),
             changes: 0,
             violated: 0,
@@ -152,6 +157,7 @@ impl Controller {
     pub fn correct(&mut self, seen: &Observation<'_>) -> Setting {
         let way = Way::of(seen, self.goal.target_ns);
         let own = self.learn(seen, &way);
+        let way = way.at_its_busiest(&self.spread);
         let mut delay_ns = self.delay_for(&way);
         if let Some(excess_ns) = own {
             delay_ns = delay_ns.min(self.delay_beside(excess_ns, &way));
@@ -236,27 +242,34 @@ impl Controller {
         // forget that as [`UNSEEN`] sleeping ones.
         let pace = if seen.slept { 1.0 } else { 1.0 / UNSEEN };
         let time_s = seen.interval_ns as f64 / 1e9 * pace;
-        self.spread.age(time_s, slept_ns);
+        self.spread.age(time_s, slept_ns, way);
         let rows = seen.latencies.iter().map(|(_, rows)| rows).sum::<u64>();
         let (mut late, mut by_host) = (0, 0);
         let mut fresh = Spread::default();
         // Seconds have equal weight, however many rows they had: a burst is no reason to forget.
         let weight = time_s / rows.max(1) as f64;
-        let lost_ns = seen.lost.total_ns() as f64;
+        let lost_ns = seen.lost.at_once_ns() as f64;
+        let is_cold = rows > 0 && std::mem::replace(&mut self.is_cold, false);
         for &(ns, rows) in seen.latencies {
             let excess = way.excess(ns as f64, slept_ns, lost_ns);
-            self.spread.add(&excess, weight * rows as f64);
+            if !is_cold {
+                self.spread.add(&excess, weight * rows as f64);
+            }
             fresh.add(&excess.without_host(), rows as f64);
             if ns > self.goal.target_ns {
                 late += rows;
-                let is_hosts = ns as f64 - excess.host_ns <= self.goal.target_ns as f64;
+                let in_time = ns as f64 - excess.host_ns <= self.goal.target_ns as f64;
+                let is_hosts = in_time && excess.is_stall();
                 by_host += if is_hosts { rows } else { 0 };
             }
         }
         self.late.add(late, by_host, &seen.lost, seen.interval_ns);
+        if !seen.slept {
+            self.late.add_unseen(&seen.lost, seen.interval_ns);
+        }
         self.violated += u64::from(late * 100 > rows);
         let own = late - by_host;
-        (own as f64 > LATE_SHARE * rows as f64).then(|| fresh.look().p99_ns(0.0, way))
+        (!is_cold && own as f64 > LATE_SHARE * rows as f64).then(|| fresh.look().p99_ns(0.0, way))
     }
 
     /// Rows per chunk, changed only if the target value differs by more than one power of two, or keeps

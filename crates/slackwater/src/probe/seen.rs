@@ -43,6 +43,9 @@ pub struct WorkerSeen {
     /// By how much sleeps exceeded their time that were held up, in nanoseconds.
     #[serde(default)]
     pub overslept_ns: u64,
+    /// The largest part of that which a single sleep had, in nanoseconds.
+    #[serde(default)]
+    pub overslept_longest_ns: u64,
     /// The CPU time of its thread in nanoseconds; `None` if the system doesn't count it.
     pub cpu_ns: Option<u64>,
     /// How long its thread was ready to run while another had its core, in nanoseconds.

@@ -71,6 +71,7 @@ impl WorkerState {
         self.slept = seen.sleeps > 0;
         self.lost = Lost {
             overslept_ns: seen.overslept_ns,
+            longest_ns: seen.overslept_longest_ns,
             queued_ns: seen.queued_ns,
             stolen_ns,
         };

@@ -159,11 +159,13 @@ fn run(how: How, rate: f64, disturbance: Disturbance) -> Outcome {
             let over_ns = COSTS.oversleep_p50_ns * (0.8 + 0.4 * random.next());
             now_ns = host.runs_at(now_ns + delay_ns + over_ns);
             let over_ns = now_ns - begin_ns - delay_ns;
-            lost.overslept_ns += if over_ns > 500_000.0 {
+            let held_up_ns = if over_ns > 500_000.0 {
                 over_ns as u64
             } else {
                 0
             };
+            lost.overslept_ns += held_up_ns;
+            lost.longest_ns = lost.longest_ns.max(held_up_ns);
             slept = true;
             (now_ns - begin_ns, COSTS.sleep_ns)
         } else {
@@ -271,15 +273,15 @@ fn no_fixed_delay_is_better_on_a_disturbed_host() {
                 );
                 // With stalls 1 % of the time, p99 is where it begins to count them.
                 let is_on_the_edge = disturbance == Disturbance::Bursts(0.01);
-                let worse = if is_on_the_edge { 1.5 } else { 1.2 };
+                let worse = if is_on_the_edge { 1.4 } else { 1.15 };
                 let is_met = auto.p99_ns <= target_ns;
                 let checks = [
-                    auto.cores <= woken.cores * 1.05,
+                    auto.cores <= woken.cores * 1.01,
                     auto.changes * 8 <= auto.corrections,
                     auto.p99_ns <= target_ns.max(least_ns * worse),
-                    auto.cores <= cheapest * if is_on_the_edge { 1.5 } else { 1.3 },
+                    auto.cores <= cheapest * 1.25,
                     // Where the target can be met, what the host does costs little.
-                    !is_met || auto.cores <= quiet.cores * if is_on_the_edge { 1.5 } else { 1.3 },
+                    !is_met || auto.cores <= quiet.cores * 1.3,
                 ];
                 if checks.contains(&false) {
                     wrong.push(format!("{at}: {checks:?}"));

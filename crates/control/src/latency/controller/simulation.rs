@@ -43,11 +43,30 @@ struct World {
 }
 
 struct Seen {
-    /// Each correction: the end of its interval in seconds, the setting before it, the share of
-    /// late rows.
-    corrections: Vec<(f64, Setting, f64)>,
+    corrections: Vec<Corrected>,
     overflows: u64,
     changes: u64,
+}
+
+/// The interval before a correction.
+#[derive(Debug, Clone, Copy, Default)]
+struct Corrected {
+    /// Its end in seconds.
+    at_s: f64,
+    delay_ns: u64,
+    rows: f64,
+    late: f64,
+    /// The rows that a stall of the host held up.
+    stalled: f64,
+    /// The sum over batches, which leave together, of their rows squared.
+    squares: f64,
+}
+
+impl Corrected {
+    /// The share of late rows.
+    fn late(&self) -> f64 {
+        self.late / self.rows
+    }
 }
 
 const INTERVAL_NS: f64 = 5e8;
@@ -75,6 +94,7 @@ fn run(target_ms: f64, world: &World) -> Seen {
     let (mut latencies, mut rows_seen, mut busy_ns, mut fill, mut slept) =
         (Vec::new(), 0u64, 0.0, 0.0f64, false);
     let mut lost = Lost::default();
+    let mut interval = Corrected::default();
     let ends_ns = world.phases.iter().scan(0.0, |end, (_, seconds)| {
         *end += seconds * 1e9;
         Some(*end)
@@ -92,6 +112,7 @@ fn run(target_ms: f64, world: &World) -> Seen {
         }
         let setting = controller.setting();
         let begin_ns = now_ns;
+        let mut is_stalled = false;
         if setting.delay_ns == 0 {
             // Interrupts: until the next row, a millisecond of which come together.
             now_ns += random.exponential(1e9 / rate).max(1e6) + random.exponential(15_000.0);
@@ -100,13 +121,16 @@ fn run(target_ms: f64, world: &World) -> Seen {
             let mut over_ns = random.exponential(world.oversleep_ns);
             if random.next() < 0.001 {
                 over_ns += world.stall_ns;
+                is_stalled = true;
             }
             now_ns += setting.delay_ns as f64 + over_ns;
-            lost.overslept_ns += if over_ns > 500_000.0 {
+            let held_up_ns = if over_ns > 500_000.0 {
                 over_ns as u64
             } else {
                 0
             };
+            lost.overslept_ns += held_up_ns;
+            lost.longest_ns = lost.longest_ns.max(held_up_ns);
         }
         let mean = rate * (now_ns - begin_ns) / 1e9;
         let rows = (mean + (random.next() - 0.5) * mean.sqrt() * 3.0)
@@ -126,13 +150,20 @@ fn run(target_ms: f64, world: &World) -> Seen {
             } else {
                 begin_ns
             };
-            latencies.push(((now_ns - since_ns) as u64, rows as u64));
+            let latency_ns = (now_ns - since_ns) as u64;
+            latencies.push((latency_ns, rows as u64));
+            let is_late = latency_ns > goal.target_ns;
+            interval.late += if is_late { rows } else { 0.0 };
+            interval.stalled += if is_stalled { rows } else { 0.0 };
+            interval.squares += rows * rows;
         }
         if now_ns - corrected_ns >= INTERVAL_NS && rows_seen > 0 {
-            let late = latencies.iter().filter(|(ns, _)| *ns > goal.target_ns);
-            let late = late.map(|(_, rows)| rows).sum::<u64>();
-            let share = late as f64 / rows_seen as f64;
-            seen.corrections.push((now_ns / 1e9, setting, share));
+            seen.corrections.push(Corrected {
+                at_s: now_ns / 1e9,
+                delay_ns: setting.delay_ns,
+                rows: rows_seen as f64,
+                ..std::mem::take(&mut interval)
+            });
             controller.correct(&Observation {
                 interval_ns: (now_ns - corrected_ns) as u64,
                 latencies: &latencies,
@@ -173,12 +204,12 @@ fn steady() -> World {
 #[test]
 fn a_step_is_met_and_the_delay_is_close_to_the_target() {
     let seen = run(20.0, &steady());
-    let late = seen.corrections.iter().filter(|(_, _, late)| *late > 0.01);
+    let late = seen.corrections.iter().filter(|seen| seen.late() > 0.01);
     assert!(late.count() <= 2);
-    let (_, setting, _) = seen.corrections.last().expect("corrections");
+    let last = seen.corrections.last().expect("corrections");
     assert!(
-        setting.delay_ns > 16_500_000 && setting.delay_ns < 18_000_000,
-        "{setting:?}"
+        last.delay_ns > 16_500_000 && last.delay_ns < 18_000_000,
+        "{last:?}"
     );
 }
 
@@ -191,8 +222,8 @@ fn a_slow_sink_shortens_the_delay_until_the_target_is_met() {
     };
     let seen = run(20.0, &world);
     let last = &seen.corrections[seen.corrections.len() - 20..];
-    assert!(last.iter().all(|(_, _, late)| *late <= 0.01), "{last:?}");
-    assert!(last[0].1.delay_ns < 14_000_000, "{last:?}");
+    assert!(last.iter().all(|seen| seen.late() <= 0.01), "{last:?}");
+    assert!(last[0].delay_ns < 14_000_000, "{last:?}");
 }
 
 #[test]
@@ -202,7 +233,7 @@ fn below_the_shortest_sleep_interrupts_are_left() {
         seen.corrections
             .iter()
             .skip(2)
-            .all(|(_, setting, _)| setting.delay_ns == 0)
+            .all(|seen| seen.delay_ns == 0)
     );
 }
 
@@ -234,38 +265,107 @@ fn worlds() -> impl Strategy<Value = (f64, World)> {
         )
 }
 
+fn can_be_met(target_ms: f64, world: &World) -> bool {
+    let most = world.phases.iter().map(|(rate, _)| rate * 5.0);
+    let share = most.fold(0.0, f64::max) * world.work.per_row_ns / 1e9;
+    let fixed_ns = 2.0 * (world.work.per_chunk_ns + world.sink_ns)
+        + 7.0 * world.oversleep_ns
+        + world.stall_ns
+        + 1e6;
+    share < 0.4 && fixed_ns < target_ms * 0.4e6
+}
+
+/// A phase, from the tenth correction on.
+#[derive(Debug)]
+struct Settled {
+    /// The share of rows that were late, and not because the host stalled their sleep: it does that to one
+    /// sleep in a thousand, whatever the delay.
+    late: f64,
+    /// The number of independent samples: rows of a batch leave together, and a batch in a burst has more of
+    /// them (Kish's effective sample size).
+    samples: f64,
+    each: Vec<Corrected>,
+}
+
+impl Settled {
+    /// At most one row in a hundred was late, and three standard deviations more of what is chance.
+    fn is_met(&self) -> bool {
+        self.late <= 0.01 + 3.0 * (0.01 * 0.99 / self.samples).sqrt()
+    }
+}
+
+/// The phases of a run.
+fn settled_phases(target_ms: f64, world: &World) -> Vec<Settled> {
+    // A burst of a tenth of a second is one sample a second; a loose target sees too few of them to
+    // distinguish one in a hundred.
+    let bursts = world.bursts && target_ms < 30.0;
+    let seen = run(target_ms, &World { bursts, ..*world });
+    let mut begin_s = 0.0;
+    let phases = world.phases.iter().map(|(_, seconds)| {
+        let end_s = begin_s + seconds;
+        let of_it = seen.corrections.iter();
+        let of_it = of_it.filter(|one| one.at_s > begin_s && one.at_s <= end_s);
+        let each = of_it.skip(10).copied().collect::<Vec<Corrected>>();
+        begin_s = end_s;
+        let sum = |pick: &dyn Fn(&Corrected) -> f64| each.iter().map(pick).sum::<f64>();
+        let rows = sum(&|one| one.rows).max(1.0);
+        let late = sum(&|one| (one.late - one.stalled).max(0.0));
+        Settled {
+            late: late / rows,
+            samples: (rows * rows / sum(&|one| one.squares).max(1.0)).max(1.0),
+            each,
+        }
+    });
+    phases.collect()
+}
+
+/// How often [`the_target_is_met_within_ten_corrections_after_a_step`] fails: 200 of its cases must do so
+/// less than once in a thousand runs. `cargo test --release -p slackwater-control -- --ignored chance`
+#[test]
+#[ignore = "takes minutes: a million cases"]
+fn the_chance_of_missing_a_target_that_can_be_met() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let count = std::env::var("CASES").map_or(1_000_000, |text| text.parse().expect("a number"));
+    let mut runner = TestRunner::default();
+    let (mut tried, mut missed) = (0u64, 0u64);
+    while tried < count {
+        let tree = worlds().new_tree(&mut runner).expect("a world");
+        let (target_ms, world) = tree.current();
+        if !can_be_met(target_ms, &world) {
+            continue;
+        }
+        tried += 1;
+        let phases = settled_phases(target_ms, &world);
+        if let Some(phase) = phases.iter().position(|phase| !phase.is_met()) {
+            missed += 1;
+            let Settled {
+                late,
+                samples,
+                each,
+            } = &phases[phase];
+            let each = each
+                .iter()
+                .map(|one| format!("{:.1}:{:.3}", one.delay_ns as f64 / 1e6, one.late()));
+            println!(
+                "phase {phase}: {late:.4} late, {samples:.0} samples; {target_ms:.1} ms, {world:?}\n    {}",
+                each.collect::<Vec<String>>().join(" ")
+            );
+        }
+    }
+    println!("{missed} of {tried}");
+    assert!(missed * 200_000 <= tried, "{missed} of {tried}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     /// The target is one that can be met: with the delay at its floor, half of the target is left.
     #[test]
     fn the_target_is_met_within_ten_corrections_after_a_step((target_ms, world) in worlds()) {
-        let most = world.phases.iter().map(|(rate, _)| rate * 5.0).fold(0.0, f64::max);
-        let share = most * world.work.per_row_ns / 1e9;
-        let fixed_ns = 2.0 * (world.work.per_chunk_ns + world.sink_ns)
-            + 7.0 * world.oversleep_ns + world.stall_ns + 1e6;
-        prop_assume!(share < 0.4 && fixed_ns < target_ms * 0.4e6);
-        // A burst of a tenth of a second is one sample a second; a loose target sees too few of them to
-        // distinguish one in a hundred.
-        let bursts = world.bursts && target_ms < 30.0;
-        let world = World { bursts, ..world };
-        let seen = run(target_ms, &world);
-        let mut begin_s = 0.0;
-        for (rate, seconds) in world.phases {
-            let phase = seen.corrections.iter();
-            let phase = phase.filter(|(at, ..)| *at > begin_s && *at <= begin_s + seconds);
-            let settled = phase.skip(10).map(|(.., late)| *late).collect::<Vec<f64>>();
-            // Rates don't change within a phase, so intervals have equal weight. A stall of the host in
-            // one sleep of a thousand may make an interval late, but not one row in a hundred; in a tenth
-            // of a second with half of all rows it weighs more.
-            let late = settled.iter().sum::<f64>() / settled.len().max(1) as f64;
-            let most = if world.bursts { 0.03 } else { 0.01 };
-            // If a thousand rows are late by chance, one in a hundred, three standard deviations more are
-            // not the controller's fault.
-            let rows = (rate * seconds / 2.0).max(1.0);
-            let most = most + 3.0 * (most * (1.0 - most) / rows).sqrt();
-            prop_assert!(late <= most, "{late} of {} corrections", settled.len());
-            begin_s += seconds;
+        prop_assume!(can_be_met(target_ms, &world));
+        for settled in settled_phases(target_ms, &world) {
+            prop_assert!(settled.is_met(), "{:?}", settled);
         }
     }
 
@@ -275,7 +375,7 @@ proptest! {
     fn the_delay_does_not_oscillate((target_ms, world) in worlds()) {
         let seen = run(target_ms, &world);
         let modes = seen.corrections.windows(2);
-        let changes = modes.filter(|pair| (pair[0].1.delay_ns == 0) != (pair[1].1.delay_ns == 0));
+        let changes = modes.filter(|pair| (pair[0].delay_ns == 0) != (pair[1].delay_ns == 0));
         prop_assert!(changes.count() * 8 <= seen.corrections.len() + 16);
     }
 
@@ -293,9 +393,9 @@ proptest! {
             ..steady()
         };
         let seen = run(target_ms, &world);
-        let fills = |setting: &Setting| setting.delay_ns as f64 * rate / 1e9 / world.capacity;
-        let settled = seen.corrections.iter().skip(10);
-        prop_assert!(settled.clone().all(|(_, setting, _)| fills(setting) < 0.9));
+        let fills = |seen: &Corrected| seen.delay_ns as f64 * rate / 1e9 / world.capacity;
+        let mut settled = seen.corrections.iter().skip(10);
+        prop_assert!(settled.all(|seen| fills(seen) < 0.9));
         prop_assert!(seen.changes < seen.corrections.len() as u64);
     }
 }

@@ -27,6 +27,10 @@ const EPOCH_DELAYS: f64 = 25.0;
 const EPOCH_MIN_S: f64 = 5.0;
 const EPOCH_MAX_S: f64 = 20.0;
 
+/// Stalls count as a share of at least this time, in seconds: a single one in the first seconds says little
+/// about how often they come.
+const STALLS_MIN_S: f64 = EPOCHS as f64 * EPOCH_MIN_S;
+
 /// The share of rows that may be later than the 99th percentile.
 const LATER: f64 = 0.01;
 
@@ -81,6 +85,16 @@ impl Way {
         }
     }
 
+    /// The way with the busy share of the busiest of recent intervals, if that is larger: a burst that
+    /// comes again finds the delay that was chosen between bursts.
+    #[must_use]
+    pub fn at_its_busiest(self, spread: &Spread) -> Way {
+        Way {
+            busy: self.busy.max(spread.all.busy_max),
+            ..self
+        }
+    }
+
     /// How many delays a row waits: the sleeps, and the work on what has arrived during one.
     pub fn delays(&self) -> f64 {
         self.sleeps + self.busy
@@ -123,6 +137,11 @@ pub struct Excess {
 }
 
 impl Excess {
+    /// Whether a stall of the host caused it.
+    pub fn is_stall(&self) -> bool {
+        self.stall_ns.is_some()
+    }
+
     /// The part that the host can't have caused.
     pub fn without_host(self) -> Excess {
         Excess {
@@ -143,6 +162,8 @@ fn held_up_ns(stall_ns: f64, delay_ns: f64) -> f64 {
 #[derive(Debug, Clone, Default)]
 struct Weights {
     slots: BTreeMap<usize, Weight>,
+    /// The largest busy share of any interval.
+    busy_max: f64,
 }
 
 /// The weight of rows with an excess of their own, and of seconds of stalls, of a slot's length.
@@ -169,6 +190,7 @@ impl Weights {
             sum.own += weight.own;
             sum.stalls += weight.stalls;
         }
+        self.busy_max = self.busy_max.max(other.busy_max);
     }
 }
 
@@ -202,8 +224,8 @@ impl Spread {
         self.is_empty
     }
 
-    /// Lets time pass, and drops the oldest epoch when the newest is over.
-    pub fn age(&mut self, time_s: f64, delay_ns: f64) {
+    /// Lets time pass with a busy share, and drops the oldest epoch when the newest is over.
+    pub fn age(&mut self, time_s: f64, delay_ns: f64, way: &Way) {
         let epoch_s = (EPOCH_DELAYS * delay_ns / 1e9).clamp(EPOCH_MIN_S, EPOCH_MAX_S);
         if self.now_s >= epoch_s {
             self.now_s = 0.0;
@@ -219,6 +241,9 @@ impl Spread {
         }
         // A longer time without rows says nothing about them.
         self.now_s += time_s.min(1.0);
+        for weights in [&mut self.now, &mut self.all] {
+            weights.busy_max = weights.busy_max.max(way.busy);
+        }
     }
 
     /// Adds rows.
@@ -254,7 +279,7 @@ pub struct Latencies(Vec<Filled>);
 impl Latencies {
     /// Whether 99 of 100 rows keep a limit with this delay.
     pub fn keeps(&self, limit_ns: f64, delay_ns: f64, way: &Way) -> bool {
-        let (mut rows, mut later) = (0.0, 0.0);
+        let (mut rows, mut later, mut stalled) = (0.0, 0.0, 0.0);
         let delays_ns = delay_ns * way.delays();
         for slot in &self.0 {
             rows += slot.own;
@@ -266,10 +291,10 @@ impl Latencies {
                 let last_ns = delay_ns * way.other_delays() + long_ns + short_ns / 2.0;
                 let held_up = slot.stalls * held_up_ns(slot.ns, delay_ns) / slot.ns;
                 rows += held_up;
-                later += held_up * (1.0 - limit_ns / last_ns).max(0.0);
+                stalled += held_up * (1.0 - limit_ns / last_ns).max(0.0);
             }
         }
-        later <= LATER * rows
+        later / rows.max(f64::MIN_POSITIVE) + stalled / rows.max(STALLS_MIN_S) <= LATER
     }
 
     /// The 99th percentile of the latency with this delay, to a hundredth of [`WORSE_MAX`].
@@ -346,7 +371,7 @@ mod tests {
         let mut spread = Spread::default();
         spread.add(&ONE.excess(30e6, 10e6, 0.0), 1.0);
         for _ in 0..100 {
-            spread.age(0.5, 10e6);
+            spread.age(0.5, 10e6, &ONE);
             spread.add(&ONE.excess(11e6, 10e6, 0.0), 0.5);
         }
         assert!(spread.look().p99_ns(0.0, &ONE) < 2e6);
