@@ -232,6 +232,7 @@ impl Tally<'_> {
             sleeps: read(&slots.sleeps),
             sleeps_ended_early: read(&slots.sleeps_ended_early),
             parks: read(&slots.parks),
+            mode_changes: read(&slots.changes),
             asked_ms: read(&slots.asked_ns) as f64 / 1e6,
             slept_ms: read(&slots.slept_ns) as f64 / 1e6,
         });
@@ -417,6 +418,7 @@ impl TuningReport {
             measured_cpu_percent: tuned.measured_cores.map(|cores| cores * 100.0),
             predicted_p99_ms: tuned.predicted.map(|(_, p99_ns)| p99_ns / 1e6),
             lateness: LatenessReport::of(&tuned.late),
+            unseen_percent: TuningReport::unseen_percent(&tuned.late),
         }
     }
 }

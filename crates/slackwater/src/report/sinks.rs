@@ -42,6 +42,7 @@ pub(super) fn lines(report: &Report) -> Vec<(&'static str, String)> {
     {
         lines.push(("late", lateness.line()));
     }
+    lines.extend(tuning.and_then(|tuning| Some(("host", tuning.unseen()?))));
     lines
 }
 

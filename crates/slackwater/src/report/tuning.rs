@@ -4,7 +4,7 @@ use serde::Serialize;
 use slackwater_control::latency::lateness::Late;
 
 /// How a query was tuned for its latency target.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct TuningReport {
     /// How long the sources' workers could sleep at the start, as planned; 0 means interrupts.
     pub delay_first_ms: f64,
@@ -28,7 +28,32 @@ pub struct TuningReport {
     pub predicted_p99_ms: Option<f64>,
     /// What made rows later than their target; `null` if none was.
     pub lateness: Option<LatenessReport>,
+    /// The share of the time in which the host kept workers from running that waited to be woken, in percent;
+    /// `null` if they never did. Rows that arrived then were late by that, which no latency here contains:
+    /// they count from the end of a wait.
+    pub unseen_percent: Option<f64>,
 }
+
+impl TuningReport {
+    /// The share of [`TuningReport::unseen_percent`].
+    pub fn unseen_percent(late: &Late) -> Option<f64> {
+        (late.woken_ns > 0).then(|| late.unseen_ns as f64 / late.woken_ns as f64 * 100.0)
+    }
+
+    /// The line of the summary about it, if it is worth mentioning.
+    pub fn unseen(&self) -> Option<String> {
+        let percent = self.unseen_percent?;
+        (percent >= UNSEEN_MIN).then(|| {
+            format!(
+                "kept the workers waiting for a core {percent:.0} % of the time; rows that arrived then were \
+                 later than the latency says"
+            )
+        })
+    }
+}
+
+/// A smaller share leaves p99 as it is, in percent.
+const UNSEEN_MIN: f64 = 1.0;
 
 /// What made rows later than their target. Shares are of the time of the intervals in which rows were late
 /// (of 0.1 to 0.5 s), in percent.
@@ -100,9 +125,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_latencies_leave_out_is_said() {
+        let mut late = Late::default();
+        assert_eq!(TuningReport::unseen_percent(&late), None);
+        let lost = Lost {
+            queued_ns: 40_000_000,
+            ..Lost::default()
+        };
+        late.add_unseen(&lost, 1_000_000_000);
+        let mut report = TuningReport {
+            unseen_percent: TuningReport::unseen_percent(&late),
+            ..TuningReport::default()
+        };
+        assert!(report.unseen().unwrap().contains("a core 4 % of the time"));
+        report.unseen_percent = Some(0.4);
+        assert_eq!(report.unseen(), None);
+    }
+
+    #[test]
     fn the_host_is_blamed_for_what_it_took() {
         let lost = Lost {
             overslept_ns: 4_000_000,
+            longest_ns: 4_000_000,
             queued_ns: 60_000_000,
             stolen_ns: 40_000_000,
         };
