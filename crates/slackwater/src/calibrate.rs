@@ -32,10 +32,10 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use slackwater_control::latency::model::Activation;
+use slackwater_control::latency::model::{Activations, REFERENCE_ROW_NS};
 use slackwater_link::Costs;
 
-pub use activations::{Activated, Runs, Worked};
+pub use activations::{Activated, More, Runs};
 pub use cache::{Unusable, load, path};
 use disturbance::{Watched, disturbance, implausible};
 pub use host::{Host, cores, load_average};
@@ -99,6 +99,9 @@ pub struct Calibration {
     /// Activations of a small query, by the idle time before; empty in files of earlier versions.
     #[serde(default)]
     pub activations: Vec<Activated>,
+    /// What an activation of that query costs more; `None` in files of earlier versions.
+    #[serde(default)]
+    pub more: Option<More>,
 }
 
 /// [`Costs`] as JSON.
@@ -150,14 +153,33 @@ pub fn costs() -> Costs {
     }
 }
 
-/// What activations cost on this host after a short and a long idle time, if it was measured.
-pub fn activations() -> Option<[Activation; 2]> {
-    let measured = load().ok()?.activations;
-    let first = measured.first()?;
-    let last = measured
-        .last()
-        .filter(|last| last.idle_us > first.idle_us)?;
-    Some([first.into(), last.into()])
+/// What a query costs on this host, as far as it was measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueryCosts {
+    /// Activations.
+    pub activations: Option<Activations>,
+    /// How many times as much as assumed a row costs.
+    pub row_factor: Option<f64>,
+}
+
+/// What a query costs on this host.
+pub fn query_costs() -> QueryCosts {
+    let Ok(measured) = load() else {
+        return QueryCosts::default();
+    };
+    let [first, last] = &measured.activations[..] else {
+        return QueryCosts::default();
+    };
+    let after = [first.into(), last.into()];
+    QueryCosts {
+        activations: (last.idle_us > first.idle_us).then(|| Activations {
+            after,
+            arrival_ns: measured.more.map_or(0.0, |more| more.arrival_cpu_ns),
+        }),
+        row_factor: measured
+            .more
+            .map(|more| more.record_cpu_ns / REFERENCE_ROW_NS),
+    }
 }
 
 /// Runs the command and returns what to print; `runs` runs a query.
@@ -246,7 +268,7 @@ pub fn measure(quick: bool, runs: &Runs<'_>) -> Result<Calibration, String> {
     let wakes = waits::wakes(cores, quick)?;
     let links = links::links(cores, quick)?;
     let costs = costs_of(&wakes, &sleeps)?;
-    let activations = activations::activations(cores.follower, costs.sleep_ns, quick, runs)?;
+    let measured = activations::costs(cores.follower, quick, runs)?;
     Ok(Calibration {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_string(),
@@ -258,7 +280,8 @@ pub fn measure(quick: bool, runs: &Runs<'_>) -> Result<Calibration, String> {
         wakes,
         sleeps,
         links,
-        activations,
+        activations: measured.activations,
+        more: Some(measured.more),
     })
 }
 

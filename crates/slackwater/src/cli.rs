@@ -305,7 +305,7 @@ pub fn main() -> ExitCode {
             Err(error) => complain(&error, FAILED),
         },
         Command::Calibrate(arguments) => {
-            match crate::calibrate::run(&arguments, &calibrated::worked) {
+            match crate::calibrate::run(&arguments, &calibrated::rows_of) {
                 Ok(text) => {
                     print(&text);
                     ExitCode::SUCCESS

@@ -41,6 +41,7 @@ fn calibrate(folder: &Path, factor: f64) {
             .chain(shm.map(|point| link(Kind::ShmLent, point)))
             .collect(),
         activations: Vec::new(),
+        more: None,
     };
     std::fs::create_dir_all(folder).unwrap();
     let text = serde_json::to_string(&calibration).unwrap();

@@ -32,8 +32,18 @@ pub struct HostCosts {
     pub oversleep_p50_ns: f64,
     /// How much longer than asked a sleep lasts, 99th percentile, in nanoseconds.
     pub oversleep_p99_ns: f64,
-    /// The measured cost of activations after a short and a long idle time, if there is one.
-    pub activations: Option<[Activation; 2]>,
+    /// The measured cost of activations, if there is one.
+    pub activations: Option<Activations>,
+}
+
+/// The measured CPU time of activations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Activations {
+    /// After a short and a long idle time.
+    pub after: [Activation; 2],
+    /// What each further arrival costs that an activation finds, in nanoseconds: the system keeps each on its
+    /// own.
+    pub arrival_ns: f64,
 }
 
 /// The measured CPU time of an activation of a small query: a worker reads a record from a socket, filters
@@ -51,12 +61,21 @@ pub struct Activation {
 /// The assumed work of that query for each activation: source, filter and sink.
 pub const REFERENCE_NS: f64 = 27_000.0;
 
+/// The assumed work of that query for each row if it keeps half of them.
+pub const REFERENCE_ROW_NS: f64 = 85.0;
+
+/// How often the tuner looks at a query with a target, per second; what a look costs, in activations after a
+/// long idle time; and the largest share of the workers' CPU time that looks cost.
+const LOOKS_PER_S: f64 = 2.0;
+const LOOK_ACTIVATIONS: f64 = 2.0;
+const LOOKS_SHARE_MAX: f64 = 0.05;
+
 impl HostCosts {
     /// By how much an activation costs more than the sum of what is assumed for its parts, in nanoseconds;
     /// negative if it costs less.
     fn more_ns(&self, waiting: Waiting, idle_ns: f64) -> f64 {
         let [first, last] = match self.activations {
-            Some(activations) => activations,
+            Some(activations) => activations.after,
             None => return 0.0,
         };
         // The cost grows with the logarithm of the time.
@@ -247,7 +266,13 @@ pub fn predict(shape: &Shape, stages: &[Work], load: &Load, costs: &HostCosts) -
     }
     // However little an activation costs, rows do.
     let rows_ns = load.rows_per_s * stages.iter().map(|stage| stage.per_row_ns).sum::<f64>();
-    let measured = prediction.cores + per_s * more_ns / 1e9;
+    let mut measured = prediction.cores + per_s * more_ns / 1e9;
+    if let Some(activations) = costs.activations {
+        let together = (load.arrivals_per_s - per_s).max(0.0);
+        measured += together * activations.arrival_ns / 1e9;
+        let looks_ns = LOOKS_PER_S * LOOK_ACTIVATIONS * activations.after[1].woken_ns;
+        measured += (looks_ns / 1e9).min(measured * LOOKS_SHARE_MAX);
+    }
     prediction.cores = measured.max(rows_ns / 1e9);
     prediction
 }
@@ -316,7 +341,10 @@ pub(crate) mod tests {
             slept_ns,
         };
         let costs = HostCosts {
-            activations: Some([activation(1e6, 50e3, 60e3), activation(1e7, 150e3, 180e3)]),
+            activations: Some(Activations {
+                after: [activation(1e6, 50e3, 60e3), activation(1e7, 150e3, 180e3)],
+                arrival_ns: 1e3,
+            }),
             ..COSTS
         };
         let stages = [Work {
@@ -340,9 +368,10 @@ pub(crate) mod tests {
             per_activation(Waiting::Interrupt, 1_000.0, &stages),
             50e3
         ));
+        // Two hundred arrivals, and two looks per second.
         assert!(near(
             per_activation(Waiting::Sleep(20e6), 1e4, &stages),
-            180e3
+            180e3 + 200e3 + 12e3
         ));
         // Half of the decade lies between.
         let middle = per_activation(Waiting::Interrupt, 316.2, &stages);

@@ -177,6 +177,7 @@ mod tests {
             sleeps: Vec::new(),
             links: Vec::new(),
             activations: Vec::new(),
+            more: None,
         }
     }
 

@@ -54,6 +54,12 @@ pub fn table(calibration: &Calibration, kept: &str) -> String {
             activated.slept_cpu_ns / 1e3,
         ));
     }
+    if let Some(more) = calibration.more {
+        text.push_str(&format!(
+            "each further arrival in an activation: {:.0} ns of CPU time; each further record: {:.0} ns\n",
+            more.arrival_cpu_ns, more.record_cpu_ns
+        ));
+    }
     text.push_str("\nlink (polling)     bytes  one way us: p50     p99   messages/s     GB/s\n");
     for link in &calibration.links {
         text.push_str(&format!(

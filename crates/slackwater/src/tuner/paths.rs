@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use slackwater_control::demand::rows_into;
 use slackwater_control::latency::model::{Load, Work};
 use slackwater_sql::program::Program;
 
 use super::running::PathParts;
+use crate::costs::{Learned, query_costs};
 use crate::plan::Plan;
 
 /// The assumed rows per second of a source without a declared rate.
@@ -89,16 +91,23 @@ pub fn workers_in_a_row(plan: &Plan, path: &Path) -> usize {
     passed.into_iter().max().unwrap_or(1)
 }
 
-/// The estimated work of each subquery of a path.
-pub fn guesses(program: &Program, plan: &Plan, path: &Path) -> Vec<Work> {
+/// The estimated work of each subquery of a path, for each row that the sources read; `row_factor` is how
+/// many times as much as assumed a row costs on this host.
+pub fn guesses(program: &Program, plan: &Plan, path: &Path, row_factor: f64) -> Vec<Work> {
+    let mut shares = vec![0.0; program.nodes.len()];
+    for &source in &path.sources {
+        shares[source] = 1.0 / path.sources.len() as f64;
+    }
+    let costs = query_costs(program, &Learned::default());
+    let taken = rows_into(&program.graph, &costs.of_node, &shares);
     let subqueries = path.subqueries.iter();
     let works = subqueries.map(|&subquery| {
-        let nodes = plan.subqueries.subqueries[subquery].nodes.iter();
-        nodes.fold(Work::default(), |sum, &node| {
+        let of_it = plan.subqueries.subqueries[subquery].nodes.iter();
+        of_it.fold(Work::default(), |sum, &node| {
             let guess = program.nodes[node].facts().cost.work;
             Work {
                 per_chunk_ns: sum.per_chunk_ns + guess.per_chunk_ns,
-                per_row_ns: sum.per_row_ns + guess.per_row_ns,
+                per_row_ns: sum.per_row_ns + guess.per_row_ns * taken[node] * row_factor,
             }
         })
     });

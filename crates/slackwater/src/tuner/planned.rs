@@ -38,11 +38,23 @@ pub fn host_costs(costs: Costs) -> HostCosts {
     }
 }
 
-/// The same with the measured costs of activations, for plans. A running query measures its own.
-fn plan_costs(costs: Costs) -> HostCosts {
-    HostCosts {
-        activations: crate::calibrate::activations(),
-        ..host_costs(costs)
+/// The costs of this host for plans: those of waiting, and what was measured of queries. A running query
+/// measures its own.
+#[derive(Clone, Copy)]
+struct PlanCosts {
+    waiting: HostCosts,
+    /// How many times as much as assumed a row costs.
+    row_factor: f64,
+}
+
+fn plan_costs(costs: Costs) -> PlanCosts {
+    let measured = crate::calibrate::query_costs();
+    PlanCosts {
+        waiting: HostCosts {
+            activations: measured.activations,
+            ..host_costs(costs)
+        },
+        row_factor: measured.row_factor.unwrap_or(1.0),
     }
 }
 
@@ -68,15 +80,15 @@ pub fn plan_sink(
     has_sources.then(|| plan_path(program, plan, path, plan_costs(costs)))
 }
 
-fn plan_path(program: &Program, plan_: &Plan, path: Path, costs: HostCosts) -> PathPlan {
+fn plan_path(program: &Program, plan_: &Plan, path: Path, costs: PlanCosts) -> PathPlan {
     let (load, rate_from) = paths::load(program, plan_, &path);
     let planned = plan(&Question {
         target_ns: path.target_ns.min(TARGET_NS_MAX) as f64,
-        stages: paths::guesses(program, plan_, &path),
+        stages: paths::guesses(program, plan_, &path, costs.row_factor),
         load,
         workers: plan_.placement.cores.len(),
         in_a_row: (plan_.processes > 1).then(|| paths::workers_in_a_row(plan_, &path)),
-        costs,
+        costs: costs.waiting,
     });
     PathPlan {
         path,
