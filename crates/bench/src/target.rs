@@ -113,11 +113,13 @@ impl Experiment for Plan {
             repeated += round.repeat(&mut measured, 1.0, Point::disturbance, again)?;
             points.extend(measured);
         }
-        Ok(summarise(self, repeated, points))
+        summarise(self, repeated, points)
     }
 
     fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
-        verdict::verdicts(&figures.summaries, &figures.comparisons)
+        let mut verdicts = verdict::verdicts(&figures.summaries, &figures.comparisons);
+        verdicts.push(predicted::verdict(&figures.predictions));
+        verdicts
     }
 
     fn text(&self, figures: &Figures) -> String {
@@ -129,13 +131,13 @@ impl Experiment for Plan {
     }
 }
 
-fn summarise(plan: &Plan, repeated: usize, points: Vec<Point>) -> Figures {
+fn summarise(plan: &Plan, repeated: usize, points: Vec<Point>) -> Result<Figures, String> {
     let specs = distinct(plan.groups.iter().flatten().copied());
     let summaries = specs
         .into_iter()
         .filter_map(|spec| Summary::of(spec, &points));
     let summaries = summaries.collect::<Vec<_>>();
-    Figures {
+    Ok(Figures {
         core: plan.core,
         assumed: Assumed::here(),
         record_bytes: records::RECORD_BYTES,
@@ -143,9 +145,10 @@ fn summarise(plan: &Plan, repeated: usize, points: Vec<Point>) -> Figures {
         seconds: plan.seconds,
         warm_up_s: plan.warm_up_s,
         comparisons: comparison::comparisons(&summaries),
+        predictions: predicted::predictions(&summaries)?,
         summaries,
         repeated,
         disturbed: points.iter().filter(|point| point.is_disturbed()).count(),
         points,
-    }
+    })
 }

@@ -1,27 +1,19 @@
 //! `slackwater bench target --disturb`: each point undisturbed and disturbed, and what that costs.
 
+mod goals;
+mod table;
+
 use serde::Serialize;
-use slackwater_control::latency::controller::WORSE_MAX;
 
 use super::child::Programs;
 use super::disturber::{Disturbance, Disturber, is_preferred};
-use super::order::{Point, Spec};
+use super::order::{Own, Point, Spec};
 use super::plan::Plan;
 use super::point;
-use super::predicted::predicted_percent;
-use super::setting::Setting;
+use super::predicted::{self, Prediction};
 use super::summary::Summary;
 use crate::common::Assumed;
-use crate::lab::{self, Experiment, Table, Verdict, geometric_mean, minutes, rate};
-
-/// The most CPU time under a disturbance, compared with the same point undisturbed.
-const MORE_MAX: f64 = 1.15;
-
-/// How far the CPU time that `explain` predicts may be from the measured one, undisturbed, as a factor.
-const PREDICTED_MAX: f64 = 1.3;
-
-/// The most CPU time, compared with interrupts under the same disturbance.
-const INTERRUPTS_MAX: f64 = 1.0;
+use crate::lab::{self, Experiment, Verdict, minutes, rate};
 
 /// The experiment: the points of a plan under several disturbances, the first of which is none.
 pub struct Disturbed<'a> {
@@ -37,10 +29,40 @@ pub struct Measured {
     /// The figures.
     #[serde(flatten)]
     pub summary: Summary,
-    /// The CPU time that `explain` predicts, in percent of a core; for points with a target.
-    pub predicted_percent: Option<f64>,
-    /// The host's part in late rows, as the engine saw it in the last round.
-    pub lateness: serde_json::Value,
+    /// The engine's corrections in all rounds, and how often its worker changed between sleeping and
+    /// waiting to be woken.
+    pub corrections: f64,
+    pub mode_changes: f64,
+    /// Late rows in all rounds, and those that the engine puts down to the host.
+    pub late: f64,
+    pub late_by_host: f64,
+}
+
+impl Measured {
+    /// A point's medians, and the engine's own counts, over its rounds.
+    fn of(disturbance: Disturbance, summary: Summary, points: &[Point]) -> Measured {
+        let of_it = points.iter().filter(|point| point.spec == summary.spec);
+        let owns = of_it.filter_map(|point| point.own.as_ref());
+        let owns = owns.collect::<Vec<&Own>>();
+        let sum = |of: &dyn Fn(&serde_json::Value) -> f64| -> f64 {
+            owns.iter().map(|own| of(&own.plan)).sum()
+        };
+        let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
+        let tuning = |name: &str| sum(&|plan| number(&plan["tuning"][name]));
+        let lateness = |name: &str| sum(&|plan| number(&plan["tuning"]["lateness"][name]));
+        Measured {
+            disturbance,
+            summary,
+            corrections: tuning("corrections"),
+            mode_changes: sum(&|plan| {
+                let threads = plan["threads"].as_array().into_iter().flatten();
+                let changes = threads.map(|thread| number(&thread["mode_changes"]));
+                changes.fold(0.0, f64::max)
+            }),
+            late: lateness("rows"),
+            late_by_host: lateness("rows_by_host"),
+        }
+    }
 }
 
 /// All that was measured.
@@ -59,6 +81,8 @@ pub struct Figures {
     pub seconds: f64,
     /// All points.
     pub measured: Vec<Measured>,
+    /// What `explain` predicts for points with a target, beside what was measured undisturbed.
+    pub predictions: Vec<Prediction>,
 }
 
 impl<'a> Disturbed<'a> {
@@ -119,19 +143,14 @@ impl Experiment for Disturbed<'_> {
             let under = points.iter().filter(|(under, _)| *under == disturbance);
             let under = under.map(|(_, point)| point.clone());
             let under = under.collect::<Vec<Point>>();
-            for &spec in plan.groups.iter().flatten() {
-                let last = under.iter().rfind(|point| point.spec == spec);
-                let own = last.and_then(|point| point.own.as_ref());
-                let lateness = own.map(|own| own.plan["tuning"]["lateness"].clone());
-                let predicted_percent = predicted_percent(&spec)?;
-                measured.extend(Summary::of(spec, &under).map(|summary| Measured {
-                    disturbance,
-                    summary,
-                    predicted_percent,
-                    lateness: lateness.unwrap_or_default(),
-                }));
-            }
+            let specs = plan.groups.iter().flatten();
+            let summaries = specs.filter_map(|&spec| Summary::of(spec, &under));
+            measured.extend(summaries.map(|summary| Measured::of(disturbance, summary, &under)));
         }
+        let quiet = measured
+            .iter()
+            .filter(|one| one.disturbance == Disturbance::None);
+        let quiet = quiet.map(|one| one.summary).collect::<Vec<Summary>>();
         Ok(Figures {
             core: plan.core,
             assumed: Assumed::here(),
@@ -139,219 +158,22 @@ impl Experiment for Disturbed<'_> {
             rounds: plan.rounds,
             seconds: plan.seconds,
             measured,
+            predictions: predicted::predictions(&quiet)?,
         })
     }
 
     fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
         let disturbances = self.disturbances.iter();
         let disturbances = disturbances.filter(|&&one| one != Disturbance::None);
-        let verdicts =
-            disturbances.flat_map(|&disturbance| verdicts(&figures.measured, disturbance));
-        [prediction(&figures.measured)]
+        let goals =
+            disturbances.flat_map(|&disturbance| goals::verdicts(&figures.measured, disturbance));
+        [predicted::verdict(&figures.predictions)]
             .into_iter()
-            .chain(verdicts)
+            .chain(goals)
             .collect()
     }
 
     fn text(&self, figures: &Figures) -> String {
-        text(figures)
-    }
-}
-
-/// How far predictions are from what was measured without a disturbance, at worst. Pure.
-fn prediction(measured: &[Measured]) -> Verdict {
-    let quiet = measured
-        .iter()
-        .filter(|one| one.disturbance == Disturbance::None);
-    let ratios = quiet.filter_map(|one| Some(one.predicted_percent? / one.summary.percent.median));
-    let ratios = ratios.collect::<Vec<f64>>();
-    let worst = ratios
-        .iter()
-        .map(|ratio| ratio.max(1.0 / ratio))
-        .reduce(f64::max);
-    let shown = ratios.iter().map(|ratio| format!("{ratio:.2}"));
-    let goal =
-        "CPU time predicted by explain against measured, undisturbed, as a factor either way";
-    Verdict::at_most(goal, worst, PREDICTED_MAX).details(format!(
-        "predicted / measured: {}",
-        shown.collect::<Vec<String>>().join(", ")
-    ))
-}
-
-fn p99_us(summary: &Summary) -> Option<f64> {
-    summary.latency.map(|latency| latency.p99_us)
-}
-
-/// The goals under a disturbance, over all points with a latency target. Pure.
-fn verdicts(measured: &[Measured], disturbance: Disturbance) -> Vec<Verdict> {
-    let (mut quiet, mut interrupts, mut p99) = (Vec::new(), Vec::new(), Vec::new());
-    for one in measured.iter().filter(|one| one.disturbance == disturbance) {
-        let Setting::Auto { target_us } = one.summary.spec.setting else {
-            continue;
-        };
-        let spec = one.summary.spec;
-        let beside = |other: &&Measured| {
-            let other = other.summary.spec;
-            (other.query, other.rate_per_s) == (spec.query, spec.rate_per_s)
-        };
-        let beside = measured.iter().filter(beside).collect::<Vec<_>>();
-        let percent = one.summary.percent.median;
-        let undisturbed = beside.iter().find(|other| {
-            other.disturbance == Disturbance::None && other.summary.spec.setting == spec.setting
-        });
-        quiet.extend(undisturbed.map(|other| percent / other.summary.percent.median));
-        let under = beside
-            .iter()
-            .filter(|other| other.disturbance == disturbance);
-        let fixed = under.filter(|other| other.summary.spec.setting.is_fixed());
-        let fixed = fixed.map(|other| &other.summary).collect::<Vec<&Summary>>();
-        let woken = fixed
-            .iter()
-            .find(|other| other.spec.setting == Setting::Interrupt);
-        interrupts.extend(woken.map(|other| percent / other.percent.median));
-        let least = fixed
-            .iter()
-            .filter_map(|other| p99_us(other))
-            .reduce(f64::min);
-        // Within the target, a lower latency is no gain.
-        let least = least.map(|least| least.max(target_us as f64 / (1.0 + WORSE_MAX)));
-        p99.extend(
-            p99_us(&one.summary)
-                .zip(least)
-                .map(|(own, least)| own / least),
-        );
-    }
-    let worst = |ratios: &[f64]| ratios.iter().copied().reduce(f64::max);
-    let details = |ratios: &[f64]| match ratios {
-        [] => String::new(),
-        ratios => format!(
-            "{} points, {:.2} in the geometric mean",
-            ratios.len(),
-            geometric_mean(ratios)
-        ),
-    };
-    let of = |goal: &str, ratios: &[f64], most: f64| {
-        let goal = format!("{goal}, disturbed: {disturbance}");
-        Verdict::at_most(goal, worst(ratios), most).details(details(ratios))
-    };
-    vec![
-        of("CPU time of auto against undisturbed", &quiet, MORE_MAX),
-        of(
-            "CPU time of auto against interrupts",
-            &interrupts,
-            INTERRUPTS_MAX,
-        ),
-        of(
-            "p99 of auto against the lowest of a fixed setting, or the target",
-            &p99,
-            1.0 + WORSE_MAX,
-        ),
-    ]
-}
-
-fn text(figures: &Figures) -> String {
-    let mut table = Table::new([
-        "query",
-        "rate",
-        "setting",
-        "disturbed",
-        "CPU %",
-        "predicted %",
-        "p99 ms",
-        "own p99 ms",
-        "wake-ups/s",
-        "late by host",
-    ]);
-    let ms = |us: Option<f64>| us.map_or("-".to_string(), |us| format!("{:.2}", us / 1e3));
-    for one in &figures.measured {
-        let summary = &one.summary;
-        let late = |field: &str| one.lateness[field].as_f64();
-        let by_host = late("rows_by_host").zip(late("rows"));
-        table.line([
-            summary.spec.query.to_string(),
-            rate(summary.spec.rate_per_s as f64),
-            summary.spec.setting.to_string(),
-            one.disturbance.to_string(),
-            format!("{:.2}", summary.percent.median),
-            one.predicted_percent
-                .map_or("-".to_string(), |percent| format!("{percent:.2}")),
-            ms(p99_us(summary)),
-            ms(summary.own_p99_us),
-            format!("{:.0}", summary.wakeups_per_s),
-            by_host.map_or("-".to_string(), |(by_host, rows)| {
-                format!("{by_host:.0} of {rows:.0}")
-            }),
-        ]);
-    }
-    let priority = match figures.real_time {
-        true => "with real-time priority",
-        false => "with normal priority, since real-time priority is not permitted",
-    };
-    format!(
-        "bursts {priority} on all cores but {}, where records are sent and rows received; {} round(s) of \
-         {} s a point\n{}\n\n{}",
-        figures.core,
-        figures.rounds,
-        figures.seconds,
-        figures.assumed.describe(),
-        table.markdown()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::target::query::Query;
-    use crate::target::summary::tests::summary;
-
-    fn measured(disturbance: Disturbance, setting: &str, percent: f64, p99_ms: f64) -> Measured {
-        Measured {
-            disturbance,
-            summary: summary(setting, Query::Filter, 10_000, percent, p99_ms * 1e3),
-            predicted_percent: None,
-            lateness: serde_json::Value::Null,
-        }
-    }
-
-    #[test]
-    fn a_prediction_may_be_too_high_or_too_low() {
-        let mut all = [
-            measured(Disturbance::None, "auto:20ms", 1.0, 18.0),
-            measured(Disturbance::None, "auto:5ms", 2.0, 4.0),
-            measured(Disturbance::Stops, "auto:5ms", 9.0, 4.0),
-        ];
-        assert_eq!(prediction(&all).met, None);
-        for (one, percent) in all.iter_mut().zip([1.2, 1.0, 1.0]) {
-            one.predicted_percent = Some(percent);
-        }
-        assert_eq!(prediction(&all).measured, Some(2.0));
-    }
-
-    #[test]
-    fn auto_is_compared_under_the_same_disturbance() {
-        let five = Disturbance::Bursts(5.0);
-        let all = [
-            measured(Disturbance::None, "auto:20ms", 1.0, 18.0),
-            measured(Disturbance::None, "interrupt", 4.0, 0.2),
-            measured(five, "auto:20ms", 2.0, 33.0),
-            measured(five, "interrupt", 4.0, 30.0),
-            measured(five, "sleep:10ms", 1.5, 40.0),
-        ];
-        let ratios = verdicts(&all, five).into_iter().map(|one| one.measured);
-        assert_eq!(
-            ratios.collect::<Vec<_>>(),
-            [Some(2.0), Some(0.5), Some(1.1)]
-        );
-        assert!(
-            verdicts(&all, Disturbance::Stops)
-                .iter()
-                .all(|one| one.met.is_none())
-        );
-        // Nothing is better than the target.
-        let early = [
-            measured(five, "auto:20ms", 2.0, 20.0),
-            measured(five, "interrupt", 4.0, 3.0),
-        ];
-        assert!(verdicts(&early, five)[2].met.unwrap());
+        table::text(figures)
     }
 }

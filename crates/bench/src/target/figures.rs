@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::comparison::Comparison;
 use super::order::Point;
+use super::predicted::Prediction;
 use super::summary::Summary;
 use crate::common::Assumed;
 
@@ -27,6 +28,8 @@ pub struct Figures {
     pub summaries: Vec<Summary>,
     /// `auto` compared with the cheapest fixed setting that meets its target.
     pub comparisons: Vec<Comparison>,
+    /// What `explain` predicts for points with a target, beside what was measured.
+    pub predictions: Vec<Prediction>,
     /// Points that were measured again because other processes disturbed them.
     pub repeated: usize,
     /// Points that were disturbed nevertheless.

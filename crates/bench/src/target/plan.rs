@@ -31,8 +31,18 @@ const QUICK: [(Query, u64, &[&str]); 8] = [
     (Query::Window, 10_000, &["auto:20ms", "sleep:10ms"]),
 ];
 
+/// The points of `--quick --disturb`: those that are compared with a program by hand.
+const QUICK_DISTURBED: [(Query, u64, &[&str]); 4] = [
+    (Query::Filter, 100, BESIDE),
+    (Query::Filter, 1_000, BESIDE),
+    (Query::Filter, 10_000, BESIDE),
+    (Query::Filter, 100_000, BESIDE),
+];
+const BESIDE: &[&str] = &["auto:20ms", "interrupt", "hand"];
+
 const SECONDS: f64 = 15.0;
 const SECONDS_QUICK: f64 = 8.0;
+const SECONDS_QUICK_DISTURBED: f64 = 5.0;
 
 /// Time that a controller needs for some corrections before its choice is measured.
 const WARM_UP_S: f64 = 3.0;
@@ -45,7 +55,8 @@ const POINT_OVERHEAD_S: f64 = 0.4;
 #[derive(Args)]
 pub struct Arguments {
     /// The 23 points that the goals at 20 ms need, 8 s each: about four minutes. With --rates,
-    /// --targets, --queries or --settings: those points, 8 s each
+    /// --targets, --queries or --settings: those points, 8 s each. With --disturb: 12 points, 5 s each under
+    /// each disturbance
     #[arg(long)]
     quick: bool,
     /// Records per second, up to 2M [default: 100,1k,10k,100k,500k]
@@ -128,18 +139,21 @@ impl Plan {
             || arguments.targets.is_some()
             || arguments.queries.is_some()
             || arguments.settings.is_some();
-        let groups = match quick && !chosen {
-            true => quick_groups()?,
-            false => groups(arguments),
+        let is_disturbed = arguments.disturb.is_some();
+        let groups = match (quick && !chosen, is_disturbed) {
+            (true, true) => quick_groups(&QUICK_DISTURBED)?,
+            (true, false) => quick_groups(&QUICK)?,
+            (false, _) => groups(arguments),
         };
         if groups.is_empty() {
             return Err(
                 "nothing is left to measure: hand only supports filter and wide".to_string(),
             );
         }
-        let (seconds, warm_up_s) = match quick {
-            true => (SECONDS_QUICK, WARM_UP_QUICK_S),
-            false => (SECONDS, WARM_UP_S),
+        let (seconds, warm_up_s) = match (quick, is_disturbed) {
+            (true, true) => (SECONDS_QUICK_DISTURBED, WARM_UP_QUICK_S),
+            (true, false) => (SECONDS_QUICK, WARM_UP_QUICK_S),
+            (false, _) => (SECONDS, WARM_UP_S),
         };
         Ok(Plan {
             groups,
@@ -191,8 +205,8 @@ impl Plan {
     }
 }
 
-fn quick_groups() -> Result<Vec<Vec<Spec>>, String> {
-    let group = |(query, rate_per_s, settings): (Query, u64, &[&str])| {
+fn quick_groups(quick: &[(Query, u64, &[&str])]) -> Result<Vec<Vec<Spec>>, String> {
+    let group = |&(query, rate_per_s, settings): &(Query, u64, &[&str])| {
         let spec = |text: &&str| -> Result<Spec, String> {
             Ok(Spec {
                 setting: text.parse()?,
@@ -202,7 +216,7 @@ fn quick_groups() -> Result<Vec<Vec<Spec>>, String> {
         };
         settings.iter().map(spec).collect()
     };
-    QUICK.into_iter().map(group).collect()
+    quick.iter().map(group).collect()
 }
 
 fn groups(arguments: &Arguments) -> Vec<Vec<Spec>> {
@@ -269,6 +283,10 @@ mod tests {
         assert_eq!(quick.points(), 23);
         assert_eq!((quick.seconds, quick.warm_up_s), (8.0, 2.0));
         assert!(quick.expected_max_s() < 300.0);
+        let disturbed = plan(&["--quick", "--disturb", "5%,stop"]).unwrap();
+        assert_eq!((disturbed.points(), disturbed.seconds), (12, 5.0));
+        // Undisturbed, and under each of the two.
+        assert!(disturbed.expected_s() * 3.0 < 300.0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::comparison::{Comparison, targets_us};
 use super::figures::Figures;
 use super::order::OTHERS_PERCENT_MAX;
+use super::predicted;
 use super::query::Query;
 use super::setting::{Setting, duration};
 use super::summary::{Summary, at};
@@ -137,6 +138,10 @@ impl Figures {
             );
             text.push_str(&self.comparison_table());
         }
+        if !self.predictions.is_empty() {
+            text.push_str("\nCPU time predicted by explain / measured, in % of a core\n\n");
+            text.push_str(&predicted::table(&self.predictions));
+        }
         text
     }
 }
@@ -188,6 +193,7 @@ pub mod tests {
             seconds: 2.0,
             warm_up_s: 1.0,
             comparisons,
+            predictions: Vec::new(),
             summaries,
             repeated: 0,
             disturbed: 0,
