@@ -1,7 +1,7 @@
 //! Measures what an activation of a small query costs: a worker that was idle reads a record from a socket,
 //! filters it, and writes it to a socket. After a long idle time caches are cold, so that the same work costs
-//! several times as much; neither the wake-up alone nor the work alone shows that. With several arrivals in an
-//! activation, and with many records in an arrival, it also measures what each of these costs.
+//! several times as much; neither the wake-up alone nor the work alone shows that. With several arrivals in
+//! an activation, and with many records in an arrival, it also measures what each of these costs.
 //!
 //! The CPU time of the process, without the threads that send and read here, is looked at before an arrival,
 //! when the query is idle. What lies between two looks is one activation. The first quarter is a warm-up, and
@@ -9,7 +9,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -144,7 +144,7 @@ fn activation(wait: &str, arrivals: &Arrivals, runs: &Runs<'_>) -> Result<f64, S
     let failed = |error: std::io::Error| format!("the query that is measured: {error}");
     let (records, from) = listen().map_err(failed)?;
     let (rows, to) = listen().map_err(failed)?;
-    let reader_cpu_ns = AtomicU64::new(0);
+    let reader_cpu_ns = Mutex::new(0);
     let (written, (looks, kept)) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(&records, arrivals, &reader_cpu_ns));
         let reading = scope.spawn(|| read(&rows, arrivals.core, &reader_cpu_ns));
@@ -219,7 +219,7 @@ fn listen() -> std::io::Result<(TcpListener, SocketAddr)> {
 fn send(
     listener: &TcpListener,
     arrivals: &Arrivals,
-    reader_cpu_ns: &AtomicU64,
+    reader_cpu_ns: &Mutex<u64>,
 ) -> std::io::Result<(Vec<u64>, u64)> {
     // Without the core the figures are less exact.
     let _ = pin(arrivals.core);
@@ -233,8 +233,8 @@ fn send(
             Duration::from_micros(arrivals.idle_us).mul_f64(number as f64 / arrivals.apart as f64);
         std::thread::sleep((begin + due).saturating_duration_since(Instant::now()));
         if number.is_multiple_of(arrivals.apart) {
-            // Relaxed: a figure of the other thread, on which nothing depends.
-            let others_ns = cpu_ns(ClockId::ThreadCPUTime) + reader_cpu_ns.load(Ordering::Relaxed);
+            let reader_ns = *reader_cpu_ns.lock().unwrap_or_else(PoisonError::into_inner);
+            let others_ns = cpu_ns(ClockId::ThreadCPUTime) + reader_ns;
             looks.push(cpu_ns(ClockId::ProcessCPUTime).saturating_sub(others_ns));
         }
         kept += records(arrivals.together, &mut random, &mut text);
@@ -252,12 +252,13 @@ fn cpu_ns(clock: ClockId) -> u64 {
 }
 
 /// Reads the rows to their end, and says how much CPU time that took.
-fn read(listener: &TcpListener, core: usize, own_cpu_ns: &AtomicU64) -> std::io::Result<()> {
+fn read(listener: &TcpListener, core: usize, own_cpu_ns: &Mutex<u64>) -> std::io::Result<()> {
     let _ = pin(core);
     let (mut stream, _) = listener.accept()?;
     let mut buffer = [0; 65_536];
     while stream.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {
-        own_cpu_ns.store(cpu_ns(ClockId::ThreadCPUTime), Ordering::Relaxed);
+        let own_ns = cpu_ns(ClockId::ThreadCPUTime);
+        *own_cpu_ns.lock().unwrap_or_else(PoisonError::into_inner) = own_ns;
     }
     Ok(())
 }
