@@ -57,7 +57,9 @@ fn calibrate_measures_keeps_and_finds_its_figures_again() {
         assert!(number(activated, "woken_cpu_ns") > 0.0, "{activated}");
         assert!(number(activated, "slept_cpu_ns") > 0.0, "{activated}");
     }
-    assert!(number(&measured["more"], "record_cpu_ns") > 0.0);
+    // A difference, which is zero if other work disturbed one of the two.
+    assert!(number(&measured["more"], "record_cpu_ns") >= 0.0);
+    assert!(number(&measured["more"], "arrival_cpu_ns") >= 0.0);
 
     let costs = &measured["costs"];
     assert!(number(costs, "wake_ns") > 0.0 && number(costs, "sleep_ns") > 0.0);
