@@ -111,30 +111,18 @@ impl KafkaConnector {
     }
 }
 
-impl SourceConnector for KafkaConnector {
-    fn schema(&self) -> SchemaRef {
-        self.columns.schema()
-    }
-
-    fn describe(&self) -> SourceDescription {
-        SourceDescription {
-            connector: "kafka".into(),
-            max_instances: self.planned.count() as usize,
-            bounded: self.scan.bounded,
-            parsers: true,
-            // An offset always identifies the same message.
-            replayable: true,
-            ..SourceDescription::default()
-        }
-    }
-
-    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
+impl KafkaConnector {
+    fn kafka_source(&self, request: SourceRequest) -> KafkaSource {
         let places = self
             .planned
             .of_instance(request.instance, request.instances);
         let share = BLOCKS_BYTES_MAX / places.len().max(1);
-        Ok(Box::new(KafkaSource {
-            helpers: Helpers::new(&request),
+        KafkaSource {
+            // Nobody helps: that has not been tested against a broker yet.
+            helpers: Helpers::new(&SourceRequest {
+                parsers: 1,
+                ..request.clone()
+            }),
             cluster: Arc::clone(&self.cluster),
             scan: self.scan.clone(),
             planned: Arc::clone(&self.planned),
@@ -151,7 +139,28 @@ impl SourceConnector for KafkaConnector {
             events: VecDeque::new(),
             woken: Arc::new(AtomicBool::new(true)),
             client: None,
-        }))
+        }
+    }
+}
+
+impl SourceConnector for KafkaConnector {
+    fn schema(&self) -> SchemaRef {
+        self.columns.schema()
+    }
+
+    fn describe(&self) -> SourceDescription {
+        SourceDescription {
+            connector: "kafka".into(),
+            max_instances: self.planned.count() as usize,
+            bounded: self.scan.bounded,
+            // An offset always identifies the same message.
+            replayable: true,
+            ..SourceDescription::default()
+        }
+    }
+
+    fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
+        Ok(Box::new(self.kafka_source(request)))
     }
 }
 
