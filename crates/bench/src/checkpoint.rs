@@ -24,6 +24,8 @@
 //!   appears under its hidden name; the output has *caught up* when a committed part contains a row as
 //!   late as the last one that was due when the process died. A source of generated rows continues at its
 //!   pace, so repeating what was lost since the last checkpoint takes as long again.
+//! - **Waited for a core** is how long workers were ready to run while another thread had their core, of
+//!   the time. What rows waited for that is neither the query's work nor that of checkpoints.
 //! - **Rounds are interleaved**, every other one backwards. Figures are medians over the rounds.
 //!
 //! Shutdown: the processes started here are killed when the experiment ends or fails, and its folders are
@@ -93,7 +95,7 @@ impl Experiment for Plan {
     }
 
     fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
-        verdict::verdicts(&figures.costs, &figures.recoveries)
+        verdict::verdicts(&figures.points, &figures.costs, &figures.recoveries)
     }
 
     fn text(&self, figures: &Figures) -> String {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::Plan;
 use super::query::{Spec, text};
 use super::running::{OUTPUT, REPORT, Running, STATE};
-use super::workers::workers_s;
+use super::workers::workers;
 use crate::lab::folder::Folder;
 use crate::lab::processes::{busy_s, cpu_s};
 
@@ -30,6 +30,8 @@ pub struct Point {
     pub beside_percent: f64,
     /// CPU time of all other processes, in percent of a core.
     pub others_percent: f64,
+    /// How long workers were ready to run while others had their cores, in percent of the time.
+    pub waited_percent: f64,
     /// Latency of the sink's rows.
     pub latency_ms: Latency,
     /// For how long more than one row in a hundred was later than the target.
@@ -105,11 +107,13 @@ impl Point {
         let Spec { keys, place, .. } = self.spec;
         let interval = self.spec.interval();
         format!(
-            "{keys} keys, {place}, {interval}: {:.1} %, p99 {:.1} ms, stall {:.1} ms, others {:.0} %",
+            "{keys} keys, {place}, {interval}: {:.1} %, p99 {:.1} ms, stall {:.1} ms, others {:.0} %, \
+             waited {:.1} % for a core",
             self.percent,
             self.latency_ms.p99.unwrap_or(0.0),
             self.checkpoints.map_or(0.0, |all| all.stall_max_ms),
-            self.others_percent
+            self.others_percent,
+            self.waited_percent
         )
     }
 }
@@ -129,8 +133,8 @@ pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
     let running = Running::start(&text, &folder, is_saved, &["--duration", &duration])?;
     sleep_until(begun + Duration::from_secs_f64(warm_up_s));
     let look = || {
-        let (workers_s, all_s) = (workers_s(running.pid())?, cpu_s(running.pid())?);
-        Ok::<_, String>((Instant::now(), all_s, busy_s(), workers_s))
+        let (workers, all_s) = (workers(running.pid())?, cpu_s(running.pid())?);
+        Ok::<_, String>((Instant::now(), all_s, busy_s(), workers))
     };
     let begin = look();
     sleep_until(begun + Duration::from_secs_f64(warm_up_s + plan.seconds));
@@ -151,7 +155,8 @@ pub fn measure(plan: &Plan, spec: Spec, round: u32) -> Result<Point, String> {
         spec,
         round,
         percent: cpu_s / wall_s * 100.0,
-        beside_percent: ((cpu_s - (end.3 - begin.3)) / wall_s * 100.0).max(0.0),
+        beside_percent: ((cpu_s - (end.3.cpu_s - begin.3.cpu_s)) / wall_s * 100.0).max(0.0),
+        waited_percent: (end.3.waited_s - begin.3.waited_s) / wall_s * 100.0,
         others_percent: ((end.2 - begin.2 - cpu_s) / wall_s * 100.0).max(0.0),
         latency_ms: report.latency_ms,
         violated_s: report.sinks.iter().filter_map(|sink| sink.violated_s).sum(),

@@ -42,6 +42,8 @@ pub struct Cost {
     /// How much more than without checkpoints in the same round, in percent of that; `None` for runs
     /// without checkpoints.
     pub more_percent: Option<Spread>,
+    /// How long workers were ready to run while others had their cores, in percent of the time.
+    pub waited_percent: f64,
     /// Median latency of the sink's rows.
     pub p50_ms: f64,
     /// The 99th percentile.
@@ -94,6 +96,19 @@ pub struct Recovery {
     pub caught_up_ms: Spread,
 }
 
+/// How much more CPU time a point took than the same one without checkpoints in its round, in percent of
+/// that.
+pub fn more_percent(points: &[Point], point: &Point) -> Option<f64> {
+    let spec = Spec {
+        interval_ms: None,
+        ..point.spec
+    };
+    let mut same = points.iter();
+    let without = same.find(|other| other.spec == spec && other.round == point.round)?;
+    let is_known = point.spec.interval_ms.is_some() && without.percent > 0.0;
+    is_known.then(|| (point.percent / without.percent - 1.0) * 100.0)
+}
+
 /// Medians of all points, in the order in which they occur first.
 pub fn costs(points: &[Point]) -> Vec<Cost> {
     let specs = distinct(points.iter().map(|point| point.spec));
@@ -104,33 +119,19 @@ fn cost(points: &[Point], spec: Spec) -> Cost {
     let own = points.iter().filter(|point| point.spec == spec);
     let own = own.collect::<Vec<_>>();
     let figure_of = |value: &dyn Fn(&Point) -> f64| median(&own, |point| value(point));
-    let without = |round: u32| {
-        let spec = Spec {
-            interval_ms: None,
-            ..spec
-        };
-        let same = points
-            .iter()
-            .find(|point| point.spec == spec && point.round == round);
-        same.map(|point| point.percent)
-            .filter(|&percent| percent > 0.0)
-    };
-    let more = own.iter().filter_map(|point| {
-        let without = without(point.round)?;
-        Some((point.percent / without - 1.0) * 100.0)
-    });
+    let more = own.iter().filter_map(|point| more_percent(points, point));
     let more = more.collect::<Vec<_>>();
-    let has_more = spec.interval_ms.is_some() && !more.is_empty();
     Cost {
         spec,
         percent: spread(&own, |point| point.percent),
         beside_percent: figure_of(&|point| point.beside_percent),
         others_percent: figure_of(&|point| point.others_percent),
-        more_percent: has_more.then(|| Spread::of(more)),
+        more_percent: (!more.is_empty()).then(|| Spread::of(more)),
         p50_ms: figure_of(&|point| point.latency_ms.p50.unwrap_or(0.0)),
         p99_ms: figure_of(&|point| point.latency_ms.p99.unwrap_or(0.0)),
         p99_worst_ms: spread(&own, |point| point.latency_ms.p99.unwrap_or(0.0)).max,
         max_ms: figure_of(&|point| point.latency_ms.max.unwrap_or(0.0)),
+        waited_percent: figure_of(&|point| point.waited_percent),
         violated_s: figure_of(&|point| point.violated_s),
         taken: taken(&own),
     }
@@ -211,6 +212,7 @@ pub mod tests {
             percent,
             beside_percent: 0.0,
             others_percent: 0.0,
+            waited_percent: 0.0,
             latency_ms: Latency {
                 p50: Some(1.0),
                 p99: Some(p99_ms),

@@ -15,7 +15,10 @@ const INTERVALS_MS: [u64; 2] = [1_000, 10_000];
 const SECONDS: f64 = 22.0;
 const SECONDS_QUICK: f64 = 11.0;
 
-/// The number of keys that the goals refer to.
+const ROUNDS: u32 = 3;
+const ROUNDS_GOALS: u32 = 5;
+
+/// The number of keys that most goals refer to.
 const KEYS_QUICK: u64 = 100_000;
 
 /// Time that a query needs to start, before rows flow evenly.
@@ -30,6 +33,9 @@ pub struct Arguments {
     /// 100,000 keys, one round of 11 s a point and one kill: just over a minute
     #[arg(long)]
     quick: bool,
+    /// Only the points of the goals for CPU time and latency, five rounds, no kills: 13 minutes
+    #[arg(long, conflicts_with_all = ["quick", "keys", "places", "intervals"])]
+    goals: bool,
     /// Numbers of keys [default: 1000,100000,1000000]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = keys)]
     keys: Option<Vec<u64>>,
@@ -43,9 +49,9 @@ pub struct Arguments {
     /// Rows per second; the default takes about a quarter of a core of the machine on which it was chosen
     #[arg(long, default_value = "1.5M", value_parser = parse_rate)]
     rate: f64,
-    /// Rounds; the medians are printed
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
+    /// Rounds; the medians are printed [default: 3, of --goals 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: Option<u32>,
     /// How long each point is measured in each round, in seconds [default: 22]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
@@ -57,6 +63,23 @@ pub struct Arguments {
     folder: Option<PathBuf>,
     #[command(flatten)]
     pub files: Files,
+}
+
+/// The points of the goals for CPU time and latency.
+fn goal_specs() -> Vec<Spec> {
+    let points = [
+        (KEYS_QUICK, Place::Folder, 10_000),
+        (KEYS_QUICK, Place::Blackhole, 10_000),
+        (1_000_000, Place::Blackhole, 1_000),
+    ];
+    let pairs = points.into_iter().flat_map(|(keys, place, interval_ms)| {
+        [None, Some(interval_ms)].map(|interval_ms| Spec {
+            keys,
+            place,
+            interval_ms,
+        })
+    });
+    pairs.collect()
 }
 
 fn keys(text: &str) -> Result<u64, String> {
@@ -102,8 +125,11 @@ impl Plan {
         if !folder.is_dir() {
             return Err(format!("the folder {} does not exist", folder.display()));
         }
-        let mut specs = Vec::new();
-        for &keys in &keys {
+        let mut specs = match arguments.goals {
+            true => goal_specs(),
+            false => Vec::new(),
+        };
+        for &keys in keys.iter().filter(|_| !arguments.goals) {
             for &place in &places {
                 let intervals = intervals.iter().map(|&ms| Some(ms));
                 let intervals = [None].into_iter().chain(intervals);
@@ -117,10 +143,14 @@ impl Plan {
         let seconds = if quick { SECONDS_QUICK } else { SECONDS };
         Ok(Plan {
             specs,
-            rounds: if quick { 1 } else { arguments.rounds },
+            rounds: match (quick, arguments.goals) {
+                (true, _) => 1,
+                (_, true) => arguments.rounds.unwrap_or(ROUNDS_GOALS),
+                (_, false) => arguments.rounds.unwrap_or(ROUNDS),
+            },
             seconds: arguments.seconds.unwrap_or(seconds),
             rate_per_s: arguments.rate as u64,
-            killed: keys,
+            killed: if arguments.goals { Vec::new() } else { keys },
             kills: arguments.kills.unwrap_or(if quick { 1 } else { 5 }),
             folder,
         })

@@ -44,7 +44,14 @@ fn costs(costs: &[Cost]) -> Table {
         "of that outside workers",
         "more than without",
     ];
-    let others = ["p50", "p99", "max", "seconds violated", "others' CPU"];
+    let others = [
+        "p50",
+        "p99",
+        "max",
+        "seconds violated",
+        "others' CPU",
+        "waited for a core",
+    ];
     let mut table = Table::new(cpu.into_iter().chain(others));
     for cost in costs {
         let more = cost
@@ -59,6 +66,7 @@ fn costs(costs: &[Cost]) -> Table {
             format!("{:.1}", cost.max_ms),
             format!("{:.0}", cost.violated_s),
             format!("{:.0}", cost.others_percent),
+            format!("{:.1} %", cost.waited_percent),
         ];
         table.line(point(cost).into_iter().chain(figures));
     }

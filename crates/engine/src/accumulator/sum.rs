@@ -1,5 +1,6 @@
 //! SUM and AVG.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -8,7 +9,7 @@ use arrow_array::{
     Array, ArrayRef, Decimal128Array, Decimal256Array, Float64Array, Int64Array, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, i256};
-use arrow_schema::DataType;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
 
 use super::{Accumulator, OrderKey, Values, unsupported};
 use crate::error::Result;
@@ -19,11 +20,8 @@ pub(super) const EXACT_PRECISION: u8 = 76;
 /// The accumulator of SUM with result type `to`.
 pub fn sum(to: &DataType) -> Result<Box<dyn Accumulator>> {
     match to {
-        DataType::Int64 | DataType::UInt64 | DataType::Decimal128(_, _) => Ok(Box::new(ExactSum {
-            to: to.clone(),
-            sums: Vec::new(),
-            seen: Vec::new(),
-        })),
+        DataType::Int64 | DataType::UInt64 => Ok(Box::new(ExactSum::<i128>::new(to))),
+        DataType::Decimal128(_, _) => Ok(Box::new(ExactSum::<i256>::new(to))),
         DataType::Float64 => Ok(Box::new(FloatSum::default())),
         other => Err(unsupported("SUM", other)),
     }
@@ -63,7 +61,10 @@ pub(super) fn for_each_exact(column: &ArrayRef, mut add: impl FnMut(usize, i128)
 }
 
 /// Exact sums as a column of type `to`, and which of them don't fit.
-pub(super) fn exact_values(to: &DataType, sums: Vec<Option<i256>>) -> Values {
+pub(super) fn exact_values<W: Wide>(
+    to: &DataType,
+    sums: impl Iterator<Item = Option<W>>,
+) -> Values {
     let mut failed = Vec::new();
     let limit = match to {
         DataType::Decimal128(precision, _) => 10u128.pow(u32::from(*precision)) - 1,
@@ -74,9 +75,9 @@ pub(super) fn exact_values(to: &DataType, sums: Vec<Option<i256>>) -> Values {
         DataType::UInt64 => u64::try_from(value).is_ok(),
         _ => value.unsigned_abs() <= limit,
     };
-    let values = sums.into_iter().enumerate().map(|(index, sum)| {
+    let values = sums.enumerate().map(|(index, sum)| {
         let sum = sum?;
-        let value = sum.to_i128().filter(fits);
+        let value = sum.narrowed().filter(fits);
         if value.is_none() {
             let room = match to {
                 DataType::Decimal128(precision, _) => format!("{precision} digits"),
@@ -102,23 +103,120 @@ pub(super) fn exact_values(to: &DataType, sums: Vec<Option<i256>>) -> Values {
     Values { column, failed }
 }
 
-/// The sum of integers or decimals. 128 bits hold 2^64 values of 64 bits; decimals of 38 digits use up to
+/// An integer that holds exact sums. 128 bits hold 2^64 values of 64 bits; decimals of 38 digits use up to
 /// 127 bits each, so their carry is counted in 256 bits.
-struct ExactSum {
+pub(super) trait Wide: Copy + Default + Display + Send + 'static {
+    /// This and a value.
+    fn plus(self, value: i128) -> Self;
+
+    /// The sum, if it fits.
+    fn narrowed(self) -> Option<i128>;
+
+    /// Sums as a column of a snapshot.
+    fn column(sums: Vec<Self>, nulls: Option<NullBuffer>) -> Result<ArrayRef>;
+
+    /// Calls `add(row, sum)` for each sum of a snapshot's column that is not NULL.
+    fn for_each(column: &ArrayRef, add: impl FnMut(usize, Self)) -> Result<()>;
+
+    /// Both sums.
+    fn and(self, other: Self) -> Self;
+}
+
+impl Wide for i128 {
+    #[inline]
+    fn plus(self, value: i128) -> i128 {
+        self.wrapping_add(value)
+    }
+
+    fn narrowed(self) -> Option<i128> {
+        Some(self)
+    }
+
+    fn column(sums: Vec<i128>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        let sums = Decimal128Array::new(sums.into(), nulls);
+        let sums = sums.with_precision_and_scale(DECIMAL128_MAX_PRECISION, 0)?;
+        Ok(Arc::new(sums))
+    }
+
+    /// Earlier versions stored 256 bits.
+    fn for_each(column: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()> {
+        match column.as_primitive_opt::<Decimal256Type>() {
+            Some(_) => i256::for_each(column, |row, sum| add(row, sum.as_i128())),
+            None => {
+                let sums = column.as_primitive_opt::<Decimal128Type>();
+                let sums = sums.ok_or_else(|| unsupported("SUM", column.data_type()))?;
+                let sums = sums.iter().enumerate();
+                sums.for_each(|(row, sum)| sum.into_iter().for_each(|sum| add(row, sum)));
+                Ok(())
+            }
+        }
+    }
+
+    fn and(self, other: i128) -> i128 {
+        self.wrapping_add(other)
+    }
+}
+
+impl Wide for i256 {
+    #[inline]
+    fn plus(self, value: i128) -> i256 {
+        let (low, high) = self.to_parts();
+        // A 128-bit value onto a 256-bit sum: add with carry, sign extended.
+        let (low, carry) = low.overflowing_add(value as u128);
+        let high = high
+            .wrapping_add(value >> 127)
+            .wrapping_add(i128::from(carry));
+        i256::from_parts(low, high)
+    }
+
+    fn narrowed(self) -> Option<i128> {
+        self.to_i128()
+    }
+
+    fn column(sums: Vec<i256>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+        let sums = Decimal256Array::new(sums.into(), nulls);
+        Ok(Arc::new(sums.with_precision_and_scale(EXACT_PRECISION, 0)?))
+    }
+
+    fn for_each(column: &ArrayRef, mut add: impl FnMut(usize, i256)) -> Result<()> {
+        let sums = column.as_primitive_opt::<Decimal256Type>();
+        let sums = sums.ok_or_else(|| unsupported("SUM", column.data_type()))?;
+        let sums = sums.iter().enumerate();
+        sums.for_each(|(row, sum)| sum.into_iter().for_each(|sum| add(row, sum)));
+        Ok(())
+    }
+
+    fn and(self, other: i256) -> i256 {
+        self.wrapping_add(other)
+    }
+}
+
+/// The sum of integers or decimals.
+struct ExactSum<W> {
     to: DataType,
-    sums: Vec<i256>,
+    sums: Vec<W>,
     seen: Vec<bool>,
 }
 
-impl Accumulator for ExactSum {
+impl<W: Wide> ExactSum<W> {
+    fn new(to: &DataType) -> ExactSum<W> {
+        ExactSum {
+            to: to.clone(),
+            sums: Vec::new(),
+            seen: Vec::new(),
+        }
+    }
+}
+
+impl<W: Wide> Accumulator for ExactSum<W> {
     fn resize(&mut self, groups: usize) {
-        self.sums.resize(groups, i256::ZERO);
+        self.sums.resize(groups, W::default());
         self.seen.resize(groups, false);
     }
 
     fn reset(&mut self, groups: &[u32]) {
         for &group in groups {
-            self.sums[group as usize] = i256::ZERO;
+            self.sums[group as usize] = W::default();
             self.seen[group as usize] = false;
         }
     }
@@ -126,13 +224,7 @@ impl Accumulator for ExactSum {
     fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
         for_each_exact(&arguments[0], |row, value| {
             let group = groups[row] as usize;
-            let (low, high) = self.sums[group].to_parts();
-            // A 128-bit value onto a 256-bit sum: add with carry, sign extended.
-            let (low, carry) = low.overflowing_add(value as u128);
-            let high = high
-                .wrapping_add(value >> 127)
-                .wrapping_add(i128::from(carry));
-            self.sums[group] = i256::from_parts(low, high);
+            self.sums[group] = self.sums[group].plus(value);
             self.seen[group] = true;
         })
     }
@@ -140,39 +232,30 @@ impl Accumulator for ExactSum {
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
         let sums = groups.iter().map(|&group| group as usize);
         let sums = sums.map(|group| self.seen[group].then(|| self.sums[group]));
-        Ok(exact_values(&self.to, sums.collect()))
+        Ok(exact_values(&self.to, sums))
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         let sums = groups.iter().map(|&group| self.sums[group as usize]);
-        let sums = sums.collect::<Vec<i256>>();
+        let sums = sums.collect::<Vec<W>>();
         let seen = groups.iter().map(|&group| self.seen[group as usize]);
         let nulls = match seen.clone().all(|seen| seen) {
             true => None,
             false => Some(NullBuffer::from_iter(seen)),
         };
-        let sums = Decimal256Array::new(sums.into(), nulls);
-        Ok(vec![Arc::new(
-            sums.with_precision_and_scale(EXACT_PRECISION, 0)?,
-        )])
+        Ok(vec![W::column(sums, nulls)?])
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
-        let states = states[0].as_primitive::<Decimal256Type>();
-        for (row, &group) in groups
-            .iter()
-            .enumerate()
-            .filter(|&(row, _)| states.is_valid(row))
-        {
-            let sum = &mut self.sums[group as usize];
-            *sum = sum.wrapping_add(states.value(row));
-            self.seen[group as usize] = true;
-        }
-        Ok(())
+        W::for_each(&states[0], |row, sum| {
+            let group = groups[row] as usize;
+            self.sums[group] = self.sums[group].and(sum);
+            self.seen[group] = true;
+        })
     }
 
     fn bytes(&self) -> usize {
-        self.sums.capacity() * 33
+        self.sums.capacity() * (size_of::<W>() + 1)
     }
 }
 
@@ -322,5 +405,41 @@ impl Accumulator for Average {
 
     fn bytes(&self) -> usize {
         self.counts.capacity() * 32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accumulator::AggregateFunction;
+    use crate::testing::shown;
+
+    #[test]
+    fn a_sum_of_integers_reads_what_earlier_versions_stored_in_256_bits() {
+        let function = AggregateFunction::Sum {
+            to: DataType::Int64,
+        };
+        let mut sum = function.accumulator().unwrap();
+        sum.resize(2);
+        let value: ArrayRef = Arc::new(Int64Array::from(vec![5]));
+        sum.update(&[0], &[value], &[(0, 0, 0)]).unwrap();
+        let stored = [Some(i256::from_i128(-7)), None].into_iter();
+        let stored = stored.collect::<Decimal256Array>();
+        let stored = stored.with_precision_and_scale(76, 0).unwrap();
+        sum.merge(&[0, 1], &[Arc::new(stored)]).unwrap();
+        assert_eq!(
+            shown(&sum.evaluate(&[0, 1]).unwrap().column),
+            [Some("-2".to_string()), None]
+        );
+        // The next snapshot has half as many bytes.
+        let states = sum.state(&[0, 1]).unwrap();
+        assert_eq!(states[0].data_type(), &DataType::Decimal128(38, 0));
+        let mut other = function.accumulator().unwrap();
+        other.resize(2);
+        other.merge(&[0, 1], &states).unwrap();
+        assert_eq!(
+            shown(&other.evaluate(&[0, 1]).unwrap().column),
+            [Some("-2".to_string()), None]
+        );
     }
 }

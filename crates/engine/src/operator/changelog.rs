@@ -34,8 +34,6 @@ pub(super) fn retractions(chunk: &Chunk) -> Option<Vec<bool>> {
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     us: Option<i64>,
-    /// The first watermark: what was touched before any came counts from there.
-    first: EventTime,
     watermark: EventTime,
     /// When to look for old entries next.
     sweep_at: EventTime,
@@ -50,7 +48,6 @@ impl Retention {
     pub fn new(us: Option<i64>) -> Retention {
         Retention {
             us,
-            first: MIN_WATERMARK,
             watermark: MIN_WATERMARK,
             sweep_at: MIN_WATERMARK,
         }
@@ -62,12 +59,25 @@ impl Retention {
         self.us.map_or(MIN_WATERMARK, |_| self.watermark)
     }
 
+    /// The time of what is restored now and was touched before any watermark.
+    pub fn early(&self) -> EventTime {
+        match self.us {
+            Some(_) => self.watermark,
+            None => MIN_WATERMARK,
+        }
+    }
+
     /// Whether an entry touched `at` this time is forgotten.
     pub fn is_over(&self, at: EventTime) -> bool {
-        // What was restored was touched after an earlier run's first watermark.
-        let at = if at == MIN_WATERMARK { self.first } else { at };
         self.us
             .is_some_and(|us| at.saturating_add(us) <= self.watermark)
+    }
+
+    /// Whether this would be the first watermark. Then what was touched before it counts from it, and the
+    /// caller stamps that: a snapshot must say so, because after a restore another watermark is the first.
+    pub fn begins(&self, watermark: EventTime) -> bool {
+        let is_first = self.watermark == MIN_WATERMARK && watermark > MIN_WATERMARK;
+        self.us.is_some() && is_first && watermark < MAX_WATERMARK
     }
 
     /// Moves the watermark; returns whether it is time to look for old entries. The last watermark, at
@@ -75,9 +85,6 @@ impl Retention {
     pub fn advance(&mut self, watermark: EventTime) -> bool {
         if watermark == MAX_WATERMARK || watermark <= self.watermark {
             return false;
-        }
-        if self.first == MIN_WATERMARK {
-            self.first = watermark;
         }
         self.watermark = watermark;
         let Some(us) = self.us else {

@@ -13,7 +13,7 @@ use crate::chunk::Chunk;
 use crate::expression::row_text;
 use crate::state::{BucketSet, Mark, expire, work};
 use crate::testing::advance;
-use crate::time::{EventTime, MAX_WATERMARK};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// One input, and the watermark that follows it.
 #[derive(Debug, Clone)]
@@ -247,6 +247,49 @@ proptest! {
             prop_assert_eq!(content(&mut *active), content(&mut *model), "{:?}", kind);
             prop_assert_eq!(answers(&mut *active, left), answers(&mut *model, left), "{:?}", kind);
         }
+    }
+}
+
+#[test]
+fn rows_from_before_the_first_watermark_expire_at_the_same_time_after_a_restore() {
+    let row = |number, time| Row {
+        time,
+        key: 1,
+        number,
+        retracted: false,
+    };
+    let kinds = [Kind::Forgetting, Kind::ForgettingJoin, Kind::ForgettingTopN];
+    for (kind, has_base) in kinds
+        .into_iter()
+        .flat_map(|kind| [(kind, false), (kind, true)])
+    {
+        let (mut active, mut standby) = (kind.make(), kind.make());
+        let mut output = Output::new(1000);
+        let early = chunk(&[row(1, 90)], 0, kind.retracts());
+        active.process(0, early, &mut output).unwrap();
+        let mut since = Mark::default();
+        if has_base {
+            (since, _) = replicate(&mut *active, &mut *standby, since, MIN_WATERMARK);
+        }
+        advance(&mut *active, 100, &mut output);
+        advance(&mut *active, 130, &mut output);
+        replicate(&mut *active, &mut *standby, since, 130);
+        // The row counts from 100, and not from the first watermark after the restore.
+        let last = [
+            (kind.inputs() - 1, Vec::new(), 145),
+            (kind.inputs() - 1, vec![row(2, 150)], 146),
+        ];
+        let last = last.map(|(input, rows, watermark)| Step {
+            input,
+            chunk: chunk(&rows, 1, kind.retracts()),
+            watermark,
+        });
+        let expected = answers(&mut *active, &last);
+        assert_eq!(
+            answers(&mut *standby, &last),
+            expected,
+            "{kind:?} {has_base}"
+        );
     }
 }
 

@@ -145,7 +145,7 @@ impl Accumulator for Sums {
                 sums.map(|sum| sum.map(Sum::float))
                     .collect::<Float64Array>(),
             )),
-            Some(to) => exact_values(to, sums.map(|sum| sum.map(|sum| sum.exact)).collect()),
+            Some(to) => exact_values(to, sums.map(|sum| sum.map(|sum| sum.exact))),
         })
     }
 

@@ -20,7 +20,7 @@ use crate::key::KeyColumns;
 use crate::operator::aggregate::{AggregateSpec, Emit, emit_updates, order_keys};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{Clock, KeyedState, Mark};
-use crate::time::{EventTime, MAX_WATERMARK};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 /// Running aggregation over or into a changelog.
 pub struct UpdatingAggregate {
@@ -352,6 +352,23 @@ impl UpdatingAggregate {
         }
     }
 
+    /// Called before the watermark moves: groups that were touched before the first one change now.
+    fn begin_retention(&mut self, watermark: EventTime) -> Result<()> {
+        if !self.retention.begins(watermark) {
+            return Ok(());
+        }
+        let groups = self.table.of_group.iter().enumerate();
+        let early = groups.filter(|(_, group)| group.touched_at == MIN_WATERMARK);
+        self.groups = early.map(|(group, _)| group as u32).collect();
+        self.copy_early()?;
+        let mark = self.clock.mark();
+        for &group in &self.groups {
+            self.table.of_group[group as usize].touched_at = watermark;
+            self.table.touched.touch(group, mark);
+        }
+        Ok(())
+    }
+
     /// Drops groups that have not changed for long.
     fn drop_old(&mut self) -> Result<()> {
         let retention = self.retention;
@@ -407,6 +424,7 @@ impl Stateful for UpdatingAggregate {
         if self.spec.emit == Emit::AtEnd && watermark == MAX_WATERMARK {
             return self.emit_at_end(output);
         }
+        self.begin_retention(watermark)?;
         if self.retention.advance(watermark) {
             self.drop_old()?;
         }

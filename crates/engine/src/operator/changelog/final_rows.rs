@@ -216,7 +216,8 @@ impl KeyedState for FinalRows {
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows.restore(batch, self.clock.mark())
+        let (mark, at) = (self.clock.mark(), MIN_WATERMARK);
+        self.rows.restore(batch, Touch { mark, at })
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {

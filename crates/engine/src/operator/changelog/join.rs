@@ -130,6 +130,18 @@ impl ChangelogJoin {
         }
     }
 
+    /// Called before the watermark moves.
+    fn begin_retention(&mut self, watermark: EventTime) {
+        if self.retention.begins(watermark) {
+            let mark = self.clock.mark();
+            let now = Touch {
+                mark,
+                at: watermark,
+            };
+            self.sides.iter_mut().for_each(|side| side.stamp(now));
+        }
+    }
+
     /// Whether it emits rows that retract others.
     fn makes_updates(&self) -> bool {
         self.spec.makes_updates()
@@ -364,6 +376,7 @@ impl Stateful for ChangelogJoin {
     }
 
     fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        self.begin_retention(watermark);
         if self.retention.advance(watermark) {
             let (retention, mark) = (self.retention, self.clock.mark());
             let is_old = |_: EventTime, row_at: EventTime| retention.is_over(row_at);

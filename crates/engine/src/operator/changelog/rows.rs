@@ -277,6 +277,27 @@ impl KeyedRows {
         }
     }
 
+    /// Stamps what was touched before any watermark: it changes now.
+    pub fn stamp(&mut self, now: Touch) {
+        let places = self.table.iter().copied().collect::<Vec<u32>>();
+        for place in places {
+            let of_key = self.slab.get(place);
+            let is_early = |(_, kept): (&[u8], Kept)| kept.touched_at == MIN_WATERMARK;
+            let has_early = of_key.rows.iter().any(is_early);
+            if !has_early {
+                continue;
+            }
+            self.touch(place, now.mark);
+            let of_key = self.slab.get_mut(place);
+            of_key.touched_at = of_key.touched_at.max(now.at);
+            of_key.rows.for_each_mut(|kept| {
+                if kept.touched_at == MIN_WATERMARK {
+                    (kept.touched_at, kept.mark) = (now.at, now.mark);
+                }
+            });
+        }
+    }
+
     /// Drops all rows for which `is_old` is true of the times of the key's and of their own last change.
     pub fn drop_old(&mut self, mark: Mark, is_old: impl Fn(EventTime, EventTime) -> bool) {
         let KeyedRows {

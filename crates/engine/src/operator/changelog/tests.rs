@@ -258,11 +258,12 @@ fn an_update_that_loses_its_other_half_is_an_insert_or_a_delete() {
 #[test]
 fn retention_counts_from_the_last_touch_or_the_first_watermark() {
     let mut retention = Retention::new(Some(100));
-    let early = retention.now();
-    assert!(!retention.is_over(early));
+    assert!(!retention.is_over(retention.now()));
+    // What came before the first watermark is stamped with it.
+    assert!(retention.begins(1_000) && !retention.begins(MAX_WATERMARK));
     assert!(retention.advance(1_000));
-    // What came before the first watermark counts from there.
-    assert!(!retention.is_over(early));
+    assert!(!retention.begins(1_050));
+    let early = retention.now();
     retention.advance(1_099);
     assert!(!retention.is_over(early));
     let late = retention.now();
@@ -272,6 +273,6 @@ fn retention_counts_from_the_last_touch_or_the_first_watermark() {
     assert!(!retention.advance(MAX_WATERMARK));
     assert!(!retention.is_over(late));
     let mut never = Retention::new(None);
-    assert!(!never.advance(1_000_000));
+    assert!(!never.begins(1_000_000) && !never.advance(1_000_000));
     assert!(!never.is_over(MIN_WATERMARK));
 }

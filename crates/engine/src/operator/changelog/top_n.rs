@@ -107,12 +107,28 @@ impl TopN {
         })
     }
 
-    /// Adds a row, or retracts it.
-    fn apply(&mut self, encoded: &Encoded, row: usize, retracts: bool) {
-        let now = Touch {
+    /// The mark and time that changes get now.
+    fn touch(&self) -> Touch {
+        Touch {
             mark: self.clock.mark(),
             at: self.retention.now(),
-        };
+        }
+    }
+
+    /// Called before the watermark moves.
+    fn begin_retention(&mut self, watermark: EventTime) {
+        if self.retention.begins(watermark) {
+            let mark = self.clock.mark();
+            self.rows.stamp(Touch {
+                mark,
+                at: watermark,
+            });
+        }
+    }
+
+    /// Adds a row, or retracts it.
+    fn apply(&mut self, encoded: &Encoded, row: usize, retracts: bool) {
+        let now = self.touch();
         let (key, bytes) = (encoded.key(row), encoded.row(row));
         if retracts {
             self.rows.remove(key, bytes, now);
@@ -325,6 +341,7 @@ impl Stateful for TopN {
     }
 
     fn advance(&mut self, watermark: EventTime, _output: &mut Output) -> Result<Progress> {
+        self.begin_retention(watermark);
         if self.retention.advance(watermark) {
             let (retention, mark) = (self.retention, self.clock.mark());
             self.rows

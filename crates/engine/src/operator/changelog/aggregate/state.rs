@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::key::KeyColumns;
 use crate::operator::aggregate::Emit;
 use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
-use crate::time::{EventTime, MAX_WATERMARK};
+use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
 
 fn wrong() -> Error {
     snapshot::wrong(
@@ -160,7 +160,16 @@ impl KeyedState for UpdatingAggregate {
         let touched_at = number(keys + 1).ok_or_else(wrong)?;
         let of_group = rows.values().iter().zip(touched_at.values());
         let mark = self.clock.mark();
-        let of_group = of_group.map(|(&rows, &touched_at)| (Group { rows, touched_at }, mark));
+        // What was touched before any watermark counts from now.
+        let now = self.retention.early();
+        let of_group = of_group.map(|(&rows, &touched_at)| {
+            let touched_at = if touched_at == MIN_WATERMARK {
+                now
+            } else {
+                touched_at
+            };
+            (Group { rows, touched_at }, mark)
+        });
         let of_group = of_group.collect::<Vec<(Group, Mark)>>();
         // Groups without rows are gone: their values are empty, too.
         self.table.put(batch, &of_group, keys)?;
@@ -174,6 +183,7 @@ impl KeyedState for UpdatingAggregate {
     }
 
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
+        self.begin_retention(watermark)?;
         self.retention.advance(watermark);
         if watermark == MAX_WATERMARK {
             // The input had ended, so the total was emitted, and with `Emit::AtEnd` all groups.

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int8Type;
 use arrow_array::{ArrayRef, Int8Array, RecordBatch};
 
-use super::{ChangelogJoin, KeyedRows};
+use super::{ChangelogJoin, KeyedRows, Touch};
 use crate::error::{Error, Result};
 use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
@@ -49,8 +49,9 @@ impl KeyedState for ChangelogJoin {
         let side = side.and_then(|column| column.as_primitive_opt::<Int8Type>());
         let side = side.ok_or_else(wrong)?.value(0);
         let rows = batch.project(&(1..batch.num_columns()).collect::<Vec<_>>())?;
+        let (mark, at) = (self.clock.mark(), self.retention.early());
         match side {
-            0 | 1 => self.sides[side as usize].restore(&rows, self.clock.mark()),
+            0 | 1 => self.sides[side as usize].restore(&rows, Touch { mark, at }),
             _ => Err(wrong()),
         }
     }
@@ -61,6 +62,7 @@ impl KeyedState for ChangelogJoin {
     }
 
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
+        self.begin_retention(watermark);
         self.retention.advance(watermark);
         Ok(())
     }

@@ -181,6 +181,11 @@ mod tests {
     use crate::testing::{batch, schema};
     use crate::time::MIN_WATERMARK;
 
+    const NOW: Touch = Touch {
+        mark: Mark(1),
+        at: MIN_WATERMARK,
+    };
+
     fn change(rows: &mut KeyedRows, numbers: &[i64], mark: u32, retracts: bool) {
         let count = numbers.len();
         let numbers = Arc::new(Int64Array::from(numbers.to_vec()));
@@ -208,7 +213,7 @@ mod tests {
         };
         change(&mut rows, &[1, 2, 3, 4], 1, false);
         for batch in everything(&mut rows, 1) {
-            standby.restore(&batch, Mark(1)).unwrap();
+            standby.restore(&batch, NOW).unwrap();
         }
         change(&mut rows, &[1, 2, 3], 2, true);
         change(&mut rows, &[2], 2, false);
@@ -220,7 +225,7 @@ mod tests {
             slices.extend(slice);
         }
         for batch in &slices {
-            standby.restore(batch, Mark(2)).unwrap();
+            standby.restore(batch, NOW).unwrap();
         }
         let all = standby
             .snapshot(&BucketSet::all(), Mark::default())

@@ -7,7 +7,7 @@ use arrow_array::types::{Int64Type, UInt32Type};
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow_schema::DataType;
 
-use super::{Kept, KeyedRows};
+use super::{Kept, KeyedRows, Touch};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::state::{BucketSet, Mark, snapshot};
@@ -95,8 +95,9 @@ impl KeyedRows {
         snapshot::with_own(own, &rows)
     }
 
-    /// Restores the rows of a snapshot, replacing existing entries.
-    pub fn restore(&mut self, batch: &RecordBatch, mark: Mark) -> Result<()> {
+    /// Restores the rows of a snapshot, replacing existing entries. Rows that were touched before any
+    /// watermark count from now.
+    pub fn restore(&mut self, batch: &RecordBatch, now: Touch) -> Result<()> {
         let wrong = Self::wrong_snapshot;
         let types = batch.columns().iter().skip(Self::OWN_COLUMNS);
         let types = types
@@ -133,8 +134,11 @@ impl KeyedRows {
             let kept = Kept {
                 count: counts.value(row),
                 partners: partners.value(row),
-                touched_at: touched.value(row),
-                mark,
+                touched_at: match touched.value(row) {
+                    MIN_WATERMARK => now.at,
+                    touched_at => touched_at,
+                },
+                mark: now.mark,
             };
             self.put(key, bytes, kept);
         }

@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 
-use super::TopN;
+use super::{TopN, Touch};
 use crate::error::Result;
 use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced};
 use crate::time::EventTime;
@@ -21,7 +21,8 @@ impl KeyedState for TopN {
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.rows.restore(batch, self.clock.mark())
+        let (mark, at) = (self.clock.mark(), self.retention.early());
+        self.rows.restore(batch, Touch { mark, at })
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
@@ -30,6 +31,7 @@ impl KeyedState for TopN {
     }
 
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()> {
+        self.begin_retention(watermark);
         self.retention.advance(watermark);
         Ok(())
     }

@@ -209,7 +209,7 @@ impl KeyedState for WindowTopN {
         // A batch belongs to one window.
         let end = self.ends(column)?[0];
         let mark = self.clock.mark();
-        self.rows_of(end)?.restore(batch, mark)
+        self.rows_of(end)?.restore(batch, Touch { mark, at: end })
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
