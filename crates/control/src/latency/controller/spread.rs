@@ -229,8 +229,7 @@ impl Spread {
         let epoch_s = (EPOCH_DELAYS * delay_ns / 1e9).clamp(EPOCH_MIN_S, EPOCH_MAX_S);
         if self.now_s >= epoch_s {
             self.now_s = 0.0;
-            self.over
-                .push_back(std::mem::replace(&mut self.now, Weights::default()));
+            self.over.push_back(std::mem::take(&mut self.now));
             if self.over.len() >= EPOCHS {
                 self.over.pop_front();
             }
