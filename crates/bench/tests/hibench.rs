@@ -48,5 +48,5 @@ fn wrong_arguments_are_rejected() {
     let folder = Folder::new();
     folder
         .bench(&["hibench", "--parallelism", "0"])
-        .fails(1, &["--parallelism: expected numbers from 1"]);
+        .fails(2, &["--parallelism", "expected numbers from 1 and auto"]);
 }

@@ -62,7 +62,9 @@ fn wrong_arguments_are_rejected_before_anything_is_created() {
         &["--flink", "."],
         &["slackwater-flink.jar", "make peers-flink"],
     );
-    refused(&["--parallelism", "0"], &["--parallelism"]);
+    folder
+        .bench(&["nexmark", "--parallelism", "0"])
+        .fails(2, &["--parallelism", "expected numbers from 1 and auto"]);
     refused(&["--json", "no/such.json"], &["does not exist"]);
     assert!(folder.names().is_empty());
 }

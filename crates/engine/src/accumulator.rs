@@ -121,11 +121,11 @@ pub fn merge_states<'a>(
         let layout = accumulator.state(&[])?;
         let split = states.split_at_checked(layout.len());
         let (own, rest) = split.ok_or_else(|| wrong(of, "it has too few columns"))?;
-        let types = own.iter().map(|state| state.data_type());
-        if !types.eq(layout.iter().map(|state| state.data_type())) {
-            return Err(wrong(of, "its states are of other types"));
-        }
-        accumulator.merge(groups, own)?;
+        let own = own.iter().zip(&layout);
+        let own = own.map(|(state, layout)| sum::as_stored_now(state, layout.data_type()));
+        let own = own.collect::<Option<Vec<ArrayRef>>>();
+        let own = own.ok_or_else(|| wrong(of, "its states are of other types"))?;
+        accumulator.merge(groups, &own)?;
         states = rest;
     }
     match states {

@@ -36,7 +36,7 @@ use slackwater_control::latency::model::{Activations, REFERENCE_ROW_NS};
 use slackwater_link::Costs;
 
 pub use activations::{Activated, More, Runs};
-pub use cache::{Unusable, load, path};
+pub use cache::{Unusable, is_folder_named, load, path};
 use disturbance::{Watched, disturbance, implausible};
 pub use host::{Host, cores, load_average};
 pub use links::LinkCost;

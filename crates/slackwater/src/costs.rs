@@ -1,7 +1,8 @@
 //! What rows cost at each node of a query: measured by an earlier run, else assumed.
 //!
 //! A run with parallelism `'auto'`, the default, saves what its operators cost in `costs.json`, next to the
-//! host's calibration. A damaged file counts as missing and never makes a query fail.
+//! host's calibration; a build without optimization only in `$SLACKWATER_CACHE`. A damaged file counts as
+//! missing and never makes a query fail.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -91,6 +92,9 @@ impl Learned {
     ///
     /// The operating system's error, with the file.
     pub fn store(&self) -> Result<(), String> {
+        if !is_kept() {
+            return Ok(());
+        }
         let path = path()
             .ok_or("there is no home folder to save costs in: set SLACKWATER_CACHE to a folder")?;
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -105,7 +109,16 @@ impl Learned {
     }
 }
 
+/// Whether costs are kept. Those of a build without optimization are those of another program: they are kept
+/// only in a folder that was named for it.
+fn is_kept() -> bool {
+    !cfg!(debug_assertions) || crate::calibrate::is_folder_named()
+}
+
 fn path() -> Option<PathBuf> {
+    if !is_kept() {
+        return None;
+    }
     Some(crate::calibrate::path()?.with_file_name("costs.json"))
 }
 

@@ -127,7 +127,11 @@ fn a_tight_target_makes_messages_smaller_and_a_set_size_stays() {
 fn messages_have_the_size_that_was_set_over_both_kinds_of_links() {
     let query = QUERY.replace("'rows' = '60000', 'rate' = '60000'", "'rows' = '60000'");
     for (link, size) in [("shm", "none"), ("shm", "4 KiB"), ("tcp", "4 KiB")] {
-        let settings = [format!("link={link}"), format!("message_bytes={size}")];
+        let settings = [
+            format!("link={link}"),
+            format!("message_bytes={size}"),
+            "parallelism=1".to_string(),
+        ];
         let report = report(&query, &settings.each_ref().map(String::as_str));
         assert_eq!(report["rows_out"], 60_000);
         let between = &report["plan"]["remote_links"][0];

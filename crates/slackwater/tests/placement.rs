@@ -325,6 +325,7 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
             "instances",
             "links",
             "notes",
+            "parsers",
             "placement",
             "query",
             "subqueries",

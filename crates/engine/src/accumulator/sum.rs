@@ -138,18 +138,12 @@ impl Wide for i128 {
         Ok(Arc::new(sums))
     }
 
-    /// Earlier versions stored 256 bits.
     fn for_each(column: &ArrayRef, mut add: impl FnMut(usize, i128)) -> Result<()> {
-        match column.as_primitive_opt::<Decimal256Type>() {
-            Some(_) => i256::for_each(column, |row, sum| add(row, sum.as_i128())),
-            None => {
-                let sums = column.as_primitive_opt::<Decimal128Type>();
-                let sums = sums.ok_or_else(|| unsupported("SUM", column.data_type()))?;
-                let sums = sums.iter().enumerate();
-                sums.for_each(|(row, sum)| sum.into_iter().for_each(|sum| add(row, sum)));
-                Ok(())
-            }
-        }
+        let sums = column.as_primitive_opt::<Decimal128Type>();
+        let sums = sums.ok_or_else(|| unsupported("SUM", column.data_type()))?;
+        let sums = sums.iter().enumerate();
+        sums.for_each(|(row, sum)| sum.into_iter().for_each(|sum| add(row, sum)));
+        Ok(())
     }
 
     fn and(self, other: i128) -> i128 {
@@ -189,6 +183,21 @@ impl Wide for i256 {
     fn and(self, other: i256) -> i256 {
         self.wrapping_add(other)
     }
+}
+
+/// A column of a snapshot as one of type `to`: earlier versions stored sums of integers in 256 bits. `None`
+/// if its type is another.
+pub(super) fn as_stored_now(state: &ArrayRef, to: &DataType) -> Option<ArrayRef> {
+    if state.data_type() == to {
+        return Some(Arc::clone(state));
+    }
+    let sums = state.as_primitive_opt::<Decimal256Type>()?;
+    if *to != DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0) {
+        return None;
+    }
+    let sums = sums.iter().map(|sum| sum.map(i256::as_i128)).collect();
+    let (_, sums, nulls) = Decimal128Array::into_parts(sums);
+    i128::column(sums.to_vec(), nulls).ok()
 }
 
 /// The sum of integers or decimals.
@@ -411,7 +420,7 @@ impl Accumulator for Average {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accumulator::AggregateFunction;
+    use crate::accumulator::{AggregateFunction, merge_states};
     use crate::testing::shown;
 
     #[test]
@@ -425,8 +434,8 @@ mod tests {
         sum.update(&[0], &[value], &[(0, 0, 0)]).unwrap();
         let stored = [Some(i256::from_i128(-7)), None].into_iter();
         let stored = stored.collect::<Decimal256Array>();
-        let stored = stored.with_precision_and_scale(76, 0).unwrap();
-        sum.merge(&[0, 1], &[Arc::new(stored)]).unwrap();
+        let stored: ArrayRef = Arc::new(stored.with_precision_and_scale(76, 0).unwrap());
+        merge_states([&mut *sum].into_iter(), &[0, 1], &[stored]).unwrap();
         assert_eq!(
             shown(&sum.evaluate(&[0, 1]).unwrap().column),
             [Some("-2".to_string()), None]
@@ -436,10 +445,12 @@ mod tests {
         assert_eq!(states[0].data_type(), &DataType::Decimal128(38, 0));
         let mut other = function.accumulator().unwrap();
         other.resize(2);
-        other.merge(&[0, 1], &states).unwrap();
+        merge_states([&mut *other].into_iter(), &[0, 1], &states).unwrap();
         assert_eq!(
             shown(&other.evaluate(&[0, 1]).unwrap().column),
             [Some("-2".to_string()), None]
         );
+        let wrong: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        assert!(merge_states([&mut *other].into_iter(), &[0], &[wrong]).is_err());
     }
 }

@@ -32,6 +32,11 @@ pub fn path() -> Option<PathBuf> {
     Some(folder.join(FILE))
 }
 
+/// Whether `$SLACKWATER_CACHE` names the folder.
+pub fn is_folder_named() -> bool {
+    std::env::var_os(FOLDER_VARIABLE).is_some_and(|folder| !folder.is_empty())
+}
+
 /// Why there are no usable figures.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unusable {
