@@ -118,11 +118,7 @@ impl KafkaConnector {
             .of_instance(request.instance, request.instances);
         let share = BLOCKS_BYTES_MAX / places.len().max(1);
         KafkaSource {
-            // Nobody helps: that has not been tested against a broker yet.
-            helpers: Helpers::new(&SourceRequest {
-                parsers: 1,
-                ..request.clone()
-            }),
+            helpers: Helpers::new(&request),
             cluster: Arc::clone(&self.cluster),
             scan: self.scan.clone(),
             planned: Arc::clone(&self.planned),
@@ -153,6 +149,7 @@ impl SourceConnector for KafkaConnector {
             connector: "kafka".into(),
             max_instances: self.planned.count() as usize,
             bounded: self.scan.bounded,
+            parsers: true,
             // An offset always identifies the same message.
             replayable: true,
             ..SourceDescription::default()
@@ -441,3 +438,6 @@ impl Source for KafkaSource {
         self.client = None;
     }
 }
+
+#[cfg(test)]
+mod tests;
