@@ -199,7 +199,7 @@ fn a_line_of_150_megabytes_is_refused_in_bounded_memory() {
             (&3.into(), &1.into())
         );
         let of_line = peak(&folder) - of_program;
-        // A block of 32 MiB, and those that the record outgrew, which the allocator gives back a moment later.
+        // A block of 32 MiB, and those that the record outgrew, given back by the allocator a moment later.
         assert!(of_line < LINE_BYTES as u64 / 2, "{format}: {of_line} bytes");
         std::fs::remove_file(folder.path("out.csv")).unwrap();
         std::fs::remove_dir_all(folder.path("slackwater-dead-letter")).unwrap();
