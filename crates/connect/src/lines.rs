@@ -244,13 +244,21 @@ impl RecordReader {
     /// The rest of a partition that broke off is rejected, unless it is being skipped (and was rejected
     /// already).
     fn refuse_unfinished(&mut self) {
-        if let Some(reason) = self.broken.as_ref().filter(|_| self.filled > 0) {
-            if !self.skipping {
-                let record = &self.block[..self.filled];
+        if let Some(reason) = &self.broken {
+            let record = &self.block[self.mark_length()..self.filled];
+            if !record.is_empty() && !self.skipping {
                 let rejected = self.decoder.reject_unfinished(record, reason.clone());
                 self.refused.push(rejected);
             }
             self.filled = 0;
+        }
+    }
+
+    /// The bytes of a byte order mark at the beginning of the block: only a partition begins with one.
+    fn mark_length(&self) -> usize {
+        match self.base == 0 && self.block[..self.filled].starts_with(BOM) {
+            true => BOM.len(),
+            false => 0,
         }
     }
 
@@ -269,10 +277,7 @@ impl RecordReader {
     /// Seals the block for arrays to share.
     fn seal_block(&mut self) -> (Buffer, usize) {
         self.line_ends = 0;
-        let mut from = 0;
-        if self.base == 0 && self.block[..self.filled].starts_with(BOM) {
-            from = BOM.len();
-        }
+        let from = self.mark_length();
         // A few lines in a big block are copied: a chunk that is kept downstream then holds only the bytes of
         // its rows, not the block.
         const COPIED_SHARE: usize = 8;

@@ -253,6 +253,16 @@ fn a_few_lines_do_not_hold_a_block() {
 }
 
 #[test]
+fn regression_a_byte_order_mark_is_not_part_of_an_unfinished_record() {
+    let table = table(&[("s", DataType::Utf8View)], &[("format", "csv")]);
+    for (text, records) in [("\u{feff}abc", &["abc"][..]), ("\u{feff}", &[])] {
+        let read = read_broken(reader(&table, &[0], 64), text.as_bytes());
+        assert_eq!(read.records, records);
+        assert!(read.rows.is_empty());
+    }
+}
+
+#[test]
 fn a_byte_order_mark_is_not_data() {
     let read = read_pieces(reader(&raw(), &[0], 100), b"\xEF\xBB\xBFa\nb", &[3], 10);
     assert_eq!(read.rows, ["1:a", "2:b"]);
