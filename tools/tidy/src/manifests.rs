@@ -22,7 +22,7 @@ enum May {
 const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
-const RULES: [(&str, May); 8] = [
+const RULES: [(&str, May); 9] = [
     ("crates/link", May::Only(&["rustix", "libc", "loom"])),
     (
         "crates/engine",
@@ -54,6 +54,13 @@ const RULES: [(&str, May); 8] = [
         },
     ),
     (
+        "crates/serve",
+        May::But {
+            own: &[],
+            never: &SQL,
+        },
+    ),
+    (
         "crates/slackwater",
         May::But {
             own: &[
@@ -63,6 +70,7 @@ const RULES: [(&str, May); 8] = [
                 "slackwater-checkpoint",
                 "slackwater-connect",
                 "slackwater-sql",
+                "slackwater-serve",
             ],
             never: &SQL,
         },
@@ -77,6 +85,7 @@ const RULES: [(&str, May); 8] = [
                 "slackwater-checkpoint",
                 "slackwater-connect",
                 "slackwater-sql",
+                "slackwater-serve",
                 "slackwater",
             ],
             never: &SQL,
