@@ -153,6 +153,11 @@ pub fn costs() -> Costs {
     }
 }
 
+/// Whether [`costs`] were measured on this host.
+pub fn is_measured() -> bool {
+    load().is_ok()
+}
+
 /// What a query costs on this host, as far as it was measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueryCosts {

@@ -300,7 +300,7 @@ impl Tally<'_> {
                     }
                     let target_ms = sink.latency_target_ns.map(|ns| ns as f64 / 1e6);
                     let latency_ms = Latency::of(&latencies);
-                    let keeps = |target: f64| latency_ms.p99.is_none_or(|p99| p99 <= target);
+                    let keeps = |target: f64| Some(latency_ms.p99? <= target);
                     let _ = all.add(&latencies);
                     sinks.push(SinkReport {
                         table: sink.table.as_ref().map(|table| table.name.clone()),
@@ -308,7 +308,7 @@ impl Tally<'_> {
                         rows_out,
                         connections_lost,
                         latency_target_ms: target_ms,
-                        target_met: target_ms.map(keeps),
+                        target_met: target_ms.and_then(keeps),
                         active_s: target_ms.map(|_| active_ns as f64 / 1e9),
                         violated_s: target_ms.map(|_| violated_ns as f64 / 1e9),
                         latency_ms,
@@ -331,6 +331,7 @@ impl Tally<'_> {
             .iter()
             .filter_map(|sink: &SinkReport| sink.latency_target_ms);
         let target_ms = targets.reduce(f64::min);
+        let met = sinks.iter().filter_map(|sink| sink.target_met);
         let subqueries = self
             .plan
             .subqueries
@@ -355,7 +356,7 @@ impl Tally<'_> {
             rows_per_s: rows_in as f64 / self.wall_s.max(1e-9),
             peak_rss_bytes,
             latency_target_ms: target_ms,
-            target_met: target_ms.map(|_| sinks.iter().all(|sink| sink.target_met != Some(false))),
+            target_met: met.reduce(|all, one| all && one),
             latency_ms: Latency::of(&all),
             wakeups,
             restored_from: None,
@@ -409,6 +410,7 @@ impl TuningReport {
         TuningReport {
             delay_first_ms: tuned.delay_first_ns as f64 / 1e6,
             delay_ms: tuned.delay_ns.unwrap_or(0) as f64 / 1e6,
+            chooses_wait: tuned.chooses_wait,
             chunk_rows: tuned.chunk_rows,
             corrections: tuned.corrections,
             changes: tuned.changes,

@@ -62,6 +62,8 @@ pub struct Tuned {
     pub delay_first_ns: u64,
     /// The last delay that was permitted, in nanoseconds; `None` if nothing was tuned.
     pub delay_ns: Option<u64>,
+    /// Whether workers choose how to wait by these delays; they do not if `wait` is set.
+    pub chooses_wait: bool,
     /// The rows per chunk at the end.
     pub chunk_rows: usize,
     /// The number of corrections.
@@ -215,16 +217,14 @@ impl<'a> Tuner<'a> {
         if !self.pace.tick(now_ns) {
             return;
         }
+        let chooses_wait = self.chooses_wait();
         match &mut self.looks {
             Looks::Here(probe) => {
                 // Workers that poll are not known to be busy.
-                let is_counted = matches!(self.program.settings.wait_mode(), WaitMode::Auto { .. });
-                if is_counted && !self.pace.is_worth_it(now_ns, probe.busy_ns()) {
+                if chooses_wait && !self.pace.is_worth_it(now_ns, probe.busy_ns()) {
                     return;
                 }
-                let begin_ns = own_cpu_ns();
-                let seen = probe.look();
-                self.correct(&[seen], begin_ns, may_move);
+                self.look(may_move);
             }
             Looks::There(asked) => {
                 let begin_ns = own_cpu_ns();
@@ -236,6 +236,15 @@ impl<'a> Tuner<'a> {
                     self.correct(&seen, begin_ns, false);
                 }
             }
+        }
+    }
+
+    /// Looks now, where no request is needed, so that [`Tuner::late`] is up to date.
+    pub fn look(&mut self, may_move: bool) {
+        if let Looks::Here(probe) = &mut self.looks {
+            let begin_ns = own_cpu_ns();
+            let seen = probe.look();
+            self.correct(&[seen], begin_ns, may_move);
         }
     }
 
@@ -441,6 +450,10 @@ impl<'a> Tuner<'a> {
         }
     }
 
+    fn chooses_wait(&self) -> bool {
+        matches!(self.program.settings.wait_mode(), WaitMode::Auto { .. })
+    }
+
     fn is_source(&self, node: usize) -> bool {
         self.program.nodes[node].is_source()
     }
@@ -464,6 +477,7 @@ impl<'a> Tuner<'a> {
         Tuned {
             delay_first_ns: self.delay_first_ns,
             delay_ns: tightest.map(|setting| setting.delay_ns),
+            chooses_wait: self.chooses_wait(),
             chunk_rows: tightest.map_or(0, |setting| setting.chunk_rows),
             corrections: self.corrections,
             changes: changes.sum(),

@@ -68,6 +68,11 @@ impl Shared {
         decoders.push(decoder);
     }
 
+    /// Counts bytes that were read.
+    pub(super) fn count(&self, bytes: usize) {
+        (self.count)(bytes);
+    }
+
     /// Bytes of a block's range. The rest of the memory is for the line that ends after the range.
     pub(super) fn range_bytes(&self) -> u64 {
         let bytes = self.pool.block_bytes();
@@ -248,7 +253,7 @@ impl Range {
             filled += read;
             is_all = read < room;
         };
-        (shared.count)(end - start);
+        shared.count(end - start);
         Ok(Some(Filled {
             bytes,
             offset,

@@ -1,5 +1,7 @@
 //! Reads the blocks of a partition in order, whoever has parsed them.
 
+mod careful;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
@@ -16,7 +18,8 @@ use super::team::Task;
 use super::unpacked::Unpacked;
 use crate::block::BlockPool;
 use crate::format::{DecodedRows, Decoder};
-use crate::lines::{Mark, RecordReader};
+use crate::lines::Mark;
+use careful::{Careful, Unfed};
 
 /// Reads the records of a partition, with the help of [`Parsers`].
 pub(crate) struct BlockReader {
@@ -39,6 +42,12 @@ pub(crate) struct BlockReader {
     read_ns: u64,
     /// Time that other threads have spent on blocks, until it is taken.
     helped_ns: u64,
+    /// The blocks that were handed out, and those that were parsed in vain, because none of their lines began
+    /// a record where the block had guessed.
+    kept: u64,
+    wasted: u64,
+    /// Where the last block that was taken ends: bytes up to there were counted.
+    counted_to: u64,
     ended: bool,
 }
 
@@ -61,23 +70,6 @@ struct Head {
     /// The bytes, if they can't be read again.
     bytes: Option<Buffer>,
     ended: bool,
-}
-
-/// Reading in order, from the mark to the beginning of a block.
-pub(super) struct Careful {
-    pub(super) records: RecordReader,
-    /// The offset of the next byte that it gets.
-    fed: u64,
-    bytes: Option<Unfed>,
-    ended: bool,
-}
-
-/// Bytes of a block that can't be read again, of which a reader gets those from `at` on.
-struct Unfed {
-    bytes: Buffer,
-    at: usize,
-    /// Whether the file ends with them.
-    is_last: bool,
 }
 
 impl BlockReader {
@@ -124,6 +116,9 @@ impl BlockReader {
             careful: None,
             read_ns: 0,
             helped_ns: 0,
+            kept: 0,
+            wasted: 0,
+            counted_to: 0,
             ended: false,
         };
         if mark.skipping {
@@ -177,6 +172,10 @@ impl BlockReader {
             let has_bytes = |careful: &Careful| careful.bytes.is_some();
             if self.parsed.is_none() && !self.careful.as_ref().is_some_and(has_bytes) {
                 self.keep_ahead(parsers, files, rows_max);
+                if self.tasks.is_empty() && self.goes_on_alone() {
+                    self.feed_alone()?;
+                    continue;
+                }
                 if self.tasks.is_empty() {
                     let failure = match &mut self.input {
                         Input::Unpacked(unpacked) => unpacked.take_failure(),
@@ -237,7 +236,7 @@ impl BlockReader {
 
     /// Submits blocks, as far as they may be ahead.
     fn keep_ahead(&mut self, parsers: &Parsers, files: usize, rows_max: usize) {
-        while self.tasks.len() < parsers.ahead(files) {
+        while self.tasks.len() < parsers.ahead(files) && !self.has_given_up() {
             let Some(block) = self.next_block(rows_max) else {
                 return;
             };
@@ -254,6 +253,9 @@ impl BlockReader {
             && thread != std::thread::current().id()
         {
             self.helped_ns += spent_ns;
+        }
+        if let Some(span) = &parsed.span {
+            self.counted_to = span.end;
         }
         self.parsed = Some(parsed);
         true
@@ -308,6 +310,7 @@ impl BlockReader {
             None if parsed.failed || parsed.too_long => self.read_carefully(None),
             None => self.ended = parsed.ended,
             Some(span) if span.start == self.mark.offset && parsed.header == self.mark.header => {
+                self.kept += 1;
                 self.read_ns = parsed.read_ns;
                 self.head = Some(Head {
                     span: span.clone(),
@@ -318,6 +321,7 @@ impl BlockReader {
                 });
             }
             Some(_) => {
+                self.wasted += 1;
                 let (bytes, is_last) = (parsed.bytes, parsed.ended);
                 let unfed = |bytes| Unfed {
                     bytes,
@@ -326,92 +330,6 @@ impl BlockReader {
                 };
                 self.read_carefully(bytes.map(unfed));
             }
-        }
-    }
-
-    /// Reads on from the mark in order.
-    fn read_carefully(&mut self, bytes: Option<Unfed>) {
-        let decoder = self.shared.decoder();
-        self.careful = Some(Careful {
-            records: RecordReader::going_on(decoder, &self.shared.pool, self.mark),
-            fed: self.mark.offset,
-            bytes,
-            ended: false,
-        });
-    }
-
-    /// Gives the careful reader more bytes, up to the beginning of the block that was taken; there it ends
-    /// if a record ends there, too.
-    fn feed(&mut self) -> std::io::Result<()> {
-        let (Some(careful), Some(parsed)) = (&mut self.careful, &self.parsed) else {
-            return Ok(());
-        };
-        let limit = match &parsed.span {
-            Some(span) if span.start >= careful.fed => span.start,
-            None if parsed.ended || parsed.failed => u64::MAX,
-            _ => {
-                self.parsed = None;
-                return Ok(());
-            }
-        };
-        if careful.fed == limit {
-            let is_there = self.mark.offset == limit && !self.mark.skipping;
-            if is_there && self.mark.header == parsed.header {
-                self.careful = None;
-            } else {
-                self.parsed = None;
-            }
-            return Ok(());
-        }
-        let room = careful.records.room();
-        let bytes = room
-            .len()
-            .min(usize::try_from(limit - careful.fed).unwrap_or(usize::MAX));
-        let filled = self.shared.read_at(&mut room[..bytes], careful.fed)?;
-        self.read_ns = slackwater_engine::time::now_ns();
-        careful.fed += filled as u64;
-        careful.records.filled_uncounted(filled);
-        if filled < bytes {
-            careful.ended = true;
-            careful.records.end();
-        }
-        Ok(())
-    }
-
-    /// The same where bytes can't be read again: whole blocks, which begin where the ones before have ended.
-    /// It ends where a record ends with a block.
-    fn feed_kept(&mut self) {
-        let Some(careful) = &mut self.careful else {
-            return;
-        };
-        if careful.bytes.is_none()
-            && let Some(parsed) = self.parsed.take()
-        {
-            self.read_ns = parsed.read_ns;
-            let unfed = |bytes| Unfed {
-                bytes,
-                at: 0,
-                is_last: parsed.ended,
-            };
-            careful.bytes = parsed.bytes.map(unfed);
-        }
-        let Some(Unfed { bytes, at, is_last }) = &mut careful.bytes else {
-            return;
-        };
-        if *at < bytes.len() {
-            let room = careful.records.room();
-            let length = room.len().min(bytes.len() - *at);
-            room[..length].copy_from_slice(&bytes[*at..*at + length]);
-            careful.records.filled_uncounted(length);
-            careful.fed += length as u64;
-            *at += length;
-        } else if *is_last {
-            careful.ended = true;
-            careful.records.end();
-        } else if self.mark.offset == careful.fed && !self.mark.skipping && !self.mark.header {
-            self.careful = None;
-        } else {
-            careful.bytes = None;
         }
     }
 }

@@ -249,6 +249,32 @@ fn lines_that_are_too_long_are_left_to_the_reader_in_order() {
 }
 
 #[test]
+fn regression_help_ends_when_most_blocks_are_parsed_in_vain() {
+    let table = csv("false");
+    // Each record has lines that look like records.
+    let lines = "7,seven\n".repeat(60);
+    let record = format!("1,\"{lines}\"\n");
+    let text = record.repeat(4_000).into_bytes();
+    let whole = expected(&table, &text);
+    assert_eq!(whole.rows.len(), 4_000);
+    let parsers = Parsers::new(2);
+    let mut reading = Reading::new(&table, &file_of(&text), 16 * 1024, None);
+    assert!(reading.chunks(&parsers, usize::MAX, 1_000).unwrap());
+    assert_eq!(reading.read, whole);
+    assert!(reading.reader.has_given_up());
+    assert_eq!(reading.bytes.try_iter().sum::<usize>(), text.len());
+    let mut unpacked = unpacking(&table, &text, 16 * 1024, vec![usize::MAX]);
+    assert!(unpacked.chunks(&parsers, usize::MAX, 1_000).unwrap());
+    assert_eq!(unpacked.read, whole);
+    assert!(unpacked.reader.has_given_up());
+    // Blocks of whole records are parsed with help to the end.
+    let plain = "1,one\n2,\"two\"\n".repeat(50_000).into_bytes();
+    let mut reading = Reading::new(&table, &file_of(&plain), 16 * 1024, None);
+    assert!(reading.chunks(&parsers, usize::MAX, 1_000).unwrap());
+    assert!(!reading.reader.has_given_up());
+}
+
+#[test]
 fn an_error_of_the_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let file = File::open(folder.path()).unwrap();

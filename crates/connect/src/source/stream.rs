@@ -196,7 +196,9 @@ impl Shared for StreamPartition {
     fn hand_over(&mut self, parsers: &Parsers, ahead_max: usize, rows_max: usize) -> bool {
         let mark = self.records.mark();
         let blocks = self.blocks.as_mut();
-        let Some(blocks) = blocks.filter(|blocks| blocks.ahead() < ahead_max) else {
+        let Some(blocks) =
+            blocks.filter(|blocks| blocks.ahead() < ahead_max && !blocks.has_given_up())
+        else {
             return false;
         };
         let Some(lines) = self.records.cut() else {

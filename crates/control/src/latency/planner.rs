@@ -63,6 +63,14 @@ pub struct Planned {
     pub considered: usize,
 }
 
+impl Planned {
+    /// Whether every shape keeps a worker too busy for this load: what the prediction says of its latency is
+    /// of no use then, because queues build up.
+    pub fn is_overloaded(&self) -> bool {
+        self.chosen.prediction.utilisation > UTILISATION_MAX
+    }
+}
+
 /// Rows per chunk for a target: what takes a sixteenth of the target to process, so that the workers of a
 /// path overlap and nothing waits for long after a chunk; a power of two between the limits.
 pub fn chunk_rows(target_ns: f64, per_row_ns: f64) -> usize {

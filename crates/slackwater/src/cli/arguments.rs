@@ -113,6 +113,9 @@ pub(super) fn key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses rows per second: `20000`, `20000/s`, `20k/s`, `1.5M/s`.
+/// More rows per second than any machine will process.
+const RATE_MAX: f64 = 1e12;
+
 pub(super) fn rows_per_s(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches("/s").trim_end();
     let (number, factor) = match number.strip_suffix(['k', 'K']) {
@@ -123,8 +126,10 @@ pub(super) fn rows_per_s(text: &str) -> Result<f64, String> {
         },
     };
     let rate = number.parse::<f64>().ok().map(|number| number * factor);
-    rate.filter(|rate| rate.is_finite() && *rate > 0.0)
-        .ok_or_else(|| "expected rows per second, such as 20000/s or 20k/s".to_string())
+    rate.filter(|rate| *rate > 0.0 && *rate <= RATE_MAX)
+        .ok_or_else(|| {
+            "expected rows per second up to 1000000M, such as 20000/s or 20k/s".to_string()
+        })
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

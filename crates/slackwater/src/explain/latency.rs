@@ -1,6 +1,7 @@
 //! `explain`: how the plan meets latency targets, and with `--analyze` what was measured.
 
-use slackwater_control::latency::model::{Prediction, Shape, Waiting};
+use slackwater_control::latency::model::{Prediction, Shape, UTILISATION_MAX, Waiting};
+use slackwater_control::latency::planner::MARGIN;
 use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::program::Program;
 
@@ -92,16 +93,25 @@ fn path(program: &Program, plan: &PathPlan) -> String {
             "no other kind of the {} ways considered meets the target",
             planned.considered
         ),
+        (false, _) if planned.is_overloaded() => format!(
+            "each of the {} ways considered keeps a worker more than {:.0} % busy, so that queues build up: \
+             this is the least busy",
+            planned.considered,
+            UTILISATION_MAX * 100.0
+        ),
         (false, _) => format!(
-            "none of the {} ways considered meets the target: this is the fastest",
-            planned.considered
+            "none of the {} ways considered meets the target with {:.0} % to spare: this is the fastest",
+            planned.considered,
+            MARGIN * 100.0
         ),
     };
     line("why", why);
-    line(
-        "at best",
-        format!("{}, however the workers wait", time(planned.floor_ns)),
-    );
+    if !planned.is_overloaded() {
+        line(
+            "at best",
+            format!("{}, however the workers wait", time(planned.floor_ns)),
+        );
+    }
     text
 }
 
@@ -198,9 +208,11 @@ pub fn analysed(report: &Report, predicted: &[Predicted]) -> String {
         line(
             "at the end",
             format!(
-                "sleeps of up to {:.2} ms, chunks of at most {} rows, {} corrections ({} changed \
-                 something), {} moves",
-                tuning.delay_ms,
+                "{}, chunks of at most {} rows, {} corrections ({} changed something), {} moves",
+                match tuning.chooses_wait {
+                    true => format!("sleeps of up to {:.2} ms", tuning.delay_ms),
+                    false => "waiting as 'wait' says".to_string(),
+                },
                 tuning.chunk_rows,
                 tuning.corrections,
                 tuning.changes,

@@ -1,6 +1,7 @@
 //! `explain --targets`: what each latency target would cost, before anything runs.
 
-use slackwater_control::latency::model::Waiting;
+use slackwater_control::latency::model::{UTILISATION_MAX, Waiting};
+use slackwater_control::latency::planner::MARGIN;
 use slackwater_sql::program::Program;
 
 use super::latency::{sink_name, time};
@@ -16,6 +17,9 @@ const TARGETS_US: [u64; 11] = [
 /// Hours in an average month.
 const HOURS_PER_MONTH: f64 = 730.0;
 
+/// The highest price that is accepted.
+const PRICE_MAX: f64 = 1e9;
+
 /// What a core costs per hour, in any currency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price(pub f64);
@@ -26,7 +30,7 @@ impl std::str::FromStr for Price {
     fn from_str(text: &str) -> Result<Price, String> {
         let price = text.parse::<f64>().ok();
         price
-            .filter(|price| price.is_finite() && *price >= 0.0)
+            .filter(|price| (0.0..=PRICE_MAX).contains(price))
             .map(Price)
             .ok_or_else(|| "expected a price per core and hour, such as 0.04".to_string())
     }
@@ -43,6 +47,11 @@ pub fn table(program: &Program, plan: &Plan, price: Price) -> String {
     });
     let tables = sinks.collect::<Vec<String>>();
     let mut text = tables.join("\n");
+    if !crate::calibrate::is_measured() {
+        text.push_str(
+            "\nWhat waiting costs was not measured on this host: slackwater calibrate does it.\n",
+        );
+    }
     if tables.len() > 1 {
         text.push_str(
             "\nSinks that share a source share its cost: the tables must not be added up.\n",
@@ -66,15 +75,25 @@ fn of_sink(name: &str, plans: &[PathPlan], price: Price) -> String {
         "cores",
         "per month",
     );
+    let (most, spare) = (UTILISATION_MAX * 100.0, MARGIN * 100.0);
     for plan in plans {
         let chosen = &plan.planned.chosen;
         let target = time(plan.path.target_ns as f64);
         let p99 = time(chosen.prediction.p99_ns);
         if !plan.planned.meets_target {
             let busy = chosen.prediction.utilisation * 100.0;
+            let (p99, why) = match plan.planned.is_overloaded() {
+                true => (
+                    "-",
+                    format!("keep a worker {busy:.0} % busy, and {most:.0} % is the most"),
+                ),
+                false => (
+                    p99.as_str(),
+                    format!("not leave {spare:.0} % to spare, a worker {busy:.0} % busy"),
+                ),
+            };
             text.push_str(&format!(
-                "  {target:>8}  {p99:>13}  {:>8}  {:>10}  can't be met: this is the fastest way, a worker \
-                 {busy:.0} % busy\n",
+                "  {target:>8}  {p99:>13}  {:>8}  {:>10}  can't be met: the best way would {why}\n",
                 "-", "-"
             ));
             continue;

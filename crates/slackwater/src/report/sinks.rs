@@ -22,8 +22,16 @@ fn name_of(sink: &SinkReport) -> &str {
 
 /// How a sink met its target; `None` without a target.
 fn kept(sink: &SinkReport) -> Option<String> {
-    let (target, is_met) = (sink.latency_target_ms?, sink.target_met?);
-    let verdict = if is_met { "met" } else { "missed" };
+    let target = sink.latency_target_ms?;
+    let verdict = match sink.target_met {
+        Some(true) => "met",
+        Some(false) => "missed",
+        None => {
+            return Some(format!(
+                "{target} ms for 99 of 100 rows: no rows to measure"
+            ));
+        }
+    };
     Some(format!(
         "{target} ms for 99 of 100 rows: {verdict}, late in {:.1} of {:.1} s",
         sink.violated_s.unwrap_or(0.0),
@@ -52,6 +60,7 @@ fn of_sinks(report: &Report) -> Vec<(&'static str, String)> {
         .plan
         .tuning
         .as_ref()
+        .filter(|tuning| tuning.chooses_wait)
         .map(|tuning| match tuning.delay_ms {
             0.0 => "with interrupts at the end".to_string(),
             ms => format!("with sleeps of up to {ms:.2} ms at the end"),

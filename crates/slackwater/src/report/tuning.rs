@@ -10,6 +10,9 @@ pub struct TuningReport {
     pub delay_first_ms: f64,
     /// How long they could sleep at the end.
     pub delay_ms: f64,
+    /// Whether workers choose how to wait by these delays; they do not if `wait` is set.
+    #[serde(skip)]
+    pub chooses_wait: bool,
     /// The most rows per chunk at the end.
     pub chunk_rows: usize,
     /// The number of corrections.
@@ -106,12 +109,16 @@ impl LatenessReport {
         let rows = super::count(self.rows);
         let how = self.how();
         match (self.rows_by_host * 2 > self.rows, how.as_str()) {
-            (true, "") => format!("{rows} rows, most of them by the host"),
-            (true, how) => format!("{rows} rows, most of them by the host: {how}"),
-            (false, "") => format!("{rows} rows, by the query's own work or its peers"),
+            (true, "") => format!("{rows} rows over the target, most of them by the host"),
+            (true, how) => {
+                format!("{rows} rows over the target, most of them by the host: {how}")
+            }
+            (false, "") => {
+                format!("{rows} rows over the target, by the query's own work or its peers")
+            }
             (false, how) => {
                 format!(
-                    "{rows} rows, most of them by the query's own work or its peers; host: {how}"
+                    "{rows} rows over the target, most of them by the query's own work or its peers; host: {how}"
                 )
             }
         }

@@ -128,6 +128,11 @@ impl Watch<'_> {
             if live.is_some_and(|at| at <= now)
                 && let Some(live) = &mut self.live
             {
+                if let Some(tuner) = &mut self.tuner {
+                    // What the host did belongs to the second in which it did it.
+                    let may_move = self.rebalancer.as_ref().is_none_or(Rebalancer::is_settled);
+                    tuner.look(may_move);
+                }
                 let workers = self.tuner.as_ref().map(Tuner::workers_used);
                 let late = self.tuner.as_ref().map(Tuner::late);
                 let late = late.unwrap_or_default();

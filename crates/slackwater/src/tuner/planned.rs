@@ -1,7 +1,7 @@
 //! Plans the paths to sinks with a latency target, before anything is measured.
 
 use slackwater_control::latency::controller::Setting;
-use slackwater_control::latency::model::{HostCosts, Waiting};
+use slackwater_control::latency::model::{HostCosts, UTILISATION_MAX, Waiting};
 use slackwater_control::latency::planner::{Planned, Question, plan};
 use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
@@ -107,6 +107,15 @@ pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
         let busy = plan.planned.chosen.prediction.utilisation;
         let rate = plan.rows_per_s;
         let least = floor_ms / (1.0 - slackwater_control::latency::planner::MARGIN);
+        if plan.planned.is_overloaded() {
+            return format!(
+                "a latency target of {target_ms} ms can't be met on this host: {rate:.0} rows/s would keep a \
+                 worker {:.0} % busy, and above {:.0} % queues build up\n  \
+                 = a longer target makes larger chunks, which cost less; --parallelism adds workers",
+                busy * 100.0,
+                UTILISATION_MAX * 100.0
+            );
+        }
         format!(
             "a latency target of {target_ms} ms can't be met on this host: at {rate:.0} rows/s the fastest \
              plan \

@@ -78,7 +78,8 @@ impl WorkerState {
         self.fit.add(seen.activations, rows, seen.busy_ns);
         let cpu_s = seen.cpu_ns.unwrap_or(seen.busy_ns) as f64 / 1e9;
         self.cores = (cpu_s / seconds).min(1.0);
-        if seen.activations > 0 {
+        // A worker that polls is never activated.
+        if seen.activations > 0 || rows > 0 {
             self.active.0 += cpu_s;
             self.active.1 += seconds;
         }
