@@ -118,7 +118,8 @@ impl LatenessReport {
             }
             (false, how) => {
                 format!(
-                    "{rows} rows over the target, most of them by the query's own work or its peers; host: {how}"
+                    "{rows} rows over the target, most of them by the query's own work or its \
+                     peers; host: {how}"
                 )
             }
         }

@@ -32,7 +32,7 @@ pub(super) struct Unfed {
 }
 
 impl BlockReader {
-    /// Whether too many blocks were parsed in vain: line ends in quoted fields. From then on one thread reads.
+    /// Whether too many blocks were parsed in vain: line ends in quoted fields. Then one thread reads on.
     pub(crate) fn has_given_up(&self) -> bool {
         self.wasted >= WASTED_MIN && self.wasted * WASTED_SHARE > self.kept + self.wasted
     }
