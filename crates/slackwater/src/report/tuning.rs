@@ -162,7 +162,7 @@ mod tests {
         assert!(LatenessReport::of(&late).is_none());
         late.add(1_200, 1_100, &lost, 1_000_000_000);
         let report = LatenessReport::of(&late).unwrap();
-        let line = "1,200 rows, most of them by the host: steal 4 %, waiting for a core 6 %";
+        let line = "1,200 rows over the target, most of them by the host: steal 4 %, waiting for a core 6 %";
         assert_eq!(report.line(), line);
         late.add(9_000, 0, &lost, 1_000_000_000);
         let report = LatenessReport::of(&late).unwrap();
