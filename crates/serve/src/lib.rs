@@ -1,3 +1,6 @@
 //! The front doors of a running query and of the server: HTTP, metrics, the page, and PostgreSQL's protocol.
 //!
 //! Nothing here runs a query or reads SQL: what a door needs it asks of the program that opens it.
+
+pub mod http;
+pub mod prometheus;

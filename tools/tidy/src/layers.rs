@@ -100,6 +100,10 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/serve",
+        &[("formats", "prometheus"), ("HTTP", "http")],
+    ),
+    (
         "crates/bench",
         &[
             ("base", "common lab part_process programs usage"),
@@ -125,7 +129,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("hosts", "hosts"),
             (
                 "beside a run",
-                "explain live progress rebalancer tally tuner",
+                "explain live metrics progress rebalancer tally tuner",
             ),
             ("recovery", "supervisor"),
             ("run", "run"),

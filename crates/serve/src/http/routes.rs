@@ -1,0 +1,173 @@
+//! The table of routes: a method, a path and who answers.
+
+use hyper::{Method, StatusCode};
+
+use super::message::{Answer, Asked, Reply};
+
+/// Answers requests without blocking.
+pub type Handler = Box<dyn Fn(Asked, Reply) + Send + Sync>;
+
+/// A row of the table.
+pub struct Route {
+    method: Method,
+    /// The parts of the path; `{name}` stands for any.
+    parts: Vec<&'static str>,
+    path: &'static str,
+    /// The bytes of a body at most.
+    pub(super) body_max: usize,
+    /// Whether it is answered without a token.
+    pub(super) is_open: bool,
+    pub(super) handler: Handler,
+}
+
+/// The table of routes, in the order in which hints name them.
+#[derive(Default)]
+pub struct Routes {
+    routes: Vec<Route>,
+}
+
+/// What the table says of a request.
+pub enum Found<'a> {
+    /// A route, with what stands for its `{…}`.
+    Route(&'a Route, Vec<String>),
+    /// There is none, and this is the answer.
+    Nothing(Answer),
+}
+
+impl Routes {
+    /// Adds a page that is read.
+    #[must_use]
+    pub fn get(
+        self,
+        path: &'static str,
+        handler: impl Fn(Asked, Reply) + Send + Sync + 'static,
+    ) -> Routes {
+        self.on(Method::GET, path, 0, handler)
+    }
+
+    /// Adds a route whose requests have a body of at most `body_max` bytes. In its path, `{name}` stands for
+    /// any part ([`Asked::parts`]).
+    #[must_use]
+    pub fn on(
+        mut self,
+        method: Method,
+        path: &'static str,
+        body_max: usize,
+        handler: impl Fn(Asked, Reply) + Send + Sync + 'static,
+    ) -> Routes {
+        self.routes.push(Route {
+            method,
+            parts: path.split('/').collect(),
+            path,
+            body_max,
+            is_open: false,
+            handler: Box::new(handler),
+        });
+        self
+    }
+
+    /// Lets anybody ask the last route, without the token: it tells nothing but its status.
+    #[must_use]
+    pub fn open(mut self) -> Routes {
+        self.routes
+            .iter_mut()
+            .rev()
+            .take(1)
+            .for_each(|route| route.is_open = true);
+        self
+    }
+
+    pub(super) fn find(&self, method: &Method, path: &str) -> Found<'_> {
+        // Who may read a page may ask for its headers, too.
+        let method = match *method {
+            Method::HEAD => &Method::GET,
+            _ => method,
+        };
+        let mut allowed = Vec::new();
+        for route in &self.routes {
+            let Some(parts) = route.matches(path) else {
+                continue;
+            };
+            if route.method == *method {
+                return Found::Route(route, parts);
+            }
+            allowed.push(route.method.as_str());
+        }
+        if !allowed.is_empty() {
+            let allowed = allowed.join(", ");
+            let reason = format!("{method} is not supported at {path}\n  = use {allowed}\n");
+            let answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, reason);
+            return Found::Nothing(answer.with("allow", &allowed));
+        }
+        let paths = self.routes.iter().map(|route| route.path);
+        let mut paths = paths.collect::<Vec<_>>();
+        paths.dedup();
+        let reason = format!("there is nothing here\n  = try {}\n", paths.join(", "));
+        Found::Nothing(Answer::text(StatusCode::NOT_FOUND, reason))
+    }
+}
+
+impl Route {
+    /// What stands for the `{…}` of the path; `None` if it is another path.
+    fn matches(&self, path: &str) -> Option<Vec<String>> {
+        let mut found = Vec::new();
+        let mut parts = path.split('/');
+        for own in &self.parts {
+            let part = parts.next()?;
+            match own.starts_with('{') {
+                true if !part.is_empty() => found.push(part.to_string()),
+                true => return None,
+                false if *own == part => {}
+                false => return None,
+            }
+        }
+        parts.next().is_none().then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Routes {
+        let nothing = |_: Asked, _: Reply| {};
+        Routes::default()
+            .get("/metrics", nothing)
+            .get("/v1/jobs/{name}", nothing)
+            .on(Method::DELETE, "/v1/jobs/{name}", 10, nothing)
+            .get("/healthz", nothing)
+            .open()
+    }
+
+    fn found(method: &Method, path: &str) -> Result<(String, Vec<String>), u16> {
+        match table().find(method, path) {
+            Found::Route(route, parts) => Ok((format!("{} {}", route.method, route.path), parts)),
+            Found::Nothing(answer) => Err(answer.status().as_u16()),
+        }
+    }
+
+    #[test]
+    fn a_route_is_found_by_method_and_path() {
+        let metrics = ("GET /metrics".to_string(), vec![]);
+        assert_eq!(found(&Method::GET, "/metrics"), Ok(metrics.clone()));
+        assert_eq!(found(&Method::HEAD, "/metrics"), Ok(metrics));
+        assert_eq!(
+            found(&Method::DELETE, "/v1/jobs/a%20b"),
+            Ok((
+                "DELETE /v1/jobs/{name}".to_string(),
+                vec!["a%20b".to_string()]
+            ))
+        );
+        for path in ["/metrics/", "/", "/v1/jobs/", "/v1/jobs/a/b", "metrics"] {
+            assert_eq!(found(&Method::GET, path), Err(404), "{path}");
+        }
+        assert_eq!(found(&Method::POST, "/metrics"), Err(405));
+    }
+
+    #[test]
+    fn only_the_last_route_is_opened() {
+        let open = table().routes.into_iter().filter(|route| route.is_open);
+        let open = open.map(|route| route.path).collect::<Vec<_>>();
+        assert_eq!(open, ["/healthz"]);
+    }
+}
