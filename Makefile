@@ -1,5 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
+.PHONY: test-metrics
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -90,6 +91,15 @@ test-mqtt:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
 	cargo test $(PACKAGES) --lib --test main mqtt
+
+# Metrics against Debian's Prometheus: promtool checks the page and the alerts, and a server scrapes a run and
+# evaluates each expression of the dashboard.
+test-metrics:
+	@command -v prometheus > /dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends prometheus; }
+	@command -v prometheus > /dev/null || { echo "prometheus is missing: apt-get install prometheus"; exit 1; }
+	SLACKWATER_PROMETHEUS="$$(dirname "$$(command -v prometheus)")" \
+	cargo test $(PACKAGES) --test main metrics::
 
 # Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.

@@ -6,6 +6,7 @@ use slackwater_link::IdleCounters;
 
 use crate::hash::{BUCKETS, bucket};
 use crate::latency::LatencySlots;
+use crate::time::{EventTime, MIN_WATERMARK};
 
 /// The most sources whose late rows are counted separately: 32 slots are 256 bytes an instance, and more
 /// than a query has tables. Late rows of further sources count only in the total.
@@ -40,6 +41,10 @@ pub struct InstanceCounters {
     pub state_bytes: AtomicU64,
     /// The most bytes that the head operator has held.
     pub state_bytes_max: AtomicU64,
+    /// The watermark of the last input, as [`InstanceCounters::watermark_us`] reads it; 0 before the first.
+    pub watermark: AtomicU64,
+    /// 1 while all inputs are idle or have ended, so that they hold no watermark back.
+    pub silent: AtomicU64,
     /// The source's counters: reading and decoding.
     pub source: StepCounters,
     /// The counters of the operators, routes and sinks, by step.
@@ -56,7 +61,10 @@ pub struct StepCounters {
     pub chunks: AtomicU64,
     /// Rows that the step took.
     pub rows: AtomicU64,
-    /// For a sink with a latency target: the latencies of its rows.
+    /// For a sink with a latency target: how long more than one row in a hundred was late, in nanoseconds,
+    /// without the second that has not ended.
+    pub violated_ns: AtomicU64,
+    /// For a sink: the latencies of its rows.
     pub latency: Option<LatencySlots>,
     /// For a route that splits by key: about how many rows each bucket had.
     pub buckets: Option<Box<[AtomicU64]>>,
@@ -190,7 +198,25 @@ impl LinkCounters {
     }
 }
 
+/// The place of the sign: with it flipped, later times are larger, and the earliest is 0.
+const SIGN: u64 = 1 << 63;
+
 impl InstanceCounters {
+    pub(crate) fn set_watermark(&self, time: EventTime) {
+        // Relaxed: a time publishes nothing but itself.
+        self.watermark.store(time as u64 ^ SIGN, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_silent(&self, is_silent: bool) {
+        self.silent.store(u64::from(is_silent), Ordering::Relaxed);
+    }
+
+    /// The watermark of the inputs in microseconds; `None` before the first.
+    pub fn watermark_us(&self) -> Option<EventTime> {
+        let time = (InstanceCounters::read(&self.watermark) ^ SIGN) as EventTime;
+        (time > MIN_WATERMARK).then_some(time)
+    }
+
     /// Counters for an instance of `steps` steps; `sinks` are those whose latency is measured, `keyed`
     /// the routes that split by key.
     pub fn new(steps: usize, sinks: &[usize], keyed: &[usize]) -> InstanceCounters {

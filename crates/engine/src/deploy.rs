@@ -195,15 +195,7 @@ impl InstancePlan {
     /// New counters for the instance.
     pub fn counters(&self) -> InstanceCounters {
         let steps = self.steps.iter().enumerate();
-        let watched = steps.filter(|(_, step)| {
-            matches!(
-                step.kind,
-                StepKind::Sink {
-                    latency_target_ns: Some(_),
-                    ..
-                }
-            )
-        });
+        let watched = steps.filter(|(_, step)| matches!(step.kind, StepKind::Sink { .. }));
         let watched = watched.map(|(index, _)| index).collect::<Vec<usize>>();
         let keyed = self.steps.iter().enumerate().filter(|(_, step)| {
             let StepKind::Route { balancer, links } = &step.kind else {

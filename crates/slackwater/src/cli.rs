@@ -2,6 +2,7 @@
 
 mod arguments;
 mod calibrated;
+mod doors;
 mod experiments;
 
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_scrip
 use crate::script::Script;
 use crate::terminal::{FAILED, USAGE, print, say};
 use arguments::{QueryArguments, duration, key_value, rows_per_s};
+use doors::DoorArguments;
 pub use experiments::PROGRAM_VARIABLE;
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
@@ -84,6 +86,8 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         /// Draw a line a second: rate, latency against target, cores used
         #[arg(long, conflicts_with = "quiet")]
         live: bool,
+        #[command(flatten)]
+        doors: DoorArguments,
     },
     /// Show how a query would run: query graph, subqueries, instances, placement.
     #[command(after_help = "\
@@ -209,6 +213,7 @@ pub fn main() -> ExitCode {
             report,
             quiet,
             live,
+            doors,
         } => {
             let machine = match query.machine_here() {
                 Ok(machine) => machine,
@@ -219,6 +224,7 @@ pub fn main() -> ExitCode {
                 duration,
                 progress: !quiet,
                 live,
+                doors: doors.doors(),
                 signals: true,
                 machine,
                 state: state.map(|place| StateOptions {

@@ -23,12 +23,13 @@
 //! - A worker process that dies is an error of the query, which names the process and how it died.
 //! - While nothing happens no thread wakes up (I7): all threads here wait for a queue or a socket.
 //!
-//! The layers: messages (`protocol`, `counts`, `steps`), transport (`channel`, `handover`, `outbox`), running
-//! a part (`phases`, `executor`, `connect`), and the two kinds of hosts (`threads`; `processes` with
-//! `reader`, and `worker_process` on the other side). `starting` chooses between them and becomes a `local`
-//! host once the query runs.
+//! The layers: messages (`protocol`, `counts`, `measured`, `steps`), transport (`channel`, `handover`,
+//! `outbox`), running a part (`phases`, `executor`, `connect`), and the two kinds of hosts (`threads`;
+//! `processes` with `reader`, and `worker_process` on the other side). `starting` chooses between them and
+//! becomes a `local` host once the query runs.
 
 mod counts;
+mod measured;
 mod phases;
 mod protocol;
 mod steps;
@@ -50,6 +51,7 @@ mod worker_process;
 
 pub(crate) use counts::FinalCounts;
 pub(crate) use local::LocalHost;
+pub(crate) use measured::Measured;
 pub(crate) use phases::{Pending, Phase, recommit};
 pub use processes::mesh;
 pub(crate) use protocol::{HostCommand, HostEvent};

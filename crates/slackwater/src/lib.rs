@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cli, shell → run → supervisor → hosts → engine's runtime
-//!               │        └ tuner, rebalancer, live, tally (beside a run) ─► report
+//!               │        └ tuner, rebalancer, live, metrics, tally (beside a run) ─► report
 //!               └ compile (slackwater-sql) → planner, plan (slackwater-control), catalog
 //!
 //! (slackwater-connect)
@@ -51,6 +51,7 @@ pub mod hosts;
 
 pub mod explain;
 mod live;
+mod metrics;
 mod progress;
 mod rebalancer;
 mod tally;

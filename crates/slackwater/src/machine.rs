@@ -102,6 +102,17 @@ pub fn voluntary_switches() -> u64 {
         .sum()
 }
 
+/// The voluntary context switches of a thread of this process, by its number.
+pub fn thread_switches(thread: u64) -> Option<u64> {
+    let path = format!("/proc/self/task/{thread}/status");
+    status_field(Path::new(&path), "voluntary_ctxt_switches:")
+}
+
+/// The memory that this process holds now, in bytes.
+pub fn resident_bytes() -> u64 {
+    status_field(Path::new("/proc/self/status"), "VmRSS:").unwrap_or(0) * 1024
+}
+
 fn status_field(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;

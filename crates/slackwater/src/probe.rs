@@ -94,8 +94,10 @@ impl Probe {
                 last: [0; 4],
             });
             for (step, plan) in plan.steps.iter().enumerate() {
-                if counters.steps[step].latency.is_some()
-                    && matches!(plan.kind, StepKind::Sink { .. })
+                if let StepKind::Sink {
+                    latency_target_ns: Some(_),
+                    ..
+                } = plan.kind
                 {
                     sinks.push(SinkProbe {
                         node: plan.node,

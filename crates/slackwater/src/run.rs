@@ -1,5 +1,7 @@
 //! Runs a program: compile, plan, deploy, wait for the end, report.
 
+mod doors;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::supervisor::{self, Attempted, Query, Refused, Signals, run_saved};
 use crate::tuner;
 
 pub use crate::supervisor::StateOptions;
+pub use doors::Doors;
 
 /// How a program is run.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +52,8 @@ pub struct RunOptions {
     pub machine: Option<Machine>,
     /// Where checkpoints are stored and resumed from; `None` for a query without checkpoints.
     pub state: Option<StateOptions>,
+    /// The doors through which others look at the query; `None` for none.
+    pub doors: Option<Doors>,
     /// The terminal that shows what queries print, in this process.
     pub screen: Option<Arc<dyn Screen>>,
 }
@@ -186,6 +191,9 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     } else {
         None
     };
+    let doors = options.doors.as_ref();
+    let opened = doors.map(|doors| doors.open(script, &signals)).transpose();
+    let opened = opened.map_err(Failure::Usage)?;
     let deployment = deployment(&program, &plan);
     let query = Query {
         script,
@@ -205,6 +213,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         before,
         signals,
         notices: Arc::clone(&notices),
+        board: opened.as_ref().map(|opened| Arc::clone(&opened.board)),
     };
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,

@@ -11,6 +11,7 @@ mod attempt;
 mod checks;
 mod coordinator;
 mod events;
+mod looks;
 mod query;
 mod start;
 mod watch;
@@ -204,7 +205,7 @@ impl Supervisor<'_, '_> {
             let patience = next.saturating_duration_since(Instant::now());
             match events.recv_timeout(patience) {
                 Ok(RunEvent::Signal) => return false,
-                Ok(RunEvent::Host(_) | RunEvent::Stored(_)) => {}
+                Ok(RunEvent::Host(_) | RunEvent::Stored(_) | RunEvent::Look(_)) => {}
                 Err(RecvTimeoutError::Timeout) if next < until => {}
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,

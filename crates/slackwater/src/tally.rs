@@ -1,11 +1,13 @@
 //! Adds up the results of a run: counters, the sinks' measurements and the reports of other processes.
 
+mod counted;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hdrhistogram::Histogram;
 use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
-use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
+use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
 use slackwater_sql::node::NodeSpec;
 use slackwater_sql::program::Program;
@@ -18,11 +20,12 @@ use crate::plan::{Plan, instance_name};
 use crate::rebalancer::Rebalanced;
 use crate::report::DeadLetterFile;
 use crate::report::{
-    Latency, LatenessReport, LinkReport, LinkSideReport, OperatorReport, ParsersReport, PlanReport,
-    ProcessReport, RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport,
-    ThreadReport, TuningReport,
+    Latency, LatenessReport, LinkReport, LinkSideReport, ParsersReport, PlanReport, ProcessReport,
+    RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport, ThreadReport,
+    TuningReport,
 };
 use crate::tuner::Tuned;
+pub use counted::Counted;
 
 /// A finished run.
 pub struct Tally<'a> {
@@ -125,79 +128,6 @@ impl Tally<'_> {
         links.into_values().collect()
     }
 
-    /// The costs of each node. The work of a route belongs to the node whose rows it distributes.
-    fn operators(&self) -> Vec<OperatorReport> {
-        let graph = &self.program.graph;
-        let mut reports = graph.nodes.iter().enumerate();
-        let mut reports = reports
-            .by_ref()
-            .map(|(node, spec)| OperatorReport {
-                node,
-                name: spec.name.clone(),
-                busy_s: 0.0,
-                chunks: 0,
-                rows: 0,
-                state_bytes_max: 0,
-            })
-            .collect::<Vec<_>>();
-        let read = InstanceCounters::read;
-        for (instance, slots) in self.deployment.instances.iter().zip(self.counters) {
-            if let Some(node) = instance.source() {
-                let report = &mut reports[node];
-                report.busy_s += read(&slots.source.busy_ns) as f64 / 1e9;
-                report.chunks += read(&slots.source.chunks);
-                report.rows += read(&slots.source.rows);
-            }
-            if let (InputPlan::Ports(_), Some(head)) = (&instance.input, instance.steps.first()) {
-                reports[head.node].state_bytes_max += read(&slots.state_bytes_max);
-            }
-            for (step, slots) in instance.steps.iter().zip(&slots.steps) {
-                let report = &mut reports[step.node];
-                report.busy_s += read(&slots.busy_ns) as f64 / 1e9;
-                if !matches!(step.kind, StepKind::Route { .. } | StepKind::Combine) {
-                    report.chunks += read(&slots.chunks);
-                    report.rows += read(&slots.rows);
-                }
-            }
-        }
-        reports
-    }
-
-    /// The late and bad rows of each source, in order. Rows that an instance can't attribute are counted for
-    /// its source if it receives rows of only one.
-    fn refused(&self) -> Vec<(u64, u64)> {
-        let read = InstanceCounters::read;
-        let graph = &self.program.graph;
-        let sources = self.program.sources().map(|(node, _)| node);
-        let sources = sources.collect::<Vec<usize>>();
-        let mut refused = vec![(0, 0); sources.len()];
-        for (instance, slots) in self.deployment.instances.iter().zip(self.counters) {
-            let mut late = read(&slots.rows_late);
-            for (of_source, known) in refused.iter_mut().zip(&slots.late_by_source) {
-                let known = read(known);
-                of_source.0 += known;
-                late = late.saturating_sub(known);
-            }
-            let bad = read(&slots.rows_bad);
-            if late + bad == 0 {
-                continue;
-            }
-            let head = instance.steps.first().map(|step| step.node);
-            let Some(node) = instance.source().or(head) else {
-                continue;
-            };
-            let heard = graph.upstream(node);
-            let mut heard = heard
-                .iter()
-                .filter_map(|node| sources.binary_search(node).ok());
-            if let (Some(only), None) = (heard.next(), heard.next()) {
-                refused[only].0 += late;
-                refused[only].1 += bad;
-            }
-        }
-        refused
-    }
-
     /// Shows the notices of the sources, and why many rows were late.
     fn tell_of(&self, nodes: &[usize], reports: &[SourceReport]) {
         let theirs = self.finished.iter().flat_map(|counts| &counts.noticed);
@@ -250,23 +180,25 @@ impl Tally<'_> {
         let mut all = Histogram::<u64>::new(3).expect("3 digits are supported");
         let (mut sources, mut source_nodes) = (Vec::new(), Vec::new());
         let mut sinks = Vec::new();
-        let refused = self.refused();
+        let counted = Counted {
+            program: self.program,
+            deployment: self.deployment,
+            counters: self.counters,
+        };
+        let (refused, _) = counted.refused();
         for (number, node) in self.program.nodes.iter().enumerate() {
             match node {
                 NodeSpec::Source(source) => {
-                    let subquery = self.plan.subqueries.of_node[number];
-                    let instances = self.plan.execution.instances.iter().zip(self.counters);
-                    let own = instances.filter(|(instance, _)| instance.subquery == subquery);
                     let (mut rows_in, mut connections_lost) = (0, 0);
                     let (mut parsers, mut parsers_ns) = (0, 0);
-                    for (_, slots) in own {
+                    for slots in counted.of_source(number) {
                         rows_in += InstanceCounters::read(&slots.rows_in);
                         connections_lost += InstanceCounters::read(&slots.connections_lost);
                         parsers += InstanceCounters::read(&slots.parsers);
                         parsers_ns += InstanceCounters::read(&slots.parsers_busy_ns);
                     }
                     let parsing = self.plan.parsers[number];
-                    let (rows_late, rows_bad) = refused[sources.len()];
+                    let [rows_late, rows_bad] = refused[sources.len()];
                     source_nodes.push(number);
                     sources.push(SourceReport {
                         table: source.table.name.clone(),
@@ -378,7 +310,7 @@ impl Tally<'_> {
                 remote_links: self.links(),
                 chunk_rows: self.program.settings.chunk_rows,
                 linger_ms: self.program.settings.linger_ns as f64 / 1e6,
-                operators: self.operators(),
+                operators: counted.operators(),
                 threads: self.threads(),
                 tuning: self.tuned.as_ref().map(TuningReport::of),
                 rebalancing: self.rebalanced.map(RebalancingReport::from),

@@ -37,13 +37,13 @@ const SILENT_MODES: [(&str, &[&str]); 7] = [
 
 /// What all threads of a process have done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Activity {
+pub struct Activity {
     threads: usize,
     voluntary_switches: u64,
     cpu_ns: u64,
 }
 
-fn activity(process: u32) -> Activity {
+pub fn activity(process: u32) -> Activity {
     let mut activity = Activity {
         threads: 0,
         voluntary_switches: 0,
@@ -76,7 +76,7 @@ fn activity(process: u32) -> Activity {
 
 /// Waits until nothing has happened for half a second: threads have started, rows have been worked
 /// off, what was due is done.
-fn settled(process: u32) -> Activity {
+pub fn settled(process: u32) -> Activity {
     eventually("rest", || {
         let before = activity(process);
         std::thread::sleep(Duration::from_millis(500));

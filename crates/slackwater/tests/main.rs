@@ -16,6 +16,7 @@ mod late_rows;
 mod latency;
 mod links;
 mod messages;
+mod metrics;
 mod mqtt;
 mod nexmark;
 mod notices;

@@ -152,6 +152,12 @@ impl Instance {
 
     /// Gives a control message to the head and, once the head is done with it, to the steps after it.
     pub(super) fn control(&mut self, control: Control) -> Result<()> {
+        match control {
+            Control::Watermark { time, .. } => self.counters.set_watermark(time),
+            Control::Idle | Control::End { .. } => self.counters.set_silent(true),
+            Control::Active => self.counters.set_silent(false),
+            Control::Barrier(_) | Control::EndOfWork { .. } => {}
+        }
         if self.advance(&control)? == Progress::More {
             self.unfinished = Some(Unfinished::Control(control));
             return Ok(());

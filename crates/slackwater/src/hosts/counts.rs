@@ -18,11 +18,11 @@ pub struct Counts {
     pub cpu_s: f64,
 }
 
-/// The slots of [`InstanceCounters`], apart from those of its steps; of these only what sinks with a target
-/// know of their latency, which `--live` draws.
+/// The slots of [`InstanceCounters`], apart from those of its steps; of these only what sinks know
+/// of their latency.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct InstanceCounts {
-    slots: [u64; 11],
+    slots: [u64; 13],
     late_by_source: Vec<u64>,
     /// The slots that are not zero, by step.
     latencies: Vec<(usize, Vec<(usize, u64)>)>,
@@ -30,6 +30,9 @@ pub struct InstanceCounts {
 
 impl InstanceCounts {
     pub fn of(counters: &InstanceCounters) -> InstanceCounts {
+        // Read before the late rows by source: what a worker counts in between must not seem to come from
+        // no source.
+        let slots = slots(counters).map(InstanceCounters::read);
         let mut late_by_source = counters
             .late_by_source
             .each_ref()
@@ -44,7 +47,7 @@ impl InstanceCounts {
             Some((step, latency.filled()))
         });
         InstanceCounts {
-            slots: slots(counters).map(InstanceCounters::read),
+            slots,
             late_by_source,
             latencies: latencies.collect(),
         }
@@ -70,7 +73,7 @@ impl InstanceCounts {
     }
 }
 
-fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 11] {
+fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 13] {
     [
         &counters.rows_in,
         &counters.rows_out,
@@ -83,6 +86,8 @@ fn slots(counters: &InstanceCounters) -> [&std::sync::atomic::AtomicU64; 11] {
         &counters.parsers_busy_ns,
         &counters.state_bytes,
         &counters.state_bytes_max,
+        &counters.watermark,
+        &counters.silent,
     ]
 }
 

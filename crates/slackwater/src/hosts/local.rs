@@ -7,6 +7,7 @@ use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
 use slackwater_engine::protocol::Command;
 
 use super::counts::FinalCounts;
+use super::measured::Measured;
 use super::processes::Processes;
 use super::protocol::HostCommand;
 use super::threads::Threads;
@@ -96,6 +97,27 @@ impl LocalHost {
     pub fn count_steps(&self) {
         if let Runs::Processes(processes) = &self.runs {
             processes.count_steps();
+        }
+    }
+
+    /// Updates all counters and measures what each process uses, at once for this process. Worker processes
+    /// answer a little later, each with a [`super::HostEvent::Measured`] after its counters.
+    pub fn look(&self, catalog: &ProgramCatalog<'_>) -> Option<Measured> {
+        match &self.runs {
+            Runs::Threads(threads) => Some(threads.measured()),
+            Runs::Processes(processes) => {
+                self.count(catalog);
+                processes.count_steps();
+                processes.measure();
+                None
+            }
+        }
+    }
+
+    /// Tells the catalog how many bytes sources have read, as of the last [`LocalHost::count`].
+    pub fn store_bytes_read(&self, catalog: &ProgramCatalog<'_>) {
+        if let Runs::Processes(processes) = &self.runs {
+            processes.store_bytes_read(catalog);
         }
     }
 

@@ -230,6 +230,11 @@ impl Processes {
         self.ask_all(|| ProcessCommand::CountSteps);
     }
 
+    /// Requests what the processes use, which arrives a little later.
+    pub fn measure(&self) {
+        self.ask_all(|| ProcessCommand::Measure);
+    }
+
     /// Sends a command to the process that it concerns, or to all.
     pub fn tell(&self, command: &HostCommand) {
         let process = match command {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use slackwater_engine::protocol::{Command, WorkerEvent};
 
 use super::counts::{Counts, FinalCounts};
+use super::measured::Measured;
 use super::phases::{Pending, Phase};
 use crate::calibrate::WaitCosts;
 use crate::checkpoints::{AgentEvent, Incarnation};
@@ -82,6 +83,8 @@ pub enum HostEvent {
     Observed(Seen),
     /// An event of its checkpoint agents.
     Checkpoint(AgentEvent),
+    /// What one of its worker processes has used; its counters came before.
+    Measured(Measured),
 }
 
 /// A command for a worker process.
@@ -104,6 +107,8 @@ pub enum ProcessCommand {
     Count,
     /// Report what steps and buckets have counted since the last report.
     CountSteps,
+    /// Report what the process has used ([`HostEvent::Measured`]).
+    Measure,
     /// Report the final counts and exit.
     Finish,
 }

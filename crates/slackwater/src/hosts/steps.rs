@@ -5,7 +5,7 @@
 //! varints:
 //!
 //! ```text
-//! changes  = { instance + 1, { step + 1, time, chunks, rows, buckets, { gap, rows } }, 0 }, 0
+//! changes  = { instance + 1, { step + 1, time, chunks, rows, late, buckets, { gap, rows } }, 0 }, 0
 //! ```
 //!
 //! Step 0 is the instance's source, and its steps follow; `gap` is the number of buckets that were passed
@@ -22,9 +22,9 @@ use slackwater_engine::hash::BUCKETS;
 /// Bytes of the longest varint.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Bytes of what one step may say, whose instance's number comes with the first: five counts, and a gap of
+/// Bytes of what one step may say, whose instance's number comes with the first: six counts, and a gap of
 /// two bytes and a count for each bucket; 48 KiB.
-pub const CHANGES_BYTES_MAX: usize = 5 * VARINT_BYTES_MAX + BUCKETS * (2 + VARINT_BYTES_MAX);
+pub const CHANGES_BYTES_MAX: usize = 6 * VARINT_BYTES_MAX + BUCKETS * (2 + VARINT_BYTES_MAX);
 
 /// The last reported counts, from which the changes are computed.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub struct StepChanges {
 
 #[derive(Default)]
 struct Told {
-    counts: [u64; 3],
+    counts: [u64; 4],
     buckets: Vec<u64>,
 }
 
@@ -133,8 +133,13 @@ fn steps(counters: &InstanceCounters) -> impl Iterator<Item = &StepCounters> {
     std::iter::once(&counters.source).chain(&counters.steps)
 }
 
-fn counts(slots: &StepCounters) -> [&AtomicU64; 3] {
-    [&slots.busy_ns, &slots.chunks, &slots.rows]
+fn counts(slots: &StepCounters) -> [&AtomicU64; 4] {
+    [
+        &slots.busy_ns,
+        &slots.chunks,
+        &slots.rows,
+        &slots.violated_ns,
+    ]
 }
 
 fn put(bytes: &mut Vec<u8>, mut number: u64) {

@@ -9,6 +9,7 @@ use slackwater_engine::protocol::Attached;
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 
 use super::executor::{Executor, Heard, Inbox, inbox};
+use super::measured::{Measured, Measures};
 use super::protocol::HostCommand;
 use super::work::{Report, Work};
 use crate::catalog::ProgramCatalog;
@@ -27,6 +28,7 @@ pub struct Threads {
     thread: Option<JoinHandle<()>>,
     counters: Vec<Arc<InstanceCounters>>,
     workers: Vec<Arc<WorkerCounters>>,
+    measures: Measures,
 }
 
 impl Threads {
@@ -72,6 +74,7 @@ impl Threads {
             inbox,
             thread: Some(thread),
             counters: deployed.counters,
+            measures: Measures::new(work.deployment, 0, &workers),
             workers,
         })
     }
@@ -80,6 +83,11 @@ impl Threads {
     /// takes commands, and dropping the query doesn't end it.
     pub fn tell(&self, command: HostCommand) {
         let _ = self.inbox.0.try_send(Heard::Host(FromHost::Tell(command)));
+    }
+
+    /// What this process uses.
+    pub fn measured(&self) -> Measured {
+        self.measures.take()
     }
 
     /// Counters of all instances.

@@ -21,6 +21,7 @@ use super::connect::{self, Part};
 use super::counts::{Counts, FinalCounts, InstanceCounts, LinkCounts, ProcessUsage};
 use super::executor::{Executor, Heard, Inbox, Steered, heads, inbox};
 use super::handover;
+use super::measured::Measures;
 use super::phases;
 use super::protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent, Start};
 use super::steps::StepChanges;
@@ -160,6 +161,7 @@ fn work(
         sources.collect(),
     );
     probe.watch(&deployed.links);
+    let measures = Measures::new(&deployment, start.process, &runtime.counters());
     let executor = Executor::new(
         runtime,
         &deployment,
@@ -176,6 +178,7 @@ fn work(
         catalog: &catalog,
         deployed: &deployed,
         channel,
+        measures,
         changes: StepChanges::default(),
     };
     worker.serve(executor, inbox, heard)
@@ -199,7 +202,8 @@ fn prepare(
             | ProcessCommand::Connect(_)
             | ProcessCommand::Host(_)
             | ProcessCommand::Count
-            | ProcessCommand::CountSteps => continue,
+            | ProcessCommand::CountSteps
+            | ProcessCommand::Measure => continue,
         };
         if channel.send(&ProcessEvent::Phase(phase), &[]).is_err() {
             return false;
@@ -254,6 +258,7 @@ struct WorkerProcess<'a> {
     catalog: &'a ProgramCatalog<'a>,
     deployed: &'a Deployed,
     channel: &'a Channel,
+    measures: Measures,
     /// The reported counts of steps and buckets.
     changes: StepChanges,
 }
@@ -300,6 +305,10 @@ impl WorkerProcess<'_> {
                     },
                     ProcessCommand::Count => self.say(&ProcessEvent::Counted(self.counts())),
                     ProcessCommand::CountSteps => self.say_changes(),
+                    ProcessCommand::Measure => {
+                        let measured = HostEvent::Measured(self.measures.take());
+                        self.say(&ProcessEvent::Host(measured));
+                    }
                     ProcessCommand::Finish => {
                         self.say_changes();
                         let counts = self.final_counts(executor.steered());

@@ -9,12 +9,14 @@ use slackwater_engine::instance::SinkResult;
 
 use super::coordinator::{Coordinator, Verdict};
 use super::events::RunEvent;
+use super::looks::Looks;
 use super::query::Query;
 use super::watch::Watch;
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
 use crate::hosts::{HostEvent, LocalHost, StartingHost, Work};
 use crate::live::Live;
+use crate::metrics::Gatherer;
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::report::DeadLetterFile;
@@ -120,6 +122,7 @@ impl Query<'_> {
         let mut watch = Watch {
             host: &host,
             program,
+            deployment,
             catalog,
             started: self.started,
             running: deployment.instances.len(),
@@ -134,8 +137,10 @@ impl Query<'_> {
             tuner: Tuner::new(program, plan, catalog, deployment, &host, self.costs),
             rebalancer: Rebalancer::new(program, deployment, &host),
             coordinator: coordinator.transpose()?,
+            looks: Looks::new(self.board.as_ref()),
         };
         watch.until_end(&events, self.duration);
+        watch.looks.pause();
         // So that no thread waits for its event to be received.
         drop(events);
         let abandoned = watch.running > 0;
@@ -147,11 +152,18 @@ impl Query<'_> {
         drop((watch.tuner.take(), watch.rebalancer.take()));
         let coordinator = watch.coordinator.take();
         watch.shown.clear();
+        let looks = watch.looks;
         if error.is_some() && coordinator.is_some() {
             // Its further events don't matter, because the work is repeated.
             host.kill();
         }
         let finished = host.finish(catalog);
+        let gatherer = Gatherer {
+            program,
+            deployment,
+            catalog,
+        };
+        looks.end(&gatherer, &host, coordinator.as_ref());
         let verdict = coordinator.as_ref().map(|takes| takes.verdict().clone());
         if let (Some(limit), None) = (over, &error) {
             let is_saved = verdict == Some(Verdict::Saved);

@@ -1,10 +1,12 @@
 //! Takes the checkpoints of one incarnation, as the pure coordinator decides: it sends barriers to the
 //! sources, manifests to the store and commits to the sinks.
 
+mod figures;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use slackwater_checkpoint::coordinator::{self, Costs, Input, Output, Plan, Settings};
 use slackwater_checkpoint::manifest::{Manifest, Partition};
@@ -16,7 +18,6 @@ use slackwater_engine::time::now_ns;
 
 use crate::checkpoints::{AgentEvent, Members, Suspected};
 use crate::hosts::{HostCommand, LocalHost};
-use crate::report::{CheckpointReport, CommitDelay};
 
 /// The number of checkpoints that are kept: one to resume from, and two in case it is corrupt.
 const KEPT: usize = 3;
@@ -87,6 +88,8 @@ pub struct Coordinator {
     committed: Option<u64>,
     /// The last barrier whose manifest is stored.
     stored: Option<u64>,
+    /// When that was.
+    stored_at: Option<SystemTime>,
     verdict: Verdict,
     is_once: bool,
     /// Rows that processes were working on when they died.
@@ -168,6 +171,7 @@ impl Coordinator {
             committing: Vec::new(),
             committed: restored.map(|manifest| manifest.number),
             stored: None,
+            stored_at: None,
             verdict: Verdict::Running,
             is_once,
             suspects: Vec::new(),
@@ -324,6 +328,7 @@ impl Coordinator {
             Stored::Manifest { barrier, number } => {
                 self.last = Some(number);
                 self.stored = Some(barrier);
+                self.stored_at = Some(SystemTime::now());
                 self.tell(Input::ManifestStored { barrier }, host);
                 self.look_whether_saved();
             }
@@ -473,25 +478,5 @@ fn work(runner: &Runner, writer: &mut CheckpointWriter, job: Job) -> Stored {
             Ok(_) => Stored::Swept(None),
             Err(error) => Stored::Swept(Some(error.to_string())),
         },
-    }
-}
-
-impl From<&Coordinator> for CheckpointReport {
-    fn from(coordinator: &Coordinator) -> CheckpointReport {
-        let (costs, delays) = (coordinator.costs(), coordinator.delays());
-        let ms = |ns: u64| ns as f64 / 1e6;
-        CheckpointReport {
-            stored: costs.stored,
-            aborted: costs.aborted,
-            last: coordinator.last(),
-            bytes: costs.bytes,
-            duration_ms: (costs.stored > 0).then(|| ms(costs.total_ns) / costs.stored as f64),
-            duration_max_ms: ms(costs.longest_ns),
-            stall_max_ms: ms(coordinator.stall_max_ns()),
-            commit_delay_ms: (delays.count > 0).then(|| CommitDelay {
-                mean: ms(delays.sum_ns) / delays.count as f64,
-                max: ms(delays.max_ns),
-            }),
-        }
     }
 }

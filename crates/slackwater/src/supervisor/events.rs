@@ -1,10 +1,11 @@
 //! The events of a run: one bounded queue for each attempt to run the query, so that a later attempt receives
 //! no events of an earlier one. Signals are for all attempts.
 
-use std::sync::{Mutex, mpsc};
+use std::sync::{Mutex, MutexGuard, mpsc};
 
 use super::coordinator::Stored;
 use crate::hosts::HostEvent;
+use crate::metrics::Look;
 
 /// The most events that may wait for the supervisor, about 200 bytes each; then senders wait. The supervisor
 /// never waits for a sender, and receives no events once it ends the attempt.
@@ -18,9 +19,11 @@ pub enum RunEvent {
     Stored(Stored),
     /// SIGINT, SIGTERM or SIGHUP.
     Signal,
+    /// Somebody wants to see how the query stands.
+    Look(Look),
 }
 
-/// Passes signals on to the current attempt, or keeps one until there is an attempt.
+/// Passes signals on to the current attempt, or keeps one until there is an attempt. Passes scrapes on, too.
 #[derive(Default)]
 pub struct Signals(Mutex<Listening>);
 
@@ -34,7 +37,7 @@ impl Signals {
     /// Creates the queue of a new attempt.
     pub fn listen(&self) -> (mpsc::SyncSender<RunEvent>, mpsc::Receiver<RunEvent>) {
         let (sender, events) = mpsc::sync_channel(RUN_EVENTS_MAX);
-        let mut listening = self.0.lock().expect("no thread panics under it");
+        let mut listening = self.lock();
         if std::mem::take(&mut listening.is_unheard) {
             // There is room, because the queue is new.
             let _ = sender.try_send(RunEvent::Signal);
@@ -43,9 +46,21 @@ impl Signals {
         (sender, events)
     }
 
+    /// Passes a scrape on. If nobody hears it, it is dropped, which answers it with what is known.
+    pub fn look(&self, look: Look) {
+        let sender = self.lock().sender.clone();
+        if let Some(sender) = sender {
+            let _ = sender.try_send(RunEvent::Look(look));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listening> {
+        self.0.lock().expect("no thread panics under it")
+    }
+
     /// Passes a signal on. If the queue is full the signal is dropped, and the user can send another one.
     pub fn raise(&self) {
-        let mut listening = self.0.lock().expect("no thread panics under it");
+        let mut listening = self.lock();
         let sender = listening.sender.as_ref();
         let is_heard = sender.is_some_and(|sender| sender.try_send(RunEvent::Signal).is_ok());
         if !is_heard {

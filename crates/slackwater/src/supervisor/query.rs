@@ -17,6 +17,7 @@ use crate::catalog::{ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
 use crate::costs::Learned;
 use crate::machine::{Machine, Used};
+use crate::metrics::Board;
 use crate::notices::Notices;
 use crate::plan::Plan;
 use crate::script::Script;
@@ -66,6 +67,8 @@ pub struct Query<'a> {
     pub signals: Arc<Signals>,
     /// The notices for the user about the input.
     pub notices: Arc<Notices>,
+    /// What is shown to those who look at the run, if somebody may.
+    pub board: Option<Arc<Board>>,
 }
 
 impl Query<'_> {

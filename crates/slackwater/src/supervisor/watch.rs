@@ -4,15 +4,18 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use slackwater_engine::Error;
+use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
 use slackwater_engine::protocol::{Command, WorkerEvent};
 use slackwater_sql::program::Program;
 
 use super::coordinator::{Coordinator, Verdict};
 use super::events::RunEvent;
+use super::looks::Looks;
 use crate::catalog::ProgramCatalog;
 use crate::hosts::{HostCommand, HostEvent, LocalHost};
 use crate::live::Live;
+use crate::metrics::Gatherer;
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::tuner::Tuner;
@@ -30,6 +33,8 @@ pub struct Watch<'a> {
     pub host: &'a LocalHost,
     /// The compiled program.
     pub program: &'a Program,
+    /// The engine's form of its plan.
+    pub deployment: &'a Deployment,
     /// The sources and sinks.
     pub catalog: &'a ProgramCatalog<'a>,
     /// The time at which the first incarnation was started.
@@ -58,6 +63,8 @@ pub struct Watch<'a> {
     pub rebalancer: Option<Rebalancer<'a>>,
     /// Takes checkpoints, if the query takes any.
     pub coordinator: Option<Coordinator>,
+    /// Answers those who look at the run.
+    pub looks: Looks,
 }
 
 impl Watch<'_> {
@@ -80,7 +87,8 @@ impl Watch<'_> {
             let save = self.coordinator.as_ref().and_then(Coordinator::next);
             let save = save.map(|after| Instant::now() + after);
             let ends = [end_at, self.stop_by, self.abandon_by, save];
-            let deadlines = ends.into_iter().chain([shown, tick, look, live]);
+            let others = [shown, tick, look, live, self.looks.next()];
+            let deadlines = ends.into_iter().chain(others);
             let received = match deadlines.flatten().min() {
                 // There are only events to wait for, so no timer runs (I7).
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -113,6 +121,7 @@ impl Watch<'_> {
             {
                 coordinator.tick(self.host);
             }
+            self.answer_looks(now);
             self.balance_behind_checkpoints();
             self.judge(now);
             if end_at.is_some_and(|at| at <= now) {
@@ -162,6 +171,16 @@ impl Watch<'_> {
                 }
             }
         }
+    }
+
+    fn answer_looks(&mut self, now: Instant) {
+        let gatherer = Gatherer {
+            program: self.program,
+            deployment: self.deployment,
+            catalog: self.catalog,
+        };
+        let coordinator = self.coordinator.as_ref();
+        self.looks.answer(&gatherer, self.host, coordinator, now);
     }
 
     fn is_over(&self) -> bool {
@@ -239,6 +258,8 @@ impl Watch<'_> {
                     coordinator.stored(stored, self.host);
                 }
             }
+            RunEvent::Host(HostEvent::Measured(measured)) => self.looks.measured(measured, now),
+            RunEvent::Look(look) => self.looks.ask(look, self.host, self.catalog, now),
             RunEvent::Signal => self.signal(now),
         }
     }

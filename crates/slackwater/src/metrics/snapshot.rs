@@ -1,0 +1,182 @@
+//! The counts of a query at one moment.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+/// What a query has counted, and how it stands.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// The sources, by table.
+    pub sources: BTreeMap<String, SourceCounts>,
+    /// The sinks, by table.
+    pub sinks: BTreeMap<String, SinkCounts>,
+    /// The operators, by node of the query graph.
+    pub operators: Vec<OperatorCounts>,
+    /// The workers, by number.
+    pub workers: BTreeMap<usize, WorkerCounts>,
+    /// Late and bad rows that come from no single source.
+    pub unknown: [u64; 2],
+    /// The checkpoints, if the query takes any.
+    pub checkpoints: Option<CheckpointCounts>,
+    /// The CPU time of worker processes that run.
+    pub processes_cpu_s: f64,
+    /// The memory of worker processes that run.
+    pub processes_resident_bytes: u64,
+}
+
+/// A source.
+#[derive(Debug, Clone, Default)]
+pub struct SourceCounts {
+    /// Records read, bad ones included.
+    pub rows: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Late rows, once per windowing operator.
+    pub late: u64,
+    /// Rejected records, and rejected rows that were computed from them.
+    pub bad: u64,
+    /// Lost connections.
+    pub connections_lost: u64,
+    /// The watermark in microseconds.
+    pub watermark_us: Option<i64>,
+}
+
+/// A sink.
+#[derive(Debug, Clone, Default)]
+pub struct SinkCounts {
+    /// Rows written.
+    pub rows: u64,
+    /// The rows by slot of their latency.
+    pub latencies: Vec<u64>,
+    /// The latency target.
+    pub target_ns: Option<u64>,
+    /// How long it was violated, by the instance that violated it longest.
+    pub violated_ns: u64,
+}
+
+/// An operator, a source or a sink.
+#[derive(Debug, Clone, Default)]
+pub struct OperatorCounts {
+    /// The operator's name.
+    pub name: String,
+    /// The seconds spent in it.
+    pub busy_s: f64,
+    /// The rows that it took.
+    pub rows: u64,
+    /// The bytes that it holds.
+    pub state_bytes: u64,
+}
+
+/// A worker.
+#[derive(Debug, Clone, Default)]
+pub struct WorkerCounts {
+    /// The CPU time; `None` if the system doesn't count it.
+    pub cpu_s: Option<f64>,
+    /// How often it was woken.
+    pub wakeups: Option<u64>,
+}
+
+/// The checkpoints of an incarnation.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CheckpointCounts {
+    /// Checkpoints that were stored.
+    pub stored: u64,
+    /// Checkpoints that were abandoned.
+    pub aborted: u64,
+    /// The time that the stored ones took.
+    pub total_ns: u64,
+    /// The bytes of state in them.
+    pub bytes: u64,
+    /// When the last one was stored.
+    pub last: Option<SystemTime>,
+}
+
+impl Snapshot {
+    /// Adds the counts of a later incarnation, and takes over how it stands.
+    pub fn add(&mut self, later: Snapshot) {
+        for (table, counts) in later.sources {
+            self.sources.entry(table).or_default().add(&counts);
+        }
+        for (table, counts) in later.sinks {
+            self.sinks.entry(table).or_default().add(&counts);
+        }
+        let nodes = later.operators.len().max(self.operators.len());
+        self.operators.resize_with(nodes, OperatorCounts::default);
+        for (own, counts) in self.operators.iter_mut().zip(later.operators) {
+            own.name = counts.name;
+            own.busy_s += counts.busy_s;
+            own.rows += counts.rows;
+            own.state_bytes = counts.state_bytes;
+        }
+        for (worker, counts) in later.workers {
+            let own = self.workers.entry(worker).or_default();
+            own.cpu_s = sum(own.cpu_s, counts.cpu_s);
+            own.wakeups = sum(own.wakeups, counts.wakeups);
+        }
+        for (own, rows) in self.unknown.iter_mut().zip(later.unknown) {
+            *own += rows;
+        }
+        if let Some(counts) = later.checkpoints {
+            self.checkpoints.get_or_insert_default().add(&counts);
+        }
+        self.processes_cpu_s += later.processes_cpu_s;
+        self.processes_resident_bytes = later.processes_resident_bytes;
+    }
+
+    /// Does not fall behind an earlier look at the same incarnation. While workers count, the rows of no
+    /// single source may seem to be fewer than they are, never more.
+    pub fn keep_up_with(&mut self, earlier: &Snapshot) {
+        for (own, rows) in self.unknown.iter_mut().zip(earlier.unknown) {
+            *own = (*own).max(rows);
+        }
+    }
+
+    /// All worker processes have ended.
+    pub fn processes_ended(&mut self) {
+        (self.processes_cpu_s, self.processes_resident_bytes) = (0.0, 0);
+    }
+}
+
+impl SourceCounts {
+    /// Adds counts of the same table.
+    pub fn add(&mut self, other: &SourceCounts) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.late += other.late;
+        self.bad += other.bad;
+        self.connections_lost += other.connections_lost;
+        self.watermark_us = other.watermark_us.or(self.watermark_us);
+    }
+}
+
+impl SinkCounts {
+    /// Adds counts of the same table.
+    pub fn add(&mut self, other: &SinkCounts) {
+        self.rows += other.rows;
+        let slots = self.latencies.len().max(other.latencies.len());
+        self.latencies.resize(slots, 0);
+        for (own, rows) in self.latencies.iter_mut().zip(&other.latencies) {
+            *own += rows;
+        }
+        self.target_ns = other.target_ns.or(self.target_ns);
+        self.violated_ns += other.violated_ns;
+    }
+}
+
+impl CheckpointCounts {
+    fn add(&mut self, later: &CheckpointCounts) {
+        self.stored += later.stored;
+        self.aborted += later.aborted;
+        self.total_ns += later.total_ns;
+        self.bytes += later.bytes;
+        self.last = later.last.or(self.last);
+    }
+}
+
+/// The sum of what is known.
+fn sum<N: std::ops::Add<Output = N> + Default>(one: Option<N>, other: Option<N>) -> Option<N> {
+    match (one, other) {
+        (None, None) => None,
+        (one, other) => Some(one.unwrap_or_default() + other.unwrap_or_default()),
+    }
+}
