@@ -139,6 +139,9 @@ pub struct Partition {
     /// Whether it was read to its end.
     #[serde(default)]
     pub ended: bool,
+    /// What was counted of its rows, in a format of the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Value>,
 }
 
 /// A commit that one instance of a sink has prepared and not made.

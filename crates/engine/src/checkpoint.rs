@@ -14,6 +14,7 @@ use std::sync::mpsc::Receiver;
 
 use arrow_array::RecordBatch;
 
+use crate::counted::Counted;
 use crate::error::Result;
 use crate::operator::Stateful;
 use crate::source::Resume;
@@ -43,6 +44,8 @@ pub struct PartitionState {
     pub resume: Resume,
     /// The partition's watermark; `None` before its first row.
     pub watermark: Option<EventTime>,
+    /// What was counted of the partition's rows; `None` if an earlier version has stored the checkpoint.
+    pub counted: Option<Box<Counted>>,
 }
 
 /// The most slices of a snapshot that wait for the store, of some 2 MB each: enough for a disk that pauses

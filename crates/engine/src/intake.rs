@@ -8,6 +8,7 @@
 mod columns;
 mod notices;
 mod observe;
+mod partitions;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,15 +19,18 @@ use slackwater_link::Waiter;
 use crate::budget::Budget;
 use crate::checkpoint::PartitionState;
 use crate::chunk::{Chunk, Origin, Partitions};
+use crate::counted::{Counted, JUDGED_MAX};
 use crate::error::Result;
 use crate::expression::{Expression, reject};
+use crate::operator::late_rows::Lateness;
 use crate::ports::Input;
 use crate::recorder::{Recorder, Suspect};
-use crate::source::{DeadLetters, Helped, Rejected, Resume, Source, SourcePoll, SourceRows};
+use crate::source::{DeadLetters, Helped, Rejected, Source, SourcePoll, SourceRows};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK, now_ns};
 use notices::Looking;
 pub use notices::{Notice, Notices, Place, is_plausible, leaves};
 use observe::{Partition, observe};
+pub use partitions::{PartitionSeen, State};
 
 /// How a source's batches become chunks.
 #[derive(Clone)]
@@ -46,6 +50,9 @@ pub struct IntakeSpec {
     /// Whether a partition that has ended is forgotten: no checkpoint needs to know of it, and there may
     /// be any number of them ([`crate::source::SourceDescription::transient_partitions`]).
     pub forgets_ended: bool,
+    /// When rows are late for the operators that follow, each once: what is counted of late rows. At most
+    /// [`JUDGED_MAX`] are.
+    pub judged: Vec<Lateness>,
 }
 
 /// `WATERMARK FOR column AS column - delay`.
@@ -84,6 +91,8 @@ pub struct Intake {
     watermark: EventTime,
     /// The largest watermark of partitions that were forgotten.
     forgotten: EventTime,
+    /// What was counted of partitions that were forgotten, and of units of work.
+    past: Counted,
     all_idle: bool,
     ingest_ns: u64,
     /// What one poll has produced and has not been handed on: a chunk and a watermark.
@@ -121,7 +130,12 @@ pub enum Waiting {
 
 impl Intake {
     /// An intake that is not open yet.
-    pub fn new(source: Box<dyn Source>, spec: IntakeSpec, letters: Arc<dyn DeadLetters>) -> Intake {
+    pub fn new(
+        source: Box<dyn Source>,
+        mut spec: IntakeSpec,
+        letters: Arc<dyn DeadLetters>,
+    ) -> Intake {
+        spec.judged.truncate(JUDGED_MAX);
         Intake {
             source,
             spec,
@@ -130,6 +144,7 @@ impl Intake {
             partitions: BTreeMap::new(),
             watermark: MIN_WATERMARK,
             forgotten: MIN_WATERMARK,
+            past: Counted::default(),
             all_idle: false,
             ingest_ns: now_ns(),
             ready: VecDeque::new(),
@@ -162,55 +177,9 @@ impl Intake {
         Ok(())
     }
 
-    fn begin_partition(&mut self, number: u32, name: String, floor: EventTime) {
-        self.name_partition(number, &name);
-        // Units are read one after the other: the silence of the next one must not hold this one back.
-        if self.spec.unit_per_partition {
-            return;
-        }
-        let known = self.restored.iter().find(|state| state.resume.name == name);
-        let mut partition = Partition::new(name, floor);
-        if let Some(known) = known {
-            partition.next = known.resume.position;
-            partition.ended = known.resume.ended;
-            partition.floor = known.watermark.unwrap_or(floor);
-        }
-        self.partitions.insert(number, partition);
-    }
-
     /// The watermark over all partitions; `None` before the first.
     pub fn watermark(&self) -> Option<EventTime> {
         (self.watermark > MIN_WATERMARK).then_some(self.watermark)
-    }
-
-    /// How far the partitions have been read.
-    pub fn partition_states(&mut self) -> Vec<PartitionState> {
-        let delay_us = self.spec.event_time.map_or(0, |spec| spec.delay_us);
-        let (source, watermark) = (&mut self.source, self.watermark);
-        // The source has read further than what was processed.
-        let has_pieces = !self.pieces.is_empty();
-        let states = self.partitions.iter().map(|(&number, partition)| {
-            let own = partition.watermark(delay_us);
-            // A partition that returns is as far as the source was meanwhile.
-            let own = if partition.idle {
-                own.max(watermark)
-            } else {
-                own
-            };
-            PartitionState {
-                resume: Resume {
-                    name: partition.name.clone(),
-                    position: partition.next,
-                    bookmark: match partition.ended || has_pieces {
-                        true => None,
-                        false => source.bookmark(number),
-                    },
-                    ended: partition.ended,
-                },
-                watermark: (own > MIN_WATERMARK).then_some(own),
-            }
-        });
-        states.collect()
     }
 
     /// Stops reading; windows stay open.
@@ -277,7 +246,9 @@ impl Intake {
                 }
             }
             SourcePoll::EndOfWork => {
-                self.partitions.clear();
+                let partitions = std::mem::take(&mut self.partitions);
+                let ended = partitions.into_values();
+                ended.for_each(|partition| self.past.merge(&partition.counted));
                 self.watermark = MIN_WATERMARK;
                 self.forgotten = MIN_WATERMARK;
                 self.ready.push_back(Input::EndOfWork {
@@ -453,20 +424,29 @@ impl Intake {
         let mut chunk = self.compute(chunk)?;
         if let Some(event_time) = self.spec.event_time {
             chunk = self.check_event_time(event_time, chunk)?;
-            let floor = self.watermark;
-            let partition = self
-                .partitions
-                .entry(rows.partition)
-                .or_insert_with(|| Partition::new(String::new(), floor));
+        }
+        let (floor, before) = (self.watermark, self.partitions.len());
+        let partition = self.partitions.entry(rows.partition);
+        let partition = partition.or_insert_with(|| {
+            let counted = self.spec.counted(rows.partition, before, None);
+            Partition::new(String::new(), floor, counted)
+        });
+        partition.counted.add_rows(chunk.rows());
+        if let Some(event_time) = self.spec.event_time {
             if std::mem::take(&mut partition.idle) {
                 partition.floor = floor.max(partition.watermark(event_time.delay_us));
+                let silence_ns = rows.ingest_ns.saturating_sub(partition.last_row_ns);
+                partition.silence_us = Some(silence_ns / 1_000);
             }
-            partition.last_row_ns = rows.ingest_ns;
-            let observed = observe(partition, event_time, &chunk, self.looking.as_deref_mut())?;
+            let looking = self.looking.as_deref_mut();
+            let judged = &self.spec.judged;
+            let observed = observe(partition, event_time, judged, &chunk, looking)?;
             if let Some(origin) = &mut chunk.origin {
                 origin.watermarks = observed;
             }
         }
+        partition.last_row_ns = rows.ingest_ns;
+        partition.has_sent = true;
         self.end_silence();
         if chunk.rows() > 0 {
             self.ready.push_back(Input::Chunk { port: 0, chunk });
@@ -488,75 +468,6 @@ impl Intake {
     fn end_silence(&mut self) {
         if std::mem::take(&mut self.all_idle) {
             self.ready.push_back(Input::Active);
-        }
-    }
-
-    fn end_partition(&mut self, number: u32) {
-        let delay_us = self.spec.event_time.map_or(0, |spec| spec.delay_us);
-        if self.spec.forgets_ended {
-            if let Some(partition) = self.partitions.remove(&number) {
-                self.forgotten = self.forgotten.max(partition.watermark(delay_us));
-                let number = self.spec.partition_base + number;
-                self.dead_letters.forget_partition(number);
-            }
-        } else if let Some(partition) = self.partitions.get_mut(&number) {
-            partition.ended = true;
-        }
-    }
-
-    /// Whether some partition is neither idle nor ended.
-    fn is_active(&self) -> bool {
-        self.partitions.values().any(|p| !p.idle && !p.ended)
-    }
-
-    /// Marks partitions as idle that have been silent too long; returns when the next one will be.
-    fn find_idle(&mut self) -> Option<u64> {
-        let timeout_ns = self.spec.idle_timeout_ns?;
-        let now = now_ns();
-        let mut next: Option<u64> = None;
-        let mut changed = false;
-        for partition in self.partitions.values_mut().filter(|p| !p.idle && !p.ended) {
-            let idle_at = partition.last_row_ns.saturating_add(timeout_ns);
-            if idle_at <= now {
-                partition.idle = true;
-                changed = true;
-            } else {
-                next = Some(next.map_or(idle_at, |next| next.min(idle_at)));
-            }
-        }
-        if changed {
-            self.move_watermark();
-        }
-        next
-    }
-
-    fn move_watermark(&mut self) {
-        let Some(event_time) = self.spec.event_time else {
-            return;
-        };
-        let watermark = |partition: &Partition| partition.watermark(event_time.delay_us);
-        let active = self.partitions.values().filter(|p| !p.idle && !p.ended);
-        let held_at = active.map(watermark).min();
-        // If nobody holds the others back, the largest watermark counts; otherwise the windows that close
-        // would depend on which partition fell silent last.
-        let furthest = self.partitions.values().map(watermark);
-        let furthest = furthest.chain([self.forgotten]).max();
-        if let Some(time) = held_at.or(furthest)
-            && time > self.watermark
-            && time < MAX_WATERMARK
-        {
-            self.watermark = time;
-            self.ready.push_back(Input::Watermark {
-                time,
-                ingest_ns: self.ingest_ns,
-            });
-        }
-        // Between units there are no partitions either, but then the next unit's rows follow.
-        let between_units =
-            self.spec.unit_per_partition && !self.partitions.values().any(|p| p.idle);
-        if held_at.is_none() && !self.all_idle && !between_units {
-            self.all_idle = true;
-            self.ready.push_back(Input::Idle);
         }
     }
 }

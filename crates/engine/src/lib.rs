@@ -29,6 +29,7 @@ pub mod balancer;
 pub mod barrier;
 pub mod budget;
 pub mod checkpoint;
+pub mod counted;
 pub mod exchange;
 pub mod ports;
 pub mod recorder;

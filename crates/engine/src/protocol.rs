@@ -14,6 +14,7 @@ use crate::barrier::{Barrier, Handover};
 use crate::checkpoint::Snapshot;
 use crate::error::Error;
 use crate::instance::{Instance, SinkResult};
+use crate::intake::PartitionSeen;
 
 /// The most commands that may wait for a worker: deploying and stopping are rare, so a few suffice.
 pub const COMMANDS_MAX: usize = 16;
@@ -68,6 +69,8 @@ pub enum Command {
     /// Report, once, when a worker next does something ([`WorkerEvent::Active`]). For a controller that
     /// watches the counters and has seen no activity, so that it needs no timer meanwhile.
     ReportActivity,
+    /// Report what is known of the partitions of sources ([`WorkerEvent::Examined`]).
+    Examine,
 }
 
 /// An event that a worker reports.
@@ -94,6 +97,14 @@ pub enum WorkerEvent {
         held: u64,
         /// How much they may hold, in bytes.
         limit: u64,
+    },
+    /// What is known of the partitions of a source instance: when somebody asks ([`Command::Examine`]), and
+    /// just before the instance ends or fails.
+    Examined {
+        /// The instance's number.
+        instance: usize,
+        /// The instance's partitions.
+        partitions: Vec<PartitionSeen>,
     },
     /// A worker did something after a silence ([`Command::ReportActivity`]).
     Active,
@@ -197,6 +208,7 @@ mod tests {
                 handover: HANDOVER,
             },
             Command::ReportActivity,
+            Command::Examine,
         ];
         let time = Duration::from_micros(250);
         let modes = [

@@ -143,7 +143,7 @@ impl Runtime {
     pub fn tell(&self, command: Command, attached: Attached) {
         match &command {
             Command::ReportActivity => self.silence.store(true, Ordering::Relaxed),
-            Command::Stop | Command::Remove | Command::Barrier(_) => {
+            Command::Stop | Command::Remove | Command::Barrier(_) | Command::Examine => {
                 for worker in &self.workers {
                     worker.tell(command.clone(), Attached::Nothing);
                 }

@@ -336,6 +336,7 @@ impl Worker {
             Command::TakeOver { instance, handover } => {
                 self.take_over(instance, handover, attached)
             }
+            Command::Examine => (0..self.instances.len()).for_each(|place| self.examine(place)),
             // The runtime has set the flag that all workers read.
             Command::ReportActivity => {}
         }
@@ -374,7 +375,21 @@ impl Worker {
         }
     }
 
+    /// Reports what is known of the partitions of an instance, if it reads a source.
+    fn examine(&mut self, place: usize) {
+        let (instance, runs) = &self.instances[place];
+        if let Some(partitions) = runs.examine() {
+            let instance = *instance;
+            let event = WorkerEvent::Examined {
+                instance,
+                partitions,
+            };
+            self.report(event, Attached::Nothing);
+        }
+    }
+
     fn end(&mut self, index: usize, error: Option<Error>) {
+        self.examine(index);
         let (number, mut instance) = self.instances.remove(index);
         let name = instance.name().to_string();
         let is_whole = error.is_none() && instance.is_whole();

@@ -301,6 +301,7 @@ impl Catalog for ProgramCatalog<'_> {
                 idle_timeout_ns: settings.idle_timeout_ns,
                 unit_per_partition: settings.unit_of_work_file,
                 forgets_ended: spec.connector.describe().transient_partitions,
+                judged: self.program.judges(node),
             },
             dead_letters: self.letters_of[node].clone(),
             restored,

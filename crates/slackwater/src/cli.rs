@@ -155,6 +155,16 @@ before the first prompt. If standard input is not a terminal, it is run like a f
         #[arg(long)]
         json: bool,
     },
+    /// Say which partition held the others back in a run, and what would have kept its late rows.
+    #[command(after_help = "\
+  slackwater run query.sql --report report.json
+  slackwater doctor report.json
+
+In the shell, \\why says the same of a query that runs.")]
+    Doctor {
+        /// The file that run --report has written
+        report: PathBuf,
+    },
     /// List the checkpoints that a query has saved with --state.
     Checkpoints {
         /// The directory, or s3://bucket/folder
@@ -296,20 +306,9 @@ pub fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Worker { control, .. } => crate::hosts::worker_main(control),
-        Command::Topology { from, json } => match topology(from.as_deref(), json) {
-            Ok(text) => {
-                print(&text);
-                ExitCode::SUCCESS
-            }
-            Err(error) => complain(&error, USAGE),
-        },
-        Command::Checkpoints { place } => match crate::checkpoints::list(&place) {
-            Ok(text) => {
-                print(&text);
-                ExitCode::SUCCESS
-            }
-            Err(error) => complain(&error, FAILED),
-        },
+        Command::Topology { from, json } => shown(topology(from.as_deref(), json), USAGE),
+        Command::Doctor { report } => shown(crate::doctor::diagnose(&report), USAGE),
+        Command::Checkpoints { place } => shown(crate::checkpoints::list(&place), FAILED),
         Command::Calibrate(arguments) => {
             match crate::calibrate::run(&arguments, &calibrated::rows_of) {
                 Ok(text) => {
@@ -482,6 +481,17 @@ fn quiet_workers() {
             usual(panic);
         }
     }));
+}
+
+/// Prints a result, or complains with this exit code.
+fn shown(result: Result<String, String>, code: u8) -> ExitCode {
+    match result {
+        Ok(text) => {
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(error) => complain(&error, code),
+    }
 }
 
 fn complain(error: &str, code: u8) -> ExitCode {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cli, shell → run → supervisor → hosts → engine's runtime
-//!               │        └ tuner, rebalancer, live, metrics, tally (beside a run) ─► report
+//!               │        └ tuner, rebalancer, live, metrics, tally, doctor (beside a run) ─► report
 //!               └ compile (slackwater-sql) → planner, plan (slackwater-control), catalog
 //!
 //! (slackwater-connect)
@@ -49,6 +49,7 @@ pub mod planner;
 
 pub mod hosts;
 
+mod doctor;
 pub mod explain;
 mod live;
 mod metrics;

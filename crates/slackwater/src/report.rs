@@ -3,6 +3,7 @@
 //! Field names are fixed, because scripts read them.
 
 mod links;
+mod partitions;
 mod sinks;
 mod sources;
 mod threads;
@@ -12,6 +13,9 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 pub use links::{LinkReport, LinkSideReport};
+pub use partitions::{
+    BehindReport, EventTimeReport, LateForReport, PartitionReport, ProposalReport,
+};
 pub use sources::{ParsersReport, SourceReport};
 pub use threads::{ProcessReport, ThreadReport};
 pub use tuning::{LatenessReport, TuningReport};
@@ -60,6 +64,8 @@ pub struct Report {
     pub checkpoints: Option<CheckpointReport>,
     /// The warnings about the rows that were read.
     pub warnings: Vec<String>,
+    /// Which partition held the others back, and what would have kept late rows, in sentences.
+    pub diagnosis: Vec<String>,
 }
 
 /// A dead-letter file that a run has written to.

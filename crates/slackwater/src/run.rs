@@ -24,10 +24,10 @@ use crate::report::DeadLetterFile;
 use crate::report::Report;
 use crate::script::Script;
 use crate::slow::Slowness;
-use crate::supervisor::{self, Attempted, Query, Refused, Signals, run_saved};
+use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
 use crate::tuner;
 
-pub use crate::supervisor::StateOptions;
+pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::Doors;
 
 /// How a program is run.
@@ -54,6 +54,8 @@ pub struct RunOptions {
     pub state: Option<StateOptions>,
     /// The doors through which others look at the query; `None` for none.
     pub doors: Option<Doors>,
+    /// Asks the query while it runs.
+    pub asker: Asker,
     /// The terminal that shows what queries print, in this process.
     pub screen: Option<Arc<dyn Screen>>,
 }
@@ -183,7 +185,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     for warning in warnings.chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
-    let signals = Arc::new(Signals::default());
+    let signals = Arc::clone(&options.asker.signals);
     let _watching = if options.signals {
         let signals = Arc::clone(&signals);
         let watching = crate::signals::watch(move || signals.raise());

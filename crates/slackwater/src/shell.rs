@@ -6,12 +6,14 @@
 mod commands;
 mod conversation;
 mod helper;
+mod keys;
 mod listing;
 mod live_table;
 mod screen;
 mod split;
 mod words;
 
+use std::collections::VecDeque;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -22,11 +24,12 @@ use slackwater_sql::program::declared;
 use slackwater_sql::session::Session;
 use slackwater_sql::statement::{Statement, parse};
 
-use crate::catalog::BuiltIn;
+use crate::catalog::{BuiltIn, connector_of};
 use crate::report::count;
-use crate::run::{Failure, Finished, Outcome, RunOptions, run_script};
+use crate::run::{Asker, Failure, Finished, Outcome, RunOptions, run_script};
 use crate::script::Script;
 use crate::terminal::{FAILED, USAGE, print, say};
+use keys::Listening;
 use split::{Piece, split};
 use words::Words;
 
@@ -61,6 +64,9 @@ pub(crate) struct Shell {
     timing: bool,
     /// The last statement, for the editor.
     last: String,
+    /// Lines that were typed while a query ran, and whether Ctrl-D was typed after them.
+    typed: VecDeque<String>,
+    has_ended: bool,
     /// The lines of an unfinished statement.
     unfinished: String,
     /// Whether SIGTERM or SIGHUP has arrived.
@@ -78,6 +84,8 @@ pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
         is_interactive: std::io::stdin().is_terminal(),
         timing: false,
         last: String::new(),
+        typed: VecDeque::new(),
+        has_ended: false,
         unfinished: String::new(),
         is_terminated: Arc::default(),
         is_waiting: Arc::default(),
@@ -285,6 +293,7 @@ impl Shell {
         let screen = is_shown.then(|| Arc::new(Screen::default()));
         let options = RunOptions {
             settings: self.settings.clone(),
+            asker: Asker::default(),
             progress: kind == Kind::Insert && self.is_interactive,
             signals: true,
             screen: screen
@@ -292,7 +301,13 @@ impl Shell {
                 .map(|screen| screen as Arc<dyn crate::run::Screen>),
             ..RunOptions::default()
         };
+        let is_heard = self.is_interactive && !self.reads_standard_input()?;
+        let listening = is_heard.then(|| Listening::start(&options.asker, screen.clone()));
         let outcome = run_script(&script, &options);
+        if let Some(typed) = listening.map(Listening::end) {
+            self.typed.extend(typed.lines);
+            self.has_ended |= typed.is_end;
+        }
         let end = match &outcome {
             Ok(Outcome::Finished(finished)) if finished.stopped => End::Stopped,
             Ok(_) => End::Whole,
@@ -320,6 +335,14 @@ impl Shell {
             None if finished.stopped => Ok(Went::Stopped),
             None => Ok(Went::On),
         }
+    }
+
+    /// Whether a table is read from standard input: then nobody else may read it.
+    fn reads_standard_input(&mut self) -> Result<bool, Stop> {
+        let session = self.session()?;
+        let mut tables = session.tables.values();
+        let reads_it = |table| connector_of(table).is_some_and(|kind| kind.reads_standard_input);
+        Ok(tables.any(|table| reads_it(table)))
     }
 
     fn failed(&mut self, error: &str) -> Result<Went, Stop> {

@@ -13,6 +13,7 @@ mod coordinator;
 mod events;
 mod looks;
 mod query;
+mod questions;
 mod start;
 mod watch;
 
@@ -32,6 +33,7 @@ use coordinator::Verdict;
 use events::RunEvent;
 pub use events::Signals;
 pub use query::{Query, Refused};
+pub use questions::Asker;
 
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
@@ -205,7 +207,9 @@ impl Supervisor<'_, '_> {
             let patience = next.saturating_duration_since(Instant::now());
             match events.recv_timeout(patience) {
                 Ok(RunEvent::Signal) => return false,
-                Ok(RunEvent::Host(_) | RunEvent::Stored(_) | RunEvent::Look(_)) => {}
+                Ok(
+                    RunEvent::Host(_) | RunEvent::Stored(_) | RunEvent::Look(_) | RunEvent::Why(_),
+                ) => {}
                 Err(RecvTimeoutError::Timeout) if next < until => {}
                 Err(RecvTimeoutError::Timeout) => return true,
                 Err(RecvTimeoutError::Disconnected) => return false,

@@ -215,6 +215,8 @@ impl Tally<'_> {
                             busy_s: parsers_ns as f64 / 1e9,
                         }),
                         dead_letter: self.dead_letter_file(&source.table.name),
+                        event_time: None,
+                        partitions: Vec::new(),
                     });
                 }
                 NodeSpec::Sink(sink) => {
@@ -295,6 +297,7 @@ impl Tally<'_> {
             restarts: 0,
             checkpoints: None,
             warnings: self.notices.all(),
+            diagnosis: Vec::new(),
             plan: PlanReport {
                 parallelism: self.plan.parallelism,
                 workers: self.plan.placement.cores.len(),

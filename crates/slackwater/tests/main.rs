@@ -5,6 +5,7 @@ mod calibrate;
 mod checkpoints;
 mod command_line;
 mod crash;
+mod doctor;
 mod early_firing;
 mod functions;
 mod idle;

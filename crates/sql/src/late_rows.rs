@@ -9,6 +9,7 @@ use std::sync::Arc;
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{Column, DataFusionError};
 use datafusion_expr::{Extension, LogicalPlan};
+use slackwater_engine::operator::late_rows::Lateness;
 use sqlparser::tokenizer::Span;
 
 use crate::error::{Result, SqlError, nearest};
@@ -25,7 +26,11 @@ pub fn only_counted(nodes: &[NodeSpec], session: &Session) -> Option<String> {
     let of_table = sources.find_map(|source| source.table.options.get(LATE_ROWS));
     let name = of_table.or(session.settings.late_rows.as_ref());
     let name = name.filter(|name| *name != "none")?;
-    let leaves_out = |node: &NodeSpec| node.facts().drops_late;
+    // Window functions do, too, and their rows are kept.
+    let leaves_out = |node: &NodeSpec| {
+        let judges = node.facts().judges;
+        judges.is_some_and(|lateness| !matches!(lateness, Lateness::Windows(..)))
+    };
     nodes.iter().any(leaves_out).then(|| {
         format!(
             "'late_rows' = '{name}' only keeps late rows of window functions: those of OVER, interval joins \

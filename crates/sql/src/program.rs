@@ -2,6 +2,7 @@
 
 mod columns;
 mod declare;
+mod judges;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

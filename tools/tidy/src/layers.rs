@@ -77,6 +77,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("chunks and keys", "chunk key wire"),
             ("traits of ends", "expression sink source"),
             ("operators", "accumulator operator"),
+            ("late rows", "counted"),
             ("between instances", "balancer exchange ports"),
             ("checkpoints", "checkpoint"),
             ("instances", "instance intake sink_step"),
@@ -129,7 +130,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("hosts", "hosts"),
             (
                 "beside a run",
-                "explain live metrics progress rebalancer tally tuner",
+                "doctor explain live metrics progress rebalancer tally tuner",
             ),
             ("recovery", "supervisor"),
             ("run", "run"),

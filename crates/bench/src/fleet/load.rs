@@ -160,6 +160,7 @@ impl Catalog for Factory {
                 idle_timeout_ns: None,
                 unit_per_partition: false,
                 forgets_ended: false,
+                judged: Vec::new(),
             },
             dead_letters: Arc::new(NoLetters),
         })

@@ -42,6 +42,7 @@ fn manifest() -> Manifest {
         name: "a.csv".to_string(),
         position: 10,
         extra: None,
+        counted: None,
         watermark: None,
         ended: false,
     });

@@ -324,6 +324,7 @@ fn an_end_answers_later_barriers_and_not_earlier_ones() {
             name: "a".to_string(),
             position,
             extra: None,
+            counted: None,
             watermark: None,
             ended: position == 9,
         }],
@@ -412,6 +413,7 @@ fn missing_partitions_keep_their_positions() {
         name: "b.csv".to_string(),
         position: 7,
         extra: None,
+        counted: None,
         watermark: Some(3),
         ended: false,
     };

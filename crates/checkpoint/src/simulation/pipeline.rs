@@ -356,6 +356,7 @@ fn report(role: &Role) -> Report {
                 name: number.to_string(),
                 position,
                 extra: None,
+                counted: None,
                 watermark: None,
                 ended: position == rows,
             };

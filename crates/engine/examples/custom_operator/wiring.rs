@@ -101,6 +101,7 @@ impl Catalog for Example {
             idle_timeout_ns: None,
             unit_per_partition: false,
             forgets_ended: false,
+            judged: Vec::new(),
         };
         let source = Box::new(Readings(batches.into_iter()));
         Ok(SourceParts {

@@ -6,6 +6,7 @@ use super::{Instance, InstanceInput, Notice, Step, slices};
 use crate::barrier::{Barrier, Purpose};
 use crate::checkpoint::{PartitionState, Prepared, Snapshot, StateSnapshot};
 use crate::error::Result;
+use crate::intake::PartitionSeen;
 use crate::state::{BucketSet, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, now_ns};
 
@@ -100,6 +101,14 @@ impl Instance {
         match &self.input {
             InstanceInput::Source(intake) => intake.watermark(),
             InstanceInput::Links(ports) | InstanceInput::Head(ports, _) => ports.watermark(),
+        }
+    }
+
+    /// What is known of the partitions of the source; `None` if the instance reads none.
+    pub fn examine(&self) -> Option<Vec<PartitionSeen>> {
+        match &self.input {
+            InstanceInput::Source(intake) => Some(intake.examine()),
+            InstanceInput::Links(_) | InstanceInput::Head(..) => None,
         }
     }
 

@@ -64,6 +64,7 @@ fn spec() -> IntakeSpec {
         idle_timeout_ns: None,
         unit_per_partition: false,
         forgets_ended: false,
+        judged: Vec::new(),
     }
 }
 
@@ -488,60 +489,6 @@ fn regression_the_end_of_a_silence_is_reported_before_its_first_row() {
 }
 
 #[test]
-fn of_ended_connections_only_the_watermark_is_kept() {
-    let spec = IntakeSpec {
-        forgets_ended: true,
-        ..spec()
-    };
-    let mut says = vec![];
-    for peer in 0..1_000 {
-        says.push(started(peer));
-        says.push(times(peer, 1, &[100 + i64::from(peer)]));
-        says.push(SourcePoll::ConnectionLost);
-        says.push(SourcePoll::PartitionEnded { partition: peer });
-    }
-    // The largest watermark counts, though another partition was forgotten last.
-    says.extend([started(1_000), SourcePoll::Pending]);
-    let (mut intake, _) = intake(spec, 0, says);
-    drain(&mut intake);
-    assert_eq!(intake.partitions.len(), 1);
-    assert_eq!(intake.partitions[&1_000].floor, 1_094_000);
-    assert_eq!(intake.take_counts().unwrap().connections_lost, 1_000);
-    assert_eq!(intake.partition_states().len(), 1);
-}
-
-#[test]
-fn a_unit_of_work_starts_from_nothing_and_is_not_held_back_by_the_next() {
-    let spec = IntakeSpec {
-        unit_per_partition: true,
-        ..spec()
-    };
-    let ended = |partition| SourcePoll::PartitionEnded { partition };
-    let says = vec![
-        times(0, 1, &[100]),
-        ended(0),
-        SourcePoll::EndOfWork,
-        SourcePoll::Pending,
-        times(1, 1, &[20, 30]),
-        ended(1),
-        SourcePoll::EndOfWork,
-        SourcePoll::End,
-    ];
-    let (mut intake, _) = intake(spec, 2, says);
-    let mut inputs = drain(&mut intake);
-    inputs.extend(drain(&mut intake));
-    assert_eq!(late(&inputs), []);
-    let expected = [
-        "watermark 95",
-        "end of work",
-        "watermark 25",
-        "end of work",
-        "end false",
-    ];
-    assert_eq!(control(&inputs), expected);
-}
-
-#[test]
 fn a_stopped_intake_hands_on_its_rows_and_stops_reading() {
     let (mut intake, _) = intake(spec(), 1, vec![times(0, 1, &[10]), times(0, 2, &[20])]);
     assert!(matches!(
@@ -707,3 +654,6 @@ fn suspect_rows_are_processed_one_by_one_and_a_single_one_is_rejected() {
     };
     assert!(reason.contains("twice"), "{reason}");
 }
+
+mod counted;
+mod past;

@@ -5,8 +5,9 @@
 //! nothing: the other operator does.
 
 use arrow_array::{Array, BooleanArray};
+use arrow_schema::TimeUnit;
 
-use super::window::{Windows, scale, ticks_to_us, timestamp_ticks, timestamp_unit};
+use super::window::{WindowKind, Windows, scale, ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Output, Stateless};
 use crate::chunk::{Chunk, Origin};
 use crate::error::{Error, Result};
@@ -19,6 +20,49 @@ pub enum Lateness {
     Windows(Windows, EventTime),
     /// Its own time is behind the watermark.
     Time,
+    /// Its own time is behind the watermark or at it.
+    AtTime,
+}
+
+impl Lateness {
+    /// For the ticks of a row's time, the least watermark at which the row is late; `None` if it never is.
+    /// It does not fall with the time.
+    pub fn closes(self, unit: TimeUnit) -> impl Fn(i64) -> Option<EventTime> {
+        let factor = match self {
+            Lateness::Windows(windows, _) => scale(unit, windows.unit),
+            Lateness::Time | Lateness::AtTime => 1,
+        };
+        move |ticks| match self {
+            Lateness::Time => Some(ticks_to_us(ticks, unit).saturating_add(1)),
+            Lateness::AtTime => Some(ticks_to_us(ticks, unit)),
+            Lateness::Windows(windows, lateness_us) => {
+                // A time beyond 64 bits is rejected elsewhere, and not late.
+                let end = windows.last_end(ticks.checked_mul(factor)?)?;
+                let end = windows.to_event_time(end);
+                Some(end.saturating_add(lateness_us))
+            }
+        }
+    }
+
+    /// The name under which checkpoints keep what was counted, in microseconds.
+    pub fn key(self) -> String {
+        let Lateness::Windows(windows, lateness_us) = self else {
+            let name = if self == Lateness::Time {
+                "time"
+            } else {
+                "at time"
+            };
+            return name.to_string();
+        };
+        let kind = match windows.kind {
+            WindowKind::Aligned => "aligned",
+            WindowKind::Cumulating => "cumulating",
+            WindowKind::Session => "session",
+            WindowKind::Count => "count",
+        };
+        let [size, slide] = [windows.size, windows.slide].map(|ticks| windows.to_event_time(ticks));
+        format!("{kind} {size} {slide} {lateness_us}")
+    }
 }
 
 /// Passes late rows on.
@@ -44,25 +88,12 @@ impl LateRows {
                     .hint("windows need the column in WATERMARK FOR, unchanged"),
             );
         };
+        let closes = self.lateness.closes(unit);
         let rows = timestamp_ticks(column)?.iter().zip(watermarks);
-        Ok(match self.lateness {
-            Lateness::Time => rows
-                .map(|(&tick, &watermark)| Some(ticks_to_us(tick, unit) < watermark))
-                .collect(),
-            Lateness::Windows(windows, lateness_us) => {
-                let factor = scale(unit, windows.unit);
-                // A time beyond 64 bits is rejected elsewhere, and not late.
-                let end = |tick: i64| windows.last_end(tick.checked_mul(factor)?);
-                let closes = |tick| {
-                    let end = windows.to_event_time(end(tick)?);
-                    Some(end.saturating_add(lateness_us))
-                };
-                rows.map(|(&tick, &watermark)| {
-                    Some(closes(tick).is_some_and(|closes| closes <= watermark))
-                })
-                .collect()
-            }
-        })
+        let late = rows.map(|(&ticks, &watermark)| {
+            Some(closes(ticks).is_some_and(|closed| closed <= watermark))
+        });
+        Ok(late.collect())
     }
 }
 
@@ -92,7 +123,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow_array::{ArrayRef, Int64Array, TimestampMillisecondArray};
-    use arrow_schema::{DataType, TimeUnit};
+    use arrow_schema::DataType;
     use proptest::prelude::*;
 
     use super::*;

@@ -353,17 +353,17 @@ impl Catalog for Broadcast {
                 idle_timeout_ns: None,
                 unit_per_partition: true,
                 forgets_ended: false,
+                judged: Vec::new(),
             },
             dead_letters: Arc::new(NoLetters),
         })
     }
 
     fn operator(&self, node: usize) -> Result<Operator> {
-        let receiver = node - 1;
         Ok(Operator::stateful(Notes {
-            seen: self.seen[receiver].clone(),
-            slow: self.slow == Some(receiver),
-            fails: self.fails == Some(receiver),
+            seen: self.seen[node - 1].clone(),
+            slow: self.slow == Some(node - 1),
+            fails: self.fails == Some(node - 1),
         }))
     }
 

@@ -353,6 +353,7 @@ impl Catalog for Pipeline {
                 idle_timeout_ns: None,
                 unit_per_partition: false,
                 forgets_ended: false,
+                judged: Vec::new(),
             },
             dead_letters: Arc::new(NoLetters),
         })
@@ -361,11 +362,8 @@ impl Catalog for Pipeline {
     fn operator(&self, node: usize) -> Result<Operator> {
         let windows = Windows::new(WINDOW_US, WINDOW_US, TimeUnit::Microsecond).unwrap();
         if node == 1 {
-            return Ok(Operator::stateless(AssignWindows::new(
-                2,
-                windows,
-                windowed(),
-            )));
+            let assign = AssignWindows::new(2, windows, windowed());
+            return Ok(Operator::stateless(assign));
         }
         if self.panics {
             return Ok(Operator::stateful(Panics));

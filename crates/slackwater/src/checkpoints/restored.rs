@@ -193,6 +193,9 @@ fn partition_state(partition: &Partition) -> PartitionState {
             ended: partition.ended,
         },
         watermark: partition.watermark,
+        // Counts of a version that this one does not know begin again.
+        counted: (partition.counted.as_ref())
+            .and_then(|counted| serde_json::from_value(counted.clone()).ok()),
     }
 }
 
@@ -204,6 +207,7 @@ pub fn partitions_of(states: &[PartitionState]) -> Vec<Partition> {
         extra: state.resume.bookmark.clone(),
         watermark: state.watermark,
         ended: state.resume.ended,
+        counted: (state.counted.as_ref()).and_then(|counted| serde_json::to_value(counted).ok()),
     });
     states.collect()
 }

@@ -219,6 +219,7 @@ impl Executor {
             }
             WorkerEvent::Ended { .. }
             | WorkerEvent::Failed { .. }
+            | WorkerEvent::Examined { .. }
             | WorkerEvent::OverBudget { .. }
             | WorkerEvent::Moved { .. } => report(HostEvent::Worker(event), Attached::Nothing),
         }

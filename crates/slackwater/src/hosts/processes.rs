@@ -249,6 +249,7 @@ impl Processes {
                 | WorkerCommand::Stop
                 | WorkerCommand::Remove
                 | WorkerCommand::Barrier(_)
+                | WorkerCommand::Examine
                 | WorkerCommand::ReportActivity => None,
             },
             HostCommand::Relocate { instance, .. } => self.process_of_instance.get(*instance),

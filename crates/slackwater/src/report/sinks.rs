@@ -116,6 +116,8 @@ mod tests {
             connections_lost: 0,
             parsers: None,
             dead_letter: None,
+            event_time: None,
+            partitions: Vec::new(),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::partitions::{EventTimeReport, PartitionReport};
+
 /// A source.
 #[derive(Debug, Clone, Serialize)]
 pub struct SourceReport {
@@ -24,6 +26,10 @@ pub struct SourceReport {
     pub parsers: Option<ParsersReport>,
     /// The file of its bad records, if there were any.
     pub dead_letter: Option<String>,
+    /// Its event time, and which rows were late; `null` if it declares none.
+    pub event_time: Option<EventTimeReport>,
+    /// Its partitions.
+    pub partitions: Vec<PartitionReport>,
 }
 
 /// The threads that parsed the input of a source.

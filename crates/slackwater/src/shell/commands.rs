@@ -6,10 +6,10 @@ use std::process::Command;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::declared;
 
-use super::listing;
 use super::{Shell, Stop};
+use super::{keys, listing};
 use crate::catalog::BuiltIn;
-use crate::terminal::{print, say};
+use crate::terminal::{aligned, print, say};
 
 /// The commands: name, argument and description.
 pub const COMMANDS: &[(&str, &str, &str)] = &[
@@ -28,6 +28,11 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
         "timing",
         "",
         "turns the display of each query's duration on or off",
+    ),
+    (
+        "why",
+        "",
+        "while a query runs: says which partition holds the others back, and why rows are late",
     ),
     ("q", "", "leaves the shell"),
 ];
@@ -70,6 +75,7 @@ impl Shell {
                     "timing is off\n"
                 });
             }
+            ("why", _) => print(keys::NOTHING_RUNS),
             (other, _) => {
                 return self.wrong(&format!(
                     "there is no command '\\{other}'\n  = \\? lists them"
@@ -249,7 +255,7 @@ fn help() -> String {
             what.to_string(),
         ]
     });
-    let mut text = listing::aligned(&["command", ""], &rows.collect::<Vec<_>>());
+    let mut text = aligned(&["command", ""], &rows.collect::<Vec<_>>());
     text.push_str(
         "  Statements end with ';' and may have several lines. Tab completes, Ctrl-R searches the \
                    history,\n",

@@ -50,9 +50,16 @@ impl Shell {
             if let Some(helper) = editor.helper_mut() {
                 helper.before.clone_from(&self.unfinished);
             }
-            self.is_waiting.store(true, Ordering::SeqCst);
-            let line = editor.readline(prompt);
-            self.is_waiting.store(false, Ordering::SeqCst);
+            let line = match self.typed.pop_front() {
+                Some(line) => Ok(line),
+                None if self.has_ended => Err(ReadlineError::Eof),
+                None => {
+                    self.is_waiting.store(true, Ordering::SeqCst);
+                    let line = editor.readline(prompt);
+                    self.is_waiting.store(false, Ordering::SeqCst);
+                    line
+                }
+            };
             match line {
                 Ok(line) => {
                     if let Some(entry) = self.take(&line)? {

@@ -3,7 +3,8 @@
 use slackwater_sql::session::Session;
 use slackwater_sql::table::{Table, TableColumn};
 use slackwater_sql::types::sql_name;
-use unicode_width::UnicodeWidthStr;
+
+use crate::terminal::aligned;
 
 /// `\d`: the list of tables and views.
 pub fn list(session: &Session) -> String {
@@ -95,50 +96,4 @@ pub fn written(table: &Table) -> String {
         columns.collect::<Vec<String>>().join(", "),
         options.collect::<Vec<String>>().join(", ")
     )
-}
-
-/// A string in `width` columns of a terminal: spaces come after it, or before it if it is at the `right`.
-pub fn padded(text: &str, width: usize, right: bool) -> String {
-    // Characters of East Asian scripts take two columns, which Rust's formatting does not know.
-    let spaces = " ".repeat(width.saturating_sub(text.width()));
-    match right {
-        true => spaces + text,
-        false => text.to_string() + &spaces,
-    }
-}
-
-/// Rows in aligned columns under their titles.
-pub fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
-    let titles = titles
-        .iter()
-        .map(|title| title.to_string())
-        .collect::<Vec<String>>();
-    let lines = std::iter::once(&titles).chain(rows);
-    let width = |index: usize| {
-        let cells = lines.clone().filter_map(|line| line.get(index));
-        cells.map(|text| text.width()).max().unwrap_or(0)
-    };
-    let widths = (0..titles.len()).map(width).collect::<Vec<usize>>();
-    let mut text = String::new();
-    for line in lines.clone() {
-        let cells = line
-            .iter()
-            .zip(&widths)
-            .map(|(text, width)| padded(text, *width, false));
-        let line = cells.collect::<Vec<String>>().join("  ");
-        text.push_str(&format!("  {}\n", line.trim_end()));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wide_characters_take_two_columns() {
-        let rows = ["東京", "Wien"].map(|city| vec![city.to_string(), "1".to_string()]);
-        let text = aligned(&["city", "n"], &rows);
-        assert_eq!(text, "  city  n\n  東京  1\n  Wien  1\n");
-    }
 }

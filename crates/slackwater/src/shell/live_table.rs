@@ -8,7 +8,7 @@ use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_sql::node::Changes;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::listing::padded;
+use crate::terminal::padded;
 
 /// The most rows that are kept; further rows are only counted.
 pub const ROWS_MAX: usize = 100_000;

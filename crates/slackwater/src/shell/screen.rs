@@ -65,6 +65,8 @@ struct State {
     is_dirty: bool,
     /// How the query ended, once it has.
     end: Option<End>,
+    /// The number of lines that were drawn last, above which the next drawing begins.
+    lines_before: usize,
 }
 
 impl std::fmt::Debug for LiveTable {
@@ -97,6 +99,7 @@ impl crate::run::Screen for Screen {
                     table: table(&sink.schema, sink.changes.clone(), sink.order.clone()),
                     is_dirty: false,
                     end: None,
+                    lines_before: 0,
                 }),
                 changed: Condvar::new(),
             });
@@ -115,6 +118,20 @@ impl crate::run::Screen for Screen {
 }
 
 impl Screen {
+    /// Writes something else to the terminal; tables are drawn anew below it.
+    pub fn between(&self, write: impl FnOnce()) {
+        let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut states = drawn.iter().map(|table| table.shared.state());
+        let states = states.by_ref().collect::<Vec<_>>();
+        write();
+        for (mut state, table) in states.into_iter().zip(drawn.iter()) {
+            state.lines_before = 0;
+            state.is_dirty = true;
+            drop(state);
+            table.shared.changed.notify_all();
+        }
+    }
+
     /// Draws the tables for the last time when the query is over. Returns the number of rows, if there were
     /// tables.
     pub fn finish(&self, end: End) -> Option<usize> {
@@ -141,7 +158,6 @@ fn table(schema: &SchemaRef, changes: Changes, order: RowOrder) -> LiveTable {
 }
 
 fn draw_until_over(shared: &Shared) {
-    let mut lines_before = 0;
     loop {
         let mut state = shared.state();
         while !state.is_dirty && state.end.is_none() {
@@ -151,7 +167,7 @@ fn draw_until_over(shared: &Shared) {
                 .unwrap_or_else(PoisonError::into_inner);
         }
         let end = state.end;
-        let is_empty = end.is_some_and(|end| end != End::Failed) && lines_before == 0;
+        let is_empty = end.is_some_and(|end| end != End::Failed) && state.lines_before == 0;
         if state.is_dirty || is_empty || end == Some(End::Whole) {
             state.is_dirty = false;
             let lines = match end {
@@ -163,9 +179,10 @@ fn draw_until_over(shared: &Shared) {
                     state.table.draw(width, height.saturating_sub(1))
                 }
             };
+            // Under the lock, so that nothing else is written in between.
+            show(&lines, state.lines_before);
+            state.lines_before = lines.len();
             drop(state);
-            show(&lines, lines_before);
-            lines_before = lines.len();
         } else {
             drop(state);
         }

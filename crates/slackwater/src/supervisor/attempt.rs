@@ -1,5 +1,6 @@
 //! One incarnation of a query: deployed, watched to its end, and reported.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 
 use slackwater_checkpoint::CheckpointWriter;
@@ -11,6 +12,7 @@ use super::coordinator::{Coordinator, Verdict};
 use super::events::RunEvent;
 use super::looks::Looks;
 use super::query::Query;
+use super::questions::Questions;
 use super::watch::Watch;
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
@@ -126,6 +128,7 @@ impl Query<'_> {
             catalog,
             started: self.started,
             running: deployment.instances.len(),
+            ended: BTreeSet::new(),
             sinks,
             error: None,
             over: None,
@@ -138,6 +141,7 @@ impl Query<'_> {
             rebalancer: Rebalancer::new(program, deployment, &host),
             coordinator: coordinator.transpose()?,
             looks: Looks::new(self.board.as_ref()),
+            questions: Questions::default(),
         };
         watch.until_end(&events, self.duration);
         watch.looks.pause();
@@ -151,6 +155,7 @@ impl Query<'_> {
         let rebalanced = watch.rebalancer.as_ref().map(Rebalancer::rebalanced);
         drop((watch.tuner.take(), watch.rebalancer.take()));
         let coordinator = watch.coordinator.take();
+        let questions = std::mem::take(&mut watch.questions);
         watch.shown.clear();
         let looks = watch.looks;
         if error.is_some() && coordinator.is_some() {
@@ -185,6 +190,8 @@ impl Query<'_> {
             before: self.before,
         };
         let mut report = tally.report();
+        let examination = questions.examine(program, deployment);
+        examination.add_to(&mut report);
         report.checkpoints = coordinator.as_ref().map(CheckpointReport::from);
         let suspects = coordinator.as_ref().map(|takes| takes.suspects().to_vec());
         let stopped = stopped && verdict != Some(Verdict::Finished);

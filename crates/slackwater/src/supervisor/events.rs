@@ -21,6 +21,8 @@ pub enum RunEvent {
     Signal,
     /// Somebody wants to see how the query stands.
     Look(Look),
+    /// The question why nothing comes out, and where the answer goes.
+    Why(mpsc::SyncSender<String>),
 }
 
 /// Passes signals on to the current attempt, or keeps one until there is an attempt. Passes scrapes on, too.
@@ -51,6 +53,14 @@ impl Signals {
         let sender = self.lock().sender.clone();
         if let Some(sender) = sender {
             let _ = sender.try_send(RunEvent::Look(look));
+        }
+    }
+
+    /// Passes a question on to the current attempt, if there is one: otherwise the caller's queue is closed.
+    pub fn ask(&self, reply: mpsc::SyncSender<String>) {
+        let listening = self.lock();
+        if let Some(sender) = &listening.sender {
+            let _ = sender.try_send(RunEvent::Why(reply));
         }
     }
 

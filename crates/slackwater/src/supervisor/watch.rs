@@ -1,5 +1,6 @@
 //! Watches a running query: handles its events, and calls the tuner, the rebalancer and the coordinator.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use slackwater_sql::program::Program;
 use super::coordinator::{Coordinator, Verdict};
 use super::events::RunEvent;
 use super::looks::Looks;
+use super::questions::Questions;
 use crate::catalog::ProgramCatalog;
 use crate::hosts::{HostCommand, HostEvent, LocalHost};
 use crate::live::Live;
@@ -33,7 +35,7 @@ pub struct Watch<'a> {
     pub host: &'a LocalHost,
     /// The compiled program.
     pub program: &'a Program,
-    /// The engine's form of its plan.
+    /// The engine's form of the plan.
     pub deployment: &'a Deployment,
     /// The sources and sinks.
     pub catalog: &'a ProgramCatalog<'a>,
@@ -41,6 +43,8 @@ pub struct Watch<'a> {
     pub started: Instant,
     /// The number of instances that have not ended.
     pub running: usize,
+    /// The instances that have ended.
+    pub ended: BTreeSet<usize>,
     /// The measurements of sinks that have ended.
     pub sinks: Vec<SinkResult>,
     /// Why the query fails.
@@ -65,6 +69,8 @@ pub struct Watch<'a> {
     pub coordinator: Option<Coordinator>,
     /// Answers those who look at the run.
     pub looks: Looks,
+    /// What sources have said of their partitions, and who asks why nothing comes out.
+    pub questions: Questions,
 }
 
 impl Watch<'_> {
@@ -87,8 +93,9 @@ impl Watch<'_> {
             let save = self.coordinator.as_ref().and_then(Coordinator::next);
             let save = save.map(|after| Instant::now() + after);
             let ends = [end_at, self.stop_by, self.abandon_by, save];
-            let others = [shown, tick, look, live, self.looks.next()];
-            let deadlines = ends.into_iter().chain(others);
+            let others = [shown, tick, look, live];
+            let answers = [self.looks.next(), self.questions.next()];
+            let deadlines = ends.into_iter().chain(others).chain(answers);
             let received = match deadlines.flatten().min() {
                 // There are only events to wait for, so no timer runs (I7).
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -124,6 +131,7 @@ impl Watch<'_> {
             self.answer_looks(now);
             self.balance_behind_checkpoints();
             self.judge(now);
+            self.questions.answer(self.program, self.deployment, now);
             if end_at.is_some_and(|at| at <= now) {
                 end_at = None;
                 self.stop(now);
@@ -261,6 +269,18 @@ impl Watch<'_> {
             RunEvent::Host(HostEvent::Measured(measured)) => self.looks.measured(measured, now),
             RunEvent::Look(look) => self.looks.ask(look, self.host, self.catalog, now),
             RunEvent::Signal => self.signal(now),
+            RunEvent::Why(reply) => self.ask(reply, now),
+        }
+    }
+
+    /// Asks all source instances that have not ended.
+    fn ask(&mut self, reply: mpsc::SyncSender<String>, now: Instant) {
+        let instances = self.deployment.instances.iter().enumerate();
+        let sources = instances.filter(|(_, instance)| instance.source().is_some());
+        let missing = sources.map(|(number, _)| number);
+        let missing = missing.filter(|number| !self.ended.contains(number));
+        if self.questions.add(missing.collect(), reply, now) {
+            self.host.tell(HostCommand::Workers(Command::Examine));
         }
     }
 
@@ -301,13 +321,17 @@ impl Watch<'_> {
                     }
                 }
             }
+            WorkerEvent::Examined {
+                instance,
+                partitions,
+            } => self.questions.hear(instance, partitions),
             // The host handles these.
             WorkerEvent::Snapshot { .. }
             | WorkerEvent::Changed
             | WorkerEvent::Handover(_)
             | WorkerEvent::Detached { .. } => {}
             WorkerEvent::Ended { sinks, instance } => {
-                self.ended(instance);
+                self.has_ended(instance);
                 self.sinks.extend(sinks);
             }
             WorkerEvent::Failed {
@@ -315,7 +339,7 @@ impl Watch<'_> {
                 error,
                 instance,
             } => {
-                self.ended(instance);
+                self.has_ended(instance);
                 self.sinks.extend(sinks);
                 // A consequence of another failure is reported only if there is nothing better.
                 let known = self.error.as_ref();
@@ -329,8 +353,10 @@ impl Watch<'_> {
 }
 
 impl Watch<'_> {
-    fn ended(&mut self, instance: usize) {
+    fn has_ended(&mut self, instance: usize) {
         self.running -= 1;
+        self.ended.insert(instance);
+        self.questions.ended(instance);
         if let Some(tuner) = &mut self.tuner {
             tuner.ended(instance);
         }

@@ -140,7 +140,7 @@ impl Node for AggregateNode {
                 (_, Some(_)) => Emission::OnTimer,
                 (_, None) => Emission::OnInput,
             },
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: spec.retention_us,
             combines: spec.can_combine().then(|| Combines {

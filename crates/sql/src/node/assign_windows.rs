@@ -4,6 +4,7 @@
 use arrow_schema::SchemaRef;
 use slackwater_control::query::Exchange;
 use slackwater_engine::operator::Operator;
+use slackwater_engine::operator::late_rows::Lateness;
 use slackwater_engine::operator::window::{AssignWindows, Windows};
 
 use super::facts::{Behind, Changelog, Cost, Emission, Facts, Growth, Node, Order, Sorted, State};
@@ -58,7 +59,7 @@ impl Node for AssignWindowsNode {
             behind: Behind::ByWindow,
             rejects_input_rows: true,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: Some(Lateness::Windows(self.windows, self.lateness_us)),
             assigns: Some(self.windows),
             retention_us: None,
             combines: None,

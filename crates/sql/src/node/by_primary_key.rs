@@ -78,7 +78,7 @@ impl Node for ByPrimaryKeyNode {
             behind: Behind::ByWindow,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: self.spec.retention_us,
             combines: None,

@@ -90,7 +90,7 @@ impl Node for ChangelogJoinNode {
             behind: Behind::ByWindow,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: self.spec.retention_us,
             combines: None,

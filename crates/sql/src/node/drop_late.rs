@@ -5,6 +5,7 @@ use datafusion_expr::{Expr, LogicalPlan};
 use slackwater_control::query::Exchange;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::drop_late::{DropLate, Late};
+use slackwater_engine::operator::late_rows::Lateness;
 
 use super::facts::{Behind, Changelog, Cost, Emission, Facts, Growth, Node, Order, Sorted, State};
 use super::stream::{Role, Stream};
@@ -65,7 +66,10 @@ impl Node for DropLateNode {
             behind: Behind::AsInput,
             rejects_input_rows: true,
             emission: Emission::OnInput,
-            drops_late: true,
+            judges: Some(match self.late {
+                Late::Before => Lateness::Time,
+                Late::At => Lateness::AtTime,
+            }),
             assigns: None,
             retention_us: None,
             combines: None,

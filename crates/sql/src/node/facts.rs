@@ -12,6 +12,7 @@ use slackwater_control::query::Exchange;
 use slackwater_engine::operator::Operator;
 use slackwater_engine::operator::aggregate::AggregateSpec;
 use slackwater_engine::operator::changelog::rows::RowOrder;
+use slackwater_engine::operator::late_rows::Lateness;
 use slackwater_engine::operator::window::Windows;
 use slackwater_engine::time::EventTime;
 
@@ -73,8 +74,8 @@ pub struct Facts<'a> {
     pub rejects_input_rows: bool,
     /// When results are emitted.
     pub emission: Emission,
-    /// Whether the operator drops late rows, and counts them.
-    pub drops_late: bool,
+    /// When a row is late for the operator, which drops and counts late rows; `None` if it doesn't.
+    pub judges: Option<Lateness>,
     /// The windows that the operator adds to rows.
     pub assigns: Option<Windows>,
     /// How long the operator keeps unused state, in event time, in microseconds (`state_ttl`); `None` if the

@@ -79,7 +79,7 @@ impl Node for FinalRowsNode {
             behind: Behind::ByWindow,
             rejects_input_rows: false,
             emission: Emission::AtEnd,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

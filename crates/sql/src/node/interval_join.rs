@@ -68,7 +68,7 @@ impl Node for IntervalJoinNode {
             behind: Behind::Never,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

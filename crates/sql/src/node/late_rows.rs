@@ -62,7 +62,7 @@ impl Node for LateRowsNode {
             behind: Behind::ByWindow,
             rejects_input_rows: true,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

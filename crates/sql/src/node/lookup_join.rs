@@ -68,7 +68,7 @@ impl Node for LookupJoinNode {
             behind: Behind::ByWindow,
             rejects_input_rows: true,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

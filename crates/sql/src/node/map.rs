@@ -67,7 +67,7 @@ impl Node for MapNode {
             behind: Behind::AsInput,
             rejects_input_rows: true,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

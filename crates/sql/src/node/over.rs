@@ -81,7 +81,7 @@ impl Node for OverNode {
             behind: Behind::ByWindow,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

@@ -65,7 +65,7 @@ impl Node for SessionRowsNode {
             behind: Behind::ByWindow,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

@@ -221,7 +221,7 @@ fn of_end(order: Order, cost: Cost) -> Facts<'static> {
         behind: Behind::Never,
         rejects_input_rows: false,
         emission: Emission::OnInput,
-        drops_late: false,
+        judges: None,
         assigns: None,
         retention_us: None,
         combines: None,

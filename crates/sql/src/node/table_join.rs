@@ -73,7 +73,7 @@ impl Node for TableJoinNode {
             behind: Behind::AsInput,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

@@ -128,7 +128,7 @@ impl Node for TopNNode {
             behind: Behind::ByWindow,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: spec.retention_us.filter(|_| spec.window.is_none()),
             combines: None,

@@ -63,7 +63,7 @@ impl Node for UnionNode {
             behind: Behind::AsInput,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

@@ -64,7 +64,7 @@ impl Node for WindowJoinNode {
             behind: Behind::ByWindow,
             rejects_input_rows: false,
             emission: Emission::OnInput,
-            drops_late: false,
+            judges: None,
             assigns: None,
             retention_us: None,
             combines: None,

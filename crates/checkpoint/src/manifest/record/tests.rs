@@ -28,6 +28,7 @@ pub fn manifest() -> Manifest {
         name: "a \"b\"\n.csv".to_string(),
         position: u64::MAX,
         extra: Some("{}".to_string()),
+        counted: Some(serde_json::json!({"rows": u64::MAX, "largest": i64::MIN})),
         watermark: Some(i64::MIN),
         ended: true,
     });
@@ -173,6 +174,7 @@ fn manifests() -> impl Strategy<Value = Manifest> {
         name,
         position,
         extra: None,
+        counted: ended.then(|| serde_json::json!([position, "\n"])),
         watermark,
         ended,
     });

@@ -1,0 +1,118 @@
+//! Questions to a running query: why nothing comes out.
+//!
+//! No thread wakes up between questions: a question is an event, workers report their sources' partitions
+//! once, and the answer is made from that.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
+use std::time::{Duration, Instant};
+
+use slackwater_engine::deploy::Deployment;
+use slackwater_engine::intake::PartitionSeen;
+use slackwater_sql::program::Program;
+
+use super::events::Signals;
+use crate::doctor::{Examination, Examiner};
+
+/// How long an answer waits for workers: a worker that is stuck in a write reports nothing, and what it said
+/// before is used instead.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long the caller waits for an answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The most questions that wait for their answers; further ones get none.
+const QUESTIONS_MAX: usize = 16;
+
+/// Somebody who waits for an answer.
+struct Question {
+    /// When the answer is given, at the latest.
+    until: Instant,
+    /// The source instances that have not reported yet.
+    missing: BTreeSet<usize>,
+    reply: SyncSender<String>,
+}
+
+/// Asks a query that runs.
+#[derive(Clone, Default)]
+pub struct Asker {
+    pub(crate) signals: Arc<Signals>,
+}
+
+impl std::fmt::Debug for Asker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Asker")
+    }
+}
+
+impl Asker {
+    /// Why nothing comes out, and why rows are late: sentences and a table. `None` if no query runs, or it
+    /// does not answer.
+    pub fn why(&self) -> Option<String> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.signals.ask(reply);
+        answer.recv_timeout(ANSWER_PATIENCE).ok()
+    }
+}
+
+/// What sources have said of their partitions, and who waits for an answer.
+#[derive(Default)]
+pub struct Questions {
+    examiner: Examiner,
+    asked: Vec<Question>,
+}
+
+impl Questions {
+    /// Adds a question that the source instances `missing` are going to answer. Returns whether there is
+    /// room.
+    pub fn add(
+        &mut self,
+        missing: BTreeSet<usize>,
+        reply: SyncSender<String>,
+        now: Instant,
+    ) -> bool {
+        let has_room = self.asked.len() < QUESTIONS_MAX;
+        if has_room {
+            self.asked.push(Question {
+                until: now + PATIENCE,
+                missing,
+                reply,
+            });
+        }
+        has_room
+    }
+
+    /// Takes what an instance has seen.
+    pub fn hear(&mut self, instance: usize, partitions: Vec<PartitionSeen>) {
+        self.examiner.hear(instance, partitions);
+        self.ended(instance);
+    }
+
+    /// Waits no longer for an instance.
+    pub fn ended(&mut self, instance: usize) {
+        for question in &mut self.asked {
+            question.missing.remove(&instance);
+        }
+    }
+
+    /// When the next answer has to be given, at the latest.
+    pub fn next(&self) -> Option<Instant> {
+        self.asked.first().map(|question| question.until)
+    }
+
+    /// Answers the questions for which everything is known, or whose time has come.
+    pub fn answer(&mut self, program: &Program, deployment: &Deployment, now: Instant) {
+        let is_due = |question: &mut Question| question.missing.is_empty() || question.until <= now;
+        for question in self.asked.extract_if(.., is_due) {
+            let examination = self.examiner.examine(program, deployment);
+            // Fails only if nobody waits any more.
+            let _ = question.reply.try_send(examination.text());
+        }
+    }
+
+    /// What is known in the end.
+    pub fn examine(self, program: &Program, deployment: &Deployment) -> Examination {
+        self.examiner.examine(program, deployment)
+    }
+}
