@@ -15,7 +15,8 @@
 //! | a new stateful node | starts empty; refused if it has missed rows, unless it may miss them |
 //! | another number of buckets | refused |
 //!
-//! All reasons are returned together, each with a hint.
+//! [`compare`] says of each node what becomes of it, and changes nothing. A query resumes if there is no
+//! reason against it ([`Comparison::reasons`]); each has a hint.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,16 +34,6 @@ pub struct Wanted {
     pub may_begin_empty: bool,
 }
 
-/// How the new query resumes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Mapping {
-    /// For each new node the index of the old one whose state it takes over; `None` for nodes that start
-    /// empty.
-    pub from: Vec<Option<usize>>,
-    /// Keys of old nodes whose state is dropped.
-    pub dropped: Vec<String>,
-}
-
 /// Compares the meaning of a stored node's state with that of the node that resumes from it: returns the
 /// difference, for users, or `None` if the meanings are the same.
 pub type Differs<'a> = &'a dyn Fn(&Meaning, &Meaning) -> Option<String>;
@@ -52,63 +43,109 @@ pub fn unequal(stored: &Meaning, now: &Meaning) -> Option<String> {
     (stored != now).then(|| format!("its state was {stored:?}, and is {now:?}"))
 }
 
-/// Matches the nodes of the old query with those of the new one. `droppable` are keys of old nodes whose
-/// state may be lost.
-///
-/// # Errors
-///
-/// Every reason why the query can't resume, one error each; the place is the node.
-pub fn map(
+/// What becomes of a node, and of its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// The node takes over the state of the old node with this index.
+    Continues(usize),
+    /// The node is new and has missed nothing, or may: it starts empty.
+    Begins,
+    /// The node is no longer in the query, and its state is empty or may be lost.
+    Dropped,
+    /// The state of the old node with this index has another meaning: the query can't resume.
+    Changed(usize, Error),
+    /// The node is new and has missed rows: the query can't resume.
+    Missed(Error),
+    /// The node is no longer in the query, and its state would be lost: the query can't resume.
+    Lost(Error),
+}
+
+impl Fate {
+    /// Why the query can't resume, if the node is the reason.
+    pub fn refusal(&self) -> Option<&Error> {
+        match self {
+            Fate::Continues(_) | Fate::Begins | Fate::Dropped => None,
+            Fate::Changed(_, error) | Fate::Missed(error) | Fate::Lost(error) => Some(error),
+        }
+    }
+}
+
+/// What becomes of each node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Comparison {
+    /// Why the query can't resume, apart from single nodes.
+    pub refusals: Vec<Error>,
+    /// What becomes of the new nodes, in order.
+    pub nodes: Vec<Fate>,
+    /// The old nodes that are no longer in the query, by index, and what becomes of them.
+    pub gone: Vec<(usize, Fate)>,
+}
+
+impl Comparison {
+    /// Every reason why the query can't resume.
+    pub fn reasons(&self) -> impl Iterator<Item = &Error> {
+        let gone = self.gone.iter().map(|(_, fate)| fate);
+        let of_nodes = self.nodes.iter().chain(gone).filter_map(Fate::refusal);
+        self.refusals.iter().chain(of_nodes)
+    }
+}
+
+/// Matches the nodes of the old query with the new `nodes`, and says what becomes of each. `droppable` are
+/// keys of old nodes whose state may be lost.
+pub fn compare(
     manifest: &Manifest,
     buckets: u32,
     nodes: &[Wanted],
     droppable: &[String],
     differs: Differs<'_>,
-) -> Result<Mapping, Vec<Error>> {
-    let mut reasons = Vec::new();
+) -> Comparison {
+    let mut compared = Comparison::default();
     if manifest.buckets != buckets {
         let reason = format!(
             "its keys fall into {} buckets, and this version has {buckets}",
             manifest.buckets
         );
         let place = format!("checkpoint {}", manifest.number);
-        reasons.push(Error::new(Kind::Invalid, place, reason));
+        compared
+            .refusals
+            .push(Error::new(Kind::Invalid, place, reason));
     }
     let old = manifest.nodes.iter().enumerate();
     let old = old.map(|(index, node)| (node.identity.key.as_str(), index));
     let old = old.collect::<HashMap<&str, usize>>();
-    let mut mapping = Mapping::default();
     let mut keys = HashSet::new();
     for wanted in nodes {
         let key = wanted.identity.key.as_str();
         if !keys.insert(key) {
-            reasons.push(refused(key, "two nodes of the query have this key", ""));
+            let twice = refused(key, "two nodes of the query have this key", "");
+            compared.refusals.push(twice);
         }
-        let from = old.get(key).copied();
-        let checked = match from {
-            Some(index) => same(&manifest.nodes[index].identity, &wanted.identity, differs),
-            None => may_begin(manifest, wanted),
-        };
-        reasons.extend(checked.err());
-        mapping.from.push(from);
+        compared.nodes.push(match old.get(key).copied() {
+            Some(index) => match same(&manifest.nodes[index].identity, &wanted.identity, differs) {
+                Ok(()) => Fate::Continues(index),
+                Err(error) => Fate::Changed(index, error),
+            },
+            None => match may_begin(manifest, wanted) {
+                Ok(()) => Fate::Begins,
+                Err(error) => Fate::Missed(error),
+            },
+        });
     }
-    for node in &manifest.nodes {
+    for (index, node) in manifest.nodes.iter().enumerate() {
         let key = &node.identity.key;
         if keys.contains(key.as_str()) {
             continue;
         }
-        if droppable.contains(key) {
-            mapping.dropped.push(key.clone());
-        } else if let Some(reason) = loss(node) {
-            let hint = "keep it in the query, or start over";
-            reasons.push(refused(key, &reason, hint));
-        }
+        let loss = loss(node).filter(|_| !droppable.contains(key));
+        let fate = match loss {
+            None => Fate::Dropped,
+            Some(reason) => {
+                Fate::Lost(refused(key, &reason, "keep it in the query, or start over"))
+            }
+        };
+        compared.gone.push((index, fate));
     }
-    if reasons.is_empty() {
-        Ok(mapping)
-    } else {
-        Err(reasons)
-    }
+    compared
 }
 
 /// Checks that the old node's state fits the new node.

@@ -41,6 +41,8 @@ pub struct SourceDescription {
     pub connector: String,
     /// The most instances that have something to read.
     pub max_instances: usize,
+    /// The names of its partitions ([`Resume::name`]), if they are known before it is opened.
+    pub partitions: Option<Vec<String>>,
     /// Whether it ends on its own.
     pub bounded: bool,
     /// Whether reading it again gives the same rows.

@@ -10,6 +10,7 @@
 //! - [`Members`]: what is checkpointed, and the names under which its state is found again.
 //! - [`CheckpointAgent`], one in each process: stores snapshots and commits what sinks have prepared, on a
 //!   thread of its own.
+//! - [`Survival`]: what another version of the query can use of a checkpoint, for `run` and `check`.
 //! - [`Restored`]: what instances resume from.
 //!
 //! The coordinator of an incarnation, and how an incarnation follows another, are in `supervisor/`; what all
@@ -20,15 +21,17 @@ mod list;
 mod members;
 mod restored;
 mod shown;
+mod survival;
 
 use serde::{Deserialize, Serialize};
 use slackwater_checkpoint::manifest::Manifest;
 
 pub use agent::{AgentEvent, CheckpointAgent, JobDone};
 pub use list::list;
-pub use members::{Members, differs, takes_part};
+pub use members::{Members, takes_part};
 pub use restored::{Restored, partitions_of};
 use shown::shown;
+pub use survival::{Fate, NodeSurvival, PartitionSurvival, Survival};
 
 /// What every process needs to know about an incarnation.
 #[derive(Debug, Clone, Serialize, Deserialize)]

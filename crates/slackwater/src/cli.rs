@@ -2,8 +2,10 @@
 
 mod arguments;
 mod calibrated;
+mod check;
 mod doors;
 mod experiments;
+mod explained;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,18 +14,14 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use slackwater_engine::runtime::WORKER_NAME;
-use slackwater_sql::program::compile;
 
-use crate::catalog::BuiltIn;
-use crate::costs::Learned;
-use crate::explain::{Format, Predicted, Price};
-use crate::planner::{learns, plan_on};
+use crate::explain::{Format, Price};
 use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_script};
-use crate::script::Script;
 use crate::terminal::{FAILED, USAGE, print, say};
 use arguments::{QueryArguments, duration, key_value, rows_per_s};
 use doors::DoorArguments;
 pub use experiments::PROGRAM_VARIABLE;
+use explained::{Explain, analyse, explained};
 
 /// A stream processing engine: give it a query, see its answer, its latency and what it cost.
 #[derive(Parser)]
@@ -165,6 +163,9 @@ In the shell, \\why says the same of a query that runs.")]
         /// The file that run --report has written
         report: PathBuf,
     },
+    /// Say what a new version of a query can use of the state that the old one has saved.
+    #[command(after_help = check::HELP)]
+    Check(check::Arguments),
     /// List the checkpoints that a query has saved with --state.
     Checkpoints {
         /// The directory, or s3://bucket/folder
@@ -308,6 +309,7 @@ pub fn main() -> ExitCode {
         Command::Worker { control, .. } => crate::hosts::worker_main(control),
         Command::Topology { from, json } => shown(topology(from.as_deref(), json), USAGE),
         Command::Doctor { report } => shown(crate::doctor::diagnose(&report), USAGE),
+        Command::Check(arguments) => arguments.run(),
         Command::Checkpoints { place } => shown(crate::checkpoints::list(&place), FAILED),
         Command::Calibrate(arguments) => {
             match crate::calibrate::run(&arguments, &calibrated::rows_of) {
@@ -332,86 +334,6 @@ fn topology(from: Option<&str>, json: bool) -> Result<String, String> {
         None => crate::machine::topology(),
     };
     crate::machine::describe(&topology, json)
-}
-
-/// What to explain.
-struct Explain {
-    format: Format,
-    /// The load of the sources, if the user named it.
-    rows_per_s: Option<f64>,
-    /// For the table of targets: what a core costs.
-    price: Option<Price>,
-}
-
-/// The plans of a program in a format, and what they predict.
-fn explained(
-    query: &QueryArguments,
-    script: &Script,
-    explain: &Explain,
-) -> Result<(String, Vec<Predicted>), String> {
-    let format = explain.format;
-    let file = script.name();
-    let failed = |error: slackwater_sql::SqlError| script.render(&error);
-    let mut compiled = compile(script.text(), &query.settings(), &BuiltIn).map_err(failed)?;
-    script.warn(&mut compiled.run);
-    script.warn(&mut compiled.explain);
-    let programs = [&compiled.run, &compiled.explain];
-    let mut programs = programs.into_iter().filter(|program| !program.is_empty());
-    if format != Format::Text && programs.clone().count() > 1 {
-        return Err(format!(
-            "{file}: --format writes a single plan, but EXPLAIN statements have plans of their own\n  \
-             = remove EXPLAIN from the file"
-        ));
-    }
-    let machine = query.machine()?;
-    let mut predicted = Vec::new();
-    let written = programs.try_fold(String::new(), |written, program| {
-        let learned = match learns(program) {
-            true => Learned::load(),
-            false => Learned::default(),
-        };
-        let mut plan = plan_on(program, &machine, &learned).map_err(failed)?;
-        plan.rows_per_s = explain.rows_per_s;
-        if let Some(price) = explain.price {
-            return Ok(written + &crate::explain::table(program, &plan, price));
-        }
-        if std::ptr::eq(program, &compiled.run) {
-            predicted = crate::explain::predicted(program, &plan);
-        }
-        Ok::<String, String>(written + &crate::explain::write(program, &plan, format)?)
-    })?;
-    Ok((written, predicted))
-}
-
-/// Runs a query to measure its costs.
-fn analyse(
-    query: &QueryArguments,
-    script: &Script,
-    duration: Option<Duration>,
-    predicted: &[Predicted],
-) -> ExitCode {
-    let machine = match query.machine_here() {
-        Ok(machine) => machine,
-        Err(error) => return complain(&error, USAGE),
-    };
-    let options = RunOptions {
-        settings: query.settings(),
-        duration,
-        signals: true,
-        machine,
-        ..RunOptions::default()
-    };
-    match run_script(script, &options) {
-        Ok(Outcome::Finished(finished)) => {
-            print(&crate::explain::analysed(&finished.report, predicted));
-            say(&format!(
-                "\n{}",
-                finished.report.summary(&finished.dead_letters)
-            ));
-            ExitCode::SUCCESS
-        }
-        outcome => finish(outcome, None, true),
-    }
 }
 
 fn finish(outcome: Result<Outcome, Failure>, report: Option<PathBuf>, quiet: bool) -> ExitCode {

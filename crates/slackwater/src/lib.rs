@@ -60,7 +60,8 @@ mod tuner;
 
 mod supervisor;
 
-// A run, and the command line and shell that start it.
+// A run, what it would find in checkpoints, and the command line and shell that start it.
+pub mod check;
 pub mod run;
 
 pub mod cli;

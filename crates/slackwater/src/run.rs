@@ -24,6 +24,7 @@ use crate::report::DeadLetterFile;
 use crate::report::Report;
 use crate::script::Script;
 use crate::slow::Slowness;
+use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
 use crate::tuner;
 
@@ -259,7 +260,8 @@ fn run_with_state(
     catalog: &mut ProgramCatalog<'_>,
     state: &StateOptions,
 ) -> Result<Cost, Failure> {
-    query.check_checkpoints()?;
+    let checked = check_checkpoints(query.program, query.plan.processes);
+    checked.map_err(|error| Failure::Usage(query.script.render(&error)))?;
     for warning in supervisor::warnings(query, catalog) {
         eprintln!("warning: {warning}");
     }

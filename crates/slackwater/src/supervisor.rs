@@ -8,7 +8,7 @@
 //! the checkpoint, commit what it has pending, run, and start again after a failure.
 
 mod attempt;
-mod checks;
+pub mod checks;
 mod coordinator;
 mod events;
 mod looks;

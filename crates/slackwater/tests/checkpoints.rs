@@ -1,5 +1,6 @@
 //! `run --state`: what is saved, what a query resumes from, and what is refused.
 
+mod check;
 mod damaged;
 mod everywhere;
 mod final_results;
@@ -27,6 +28,8 @@ struct Case {
     query: String,
     /// Rows per second.
     rate: u64,
+    /// The input: a file's name or a pattern.
+    input: String,
 }
 
 /// Rows per key and tenth of a second.
@@ -48,6 +51,7 @@ impl Case {
             folder,
             query: query.to_string(),
             rate: RATE,
+            input: "in.csv".to_string(),
         }
     }
 
@@ -56,11 +60,11 @@ impl Case {
     }
 
     fn text(&self) -> String {
-        let (folder, rate) = (self.folder.path().display(), self.rate);
+        let (folder, rate, input) = (self.folder.path().display(), self.rate, &self.input);
         format!(
             "CREATE TABLE events (ms BIGINT, k STRING, v BIGINT,
                ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '0.1' SECOND)
-             WITH ('connector' = 'file', 'path' = '{folder}/in.csv', 'csv.header' = 'true',
+             WITH ('connector' = 'file', 'path' = '{folder}/{input}', 'csv.header' = 'true',
                'replay_rate' = '{rate}');
              CREATE TABLE counts (start_ms BIGINT, k STRING, n BIGINT, total BIGINT)
              WITH ('connector' = 'file', 'path' = '{folder}/counts', 'csv.header' = 'true');

@@ -133,7 +133,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
                 "doctor explain live metrics progress rebalancer tally tuner",
             ),
             ("recovery", "supervisor"),
-            ("run", "run"),
+            ("run", "check run"),
             ("command line and shell", "cli shell"),
         ],
     ),

@@ -95,19 +95,24 @@ fn wanted(key: &str, kind: NodeKind, sources: &[&str]) -> Wanted {
 }
 
 fn reasons(manifest: &Manifest, query: &[Wanted]) -> Vec<String> {
-    let refused = map(manifest, 4_096, query, &[], &unequal).unwrap_err();
-    refused.iter().map(ToString::to_string).collect()
+    let compared = compare(manifest, 4_096, query, &[], &unequal);
+    compared.reasons().map(ToString::to_string).collect()
+}
+
+/// What becomes of the new nodes if nothing is refused.
+fn fates(manifest: &Manifest, query: &[Wanted]) -> Vec<Fate> {
+    let compared = compare(manifest, 4_096, query, &[], &unequal);
+    assert_eq!(compared.reasons().next(), None);
+    compared.nodes
 }
 
 #[test]
 fn the_same_query_resumes_whatever_precedes_its_state() {
-    let mapping = map(&manifest(), 4_096, &query(), &[], &unequal).unwrap();
-    assert_eq!(mapping.from, [Some(0), Some(1), Some(2)]);
+    assert_eq!(fates(&manifest(), &query()), [0, 1, 2].map(Fate::Continues));
     // The nodes may be in another order; a filter is not part of the meaning.
     let mut query = query();
     query.reverse();
-    let mapping = map(&manifest(), 4_096, &query, &[], &unequal).unwrap();
-    assert_eq!(mapping.from, [Some(2), Some(1), Some(0)]);
+    assert_eq!(fates(&manifest(), &query), [2, 1, 0].map(Fate::Continues));
 }
 
 #[test]
@@ -138,15 +143,10 @@ fn a_missing_node_must_be_dropped_by_name() {
         "a sink that has committed everything may go: {found:?}"
     );
     assert!(found[0].starts_with("'per_user': it is no longer in the query, and has state"));
-    let mapping = map(
-        &manifest(),
-        4_096,
-        query,
-        &["per_user".to_string()],
-        &unequal,
-    )
-    .unwrap();
-    assert_eq!(mapping.dropped, ["per_user"]);
+    let may_go = ["per_user".to_string()];
+    let compared = compare(&manifest(), 4_096, query, &may_go, &unequal);
+    assert_eq!(compared.reasons().next(), None);
+    assert_eq!(compared.gone, [(1, Fate::Dropped), (2, Fate::Dropped)]);
     let mut pending = manifest();
     pending.nodes[2].pending.push(Pending {
         instance: 0,
@@ -164,8 +164,10 @@ fn a_new_sink_or_source_is_fine_and_a_new_aggregate_only_over_unread_rows() {
     query.push(wanted("out2", NodeKind::Sink, &["events"]));
     query.push(wanted("more", NodeKind::Source, &[]));
     query.push(wanted("of_more", NodeKind::Stateful, &["more"]));
-    let mapping = map(&manifest(), 4_096, &query, &[], &unequal).unwrap();
-    assert_eq!(mapping.from[3..], [None, None, None]);
+    let [.., sink, source, sums] = &fates(&manifest(), &query)[..] else {
+        panic!("there are six nodes")
+    };
+    assert_eq!([sink, source, sums], [&Fate::Begins; 3]);
     query.push(wanted("late", NodeKind::Stateful, &["more", "events"]));
     let found = reasons(&manifest(), &query);
     assert!(
@@ -173,17 +175,18 @@ fn a_new_sink_or_source_is_fine_and_a_new_aggregate_only_over_unread_rows() {
         "{found:?}"
     );
     query[6].may_begin_empty = true;
-    assert!(map(&manifest(), 4_096, &query, &[], &unequal).is_ok());
+    assert_eq!(fates(&manifest(), &query)[6], Fate::Begins);
     query[6].may_begin_empty = false;
     let mut unread = manifest();
     unread.nodes[0].partitions[0].position = 0;
-    assert!(map(&unread, 4_096, &query, &[], &unequal).is_ok());
+    assert_eq!(fates(&unread, &query)[6], Fate::Begins);
 }
 
 #[test]
 fn other_buckets_and_duplicate_keys_are_refused() {
-    let refused = map(&manifest(), 1_024, &query(), &[], &unequal).unwrap_err();
-    assert!(refused[0].to_string().contains("4096 buckets"));
+    let compared = compare(&manifest(), 1_024, &query(), &[], &unequal);
+    let refused = compared.reasons().next().unwrap();
+    assert!(refused.to_string().contains("4096 buckets"));
     let mut query = query();
     query.push(query[1].clone());
     assert!(reasons(&manifest(), &query)[0].contains("two nodes of the query"));

@@ -45,6 +45,7 @@ impl SourceConnector for DatabaseSource {
         SourceDescription {
             connector: self.0.connector.into(),
             max_instances: 1,
+            partitions: Some(vec![self.0.place.clone()]),
             bounded: true,
             replayable: true,
             ..SourceDescription::default()

@@ -94,6 +94,10 @@ impl SourceConnector for DatagenConnector {
         SourceDescription {
             connector: "datagen".into(),
             max_instances: 1,
+            partitions: Some(vec![partition_name(&Columns::new(
+                &self.spec,
+                &self.schema,
+            ))]),
             parsers: false,
             bounded: self.rows.is_some(),
             redelivers: false,

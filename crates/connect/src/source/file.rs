@@ -183,6 +183,7 @@ impl SourceConnector for FileConnector {
             } else {
                 self.files.len()
             },
+            partitions: Some(self.files.iter().map(|file| name_of(&file.path)).collect()),
             bounded: true,
             parsers: matches!(self.format, FileFormat::Lines(_)),
             redelivers: false,

@@ -1,15 +1,16 @@
 //! Checks before an incarnation is claimed, and when its checkpoint is known.
 
 use slackwater_checkpoint::Error;
-use slackwater_checkpoint::compatible::map;
 use slackwater_checkpoint::manifest::Manifest;
 use slackwater_checkpoint::recovery::Input;
-use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::Delivery;
+use slackwater_sql::SqlError;
+use slackwater_sql::node::SinkSpec;
+use slackwater_sql::program::Program;
 
 use super::Supervisor;
-use super::query::Refused;
-use crate::checkpoints::differs;
+use super::query::{Query, Refused};
+use crate::checkpoints::Survival;
 
 impl Supervisor<'_, '_> {
     /// Rejects what would be rejected later, before anything is written.
@@ -54,101 +55,140 @@ impl Supervisor<'_, '_> {
         Ok(())
     }
 
-    /// Refuses to skip a damaged checkpoint if there are exactly-once sinks, because rows that were committed
-    /// since would be written again. `before` is the checkpoint that would be used instead, if it is known.
+    /// Refuses to skip damaged checkpoints if rows would be written again. `before` is the checkpoint that
+    /// would be used instead, if it is known.
     pub(super) fn check_passed_over(&mut self, damaged: &[String], before: Option<u64>) {
-        let once = self
-            .catalog
-            .sinks()
-            .filter(|(_, sink)| sink.connector.capabilities().delivery == Delivery::ExactlyOnce);
-        let places = once.map(|(_, sink)| sink.connector.describe().to_string());
-        let places = places.collect::<Vec<String>>();
-        if damaged.is_empty()
-            || places.is_empty()
-            || self.state.accepts_duplicates
-            || self.refused.is_some()
-        {
+        if self.state.accepts_duplicates || self.refused.is_some() {
             return;
         }
-        let reasons = damaged.iter().map(|reason| format!("\n  {reason}"));
-        let before = match before {
-            Some(number) => format!("checkpoint {number}"),
-            None => "the previous checkpoint".to_string(),
-        };
-        let error = format!(
-            "{}: the newest checkpoint in {} is damaged:{}\n  \
-             = restore the file and run the query again, or use --accept-duplicates to resume from \
-             {before}: rows \
-             committed since then are written again to {}",
-            self.query.script.name(),
-            self.state.place,
-            reasons.collect::<String>(),
-            places.join(", ")
-        );
-        self.refused = Some(match self.attempts {
-            0 => Refused::Usage(error),
-            _ => Refused::Query(error),
+        let refused = passed_over(self.query.program, &self.state.place, damaged, before);
+        self.refused = refused.map(|reason| {
+            let error = format!("{}: {reason}", self.query.script.name());
+            match self.attempts {
+                0 => Refused::Usage(error),
+                _ => Refused::Query(error),
+            }
         });
     }
 
     /// Refuses to start over if there are checkpoints but none can be read, because that would write
     /// everything again.
     pub(super) fn check_readable(&mut self) {
-        if self.unreadable.is_empty() {
-            return;
+        if !self.unreadable.is_empty() {
+            let reason = unreadable(&self.state.place, &self.unreadable);
+            let name = self.query.script.name();
+            self.refused = Some(Refused::Usage(format!("{name}: {reason}")));
         }
-        let reasons = self.unreadable.iter();
-        let reasons = reasons.map(|reason| format!("\n  {reason}"));
-        self.refused = Some(Refused::Usage(format!(
-            "{}: no checkpoint in {} can be read:{}\n  \
-             = restore what is missing or changed, or use --from-scratch to start over, which reads and \
-             writes \
-             everything again",
-            self.query.script.name(),
-            self.state.place,
-            reasons.collect::<String>()
-        )));
     }
 
     pub(super) fn check_compatible(&mut self, manifest: &Manifest) {
-        if manifest.finished
-            && let Some((table, connector)) = self.endless()
-        {
-            self.refused = Some(Refused::Usage(format!(
-                "{}: the query in {} has finished, at checkpoint {}, but table '{table}' ({connector}) now \
-                 has no \
-                 end\n  = --from-scratch starts over, and so does another --state; \
-                 docs/connectors/{connector}.md says what ends a table",
-                self.query.script.name(),
-                self.state.place,
-                manifest.number
-            )));
-            return;
-        }
-        let wanted = self.query.members.wanted(self.query.program);
-        if let Err(reasons) = map(manifest, BUCKETS as u32, &wanted, &[], &differs) {
-            let reasons = reasons.iter().map(|reason| format!("\n  {reason}"));
-            let reasons = reasons.collect::<String>();
-            self.refused = Some(Refused::Usage(format!(
-                "{}: the query can't resume from checkpoint {} in {}:{reasons}\n  \
-                 = --from-scratch starts over, which reads and writes everything again",
-                self.query.script.name(),
-                manifest.number,
-                self.state.place
-            )));
+        let Query {
+            program, members, ..
+        } = self.query;
+        let survival = Survival::of(program, members, manifest, &self.state.place);
+        if let Some(refused) = survival.refusal(self.query.script.name()) {
+            self.refused = Some(Refused::Usage(refused));
         }
     }
+}
 
-    /// A table that is read until the query is stopped, with its connector.
-    fn endless(&self) -> Option<(&str, String)> {
-        let nodes = &self.query.members.graph_nodes;
-        nodes
-            .iter()
-            .filter_map(|&node| self.query.program.nodes[node].as_source())
-            .find_map(|source| {
-                let described = source.connector.describe();
-                let is_endless = !described.bounded && !described.ends_with_peer;
-                is_endless.then_some((source.table.name.as_str(), described.connector))
-            })
+/// Why damaged checkpoints may not be skipped: there are exactly-once sinks, and rows that were committed
+/// since would be written again. `before` is the checkpoint that would be used instead, if it is known.
+pub fn passed_over(
+    program: &Program,
+    place: &str,
+    damaged: &[String],
+    before: Option<u64>,
+) -> Option<String> {
+    let once = program
+        .sinks()
+        .filter(|(_, sink)| sink.connector.capabilities().delivery == Delivery::ExactlyOnce);
+    let places = once.map(|(_, sink)| sink.connector.describe().to_string());
+    let places = places.collect::<Vec<String>>();
+    if damaged.is_empty() || places.is_empty() {
+        return None;
     }
+    let reasons = damaged.iter().map(|reason| format!("\n  {reason}"));
+    let before = match before {
+        Some(number) => format!("checkpoint {number}"),
+        None => "the previous checkpoint".to_string(),
+    };
+    Some(format!(
+        "the newest checkpoint in {place} is damaged:{}\n  \
+         = restore the file and run the query again, or use --accept-duplicates to resume from {before}: \
+         rows committed since then are written again to {}",
+        reasons.collect::<String>(),
+        places.join(", ")
+    ))
+}
+
+/// Why a query is not started over if none of its checkpoints can be read.
+pub fn unreadable(place: &str, reasons: &[String]) -> String {
+    let reasons = reasons.iter();
+    let reasons = reasons.map(|reason| format!("\n  {reason}"));
+    format!(
+        "no checkpoint in {place} can be read:{}\n  \
+         = restore what is missing or changed, or use --from-scratch to start over, which reads and writes \
+         everything again",
+        reasons.collect::<String>()
+    )
+}
+
+/// Rejects queries that can't be checkpointed, run in so many `processes`.
+///
+/// # Errors
+///
+/// Why, at its place in the SQL.
+pub fn check_checkpoints(program: &Program, processes: usize) -> Result<(), SqlError> {
+    let units = program.sources().find_map(|(_, source)| {
+        let place = source.table.option_places.get("unit_of_work");
+        place.map(|place| (source, *place))
+    });
+    // Parts of files are committed one by one, and again after a crash.
+    let exactly_once = |(_, sink): (usize, &SinkSpec)| {
+        let table = sink.table.clone();
+        table.filter(|_| sink.connector.capabilities().may_lose_prepared)
+    };
+    let transactional = program.sinks().filter_map(exactly_once);
+    let transactional = transactional.collect::<Vec<_>>();
+    if let [one, other, ..] = &transactional[..] {
+        let reason = format!(
+            "tables '{}' and '{}' are both written in transactions: a crash could commit one and not \
+             the other",
+            one.name, other.name
+        );
+        let error = SqlError::new(reason).at(other.span);
+        let hint = "write them in two queries with a --state each, or write one of them with \
+                    'delivery' = 'at_least_once'";
+        return Err(error.hint(hint));
+    }
+    let beside = program.sinks().find_map(|(_, sink)| {
+        let is_beside = sink.connector.capabilities().delivery == Delivery::ExactlyOnce
+            && !sink.connector.capabilities().may_lose_prepared;
+        sink.table.clone().filter(|_| is_beside)
+    });
+    if let (Some(one), Some(other)) = (transactional.first(), beside)
+        && processes > 1
+    {
+        let reason = format!(
+            "table '{}' is written in transactions, and '{}' is also written exactly once: with two \
+             processes, \
+             a crash could commit one and not the other",
+            one.name, other.name
+        );
+        let hint = format!(
+            "use one process, or write '{}' with 'delivery' = 'at_least_once'",
+            one.name
+        );
+        return Err(SqlError::new(reason).at(other.span).hint(hint));
+    }
+    if let Some((source, place)) = units {
+        let reason = format!(
+            "table '{}' has 'unit_of_work', which is not supported with --state",
+            source.table.name
+        );
+        let error = SqlError::new(reason).at(place);
+        return Err(error.hint("remove one of the two"));
+    }
+    Ok(())
 }

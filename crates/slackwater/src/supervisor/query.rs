@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use slackwater_engine::Error;
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::runtime::Costs;
-use slackwater_engine::sink::Delivery;
 use slackwater_sql::SqlError;
 use slackwater_sql::node::SinkSpec;
 use slackwater_sql::program::Program;
@@ -105,61 +104,5 @@ impl Query<'_> {
         ));
         let refused = refused.at(place.unwrap_or(table.span)).hint(error.hint);
         Refused::Usage(self.script.render(&refused))
-    }
-
-    /// Rejects queries that can't be checkpointed.
-    pub fn check_checkpoints(&self) -> Result<(), Refused> {
-        let units = self.program.sources().find_map(|(_, source)| {
-            let place = source.table.option_places.get("unit_of_work");
-            place.map(|place| (source, *place))
-        });
-        let refused = |error: SqlError| Refused::Usage(self.script.render(&error));
-        // Parts of files are committed one by one, and again after a crash.
-        let exactly_once = |(_, sink): (usize, &SinkSpec)| {
-            let table = sink.table.clone();
-            table.filter(|_| sink.connector.capabilities().may_lose_prepared)
-        };
-        let transactional = self.program.sinks().filter_map(exactly_once);
-        let transactional = transactional.collect::<Vec<_>>();
-        if let [one, other, ..] = &transactional[..] {
-            let reason = format!(
-                "tables '{}' and '{}' are both written in transactions: a crash could commit one and not \
-                 the other",
-                one.name, other.name
-            );
-            let error = SqlError::new(reason).at(other.span);
-            let hint = "write them in two queries with a --state each, or write one of them with \
-                        'delivery' = 'at_least_once'";
-            return Err(refused(error.hint(hint)));
-        }
-        let beside = self.program.sinks().find_map(|(_, sink)| {
-            let is_beside = sink.connector.capabilities().delivery == Delivery::ExactlyOnce
-                && !sink.connector.capabilities().may_lose_prepared;
-            sink.table.clone().filter(|_| is_beside)
-        });
-        if let (Some(one), Some(other)) = (transactional.first(), beside)
-            && self.plan.processes > 1
-        {
-            let reason = format!(
-                "table '{}' is written in transactions, and '{}' is also written exactly once: with two \
-                 processes, \
-                 a crash could commit one and not the other",
-                one.name, other.name
-            );
-            let hint = format!(
-                "use one process, or write '{}' with 'delivery' = 'at_least_once'",
-                one.name
-            );
-            return Err(refused(SqlError::new(reason).at(other.span).hint(hint)));
-        }
-        if let Some((source, place)) = units {
-            let reason = format!(
-                "table '{}' has 'unit_of_work', which is not supported with --state",
-                source.table.name
-            );
-            let error = SqlError::new(reason).at(place);
-            return Err(refused(error.hint("remove one of the two")));
-        }
-        Ok(())
     }
 }

@@ -148,6 +148,13 @@ impl SourceConnector for KafkaConnector {
         SourceDescription {
             connector: "kafka".into(),
             max_instances: self.planned.count() as usize,
+            partitions: Some(
+                self.planned
+                    .of_instance(0, 1)
+                    .iter()
+                    .map(Place::name)
+                    .collect(),
+            ),
             bounded: self.scan.bounded,
             parsers: true,
             // An offset always identifies the same message.
