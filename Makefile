@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: test-metrics
+.PHONY: test-metrics test-page
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -100,6 +100,20 @@ test-metrics:
 	@command -v prometheus > /dev/null || { echo "prometheus is missing: apt-get install prometheus"; exit 1; }
 	SLACKWATER_PROMETHEUS="$$(dirname "$$(command -v prometheus)")" \
 	cargo test $(PACKAGES) --test main metrics::
+
+# The page in a browser: Debian's Chromium, driven by selenium, and axe-core (in target/axe, for this test
+# only).
+AXE = 4.14.1
+test-page: build
+	@test -x /usr/bin/chromedriver || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends chromium chromium-driver python3-selenium; }
+	@test -x /usr/bin/chromedriver || { \
+	  echo "missing: apt-get install chromium chromium-driver python3-selenium"; exit 1; }
+	@test -f target/axe/package/axe.min.js || { mkdir -p target/axe && cd target/axe && \
+	  npm pack --silent axe-core@$(AXE) && tar xzf axe-core-$(AXE).tgz; }
+	cargo test -p slackwater-serve page
+	/usr/bin/python3 tests/page/page.py --program target/release/slackwater \
+	  --axe target/axe/package/axe.min.js
 
 # Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.

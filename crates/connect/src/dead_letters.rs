@@ -122,6 +122,11 @@ impl FileDeadLetters {
         self.lock().first.clone()
     }
 
+    /// The file's path, whether it exists or not.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The file's path, once this run has written to it.
     pub fn path_if_created(&self) -> Option<PathBuf> {
         self.lock().file.is_some().then(|| self.path.clone())

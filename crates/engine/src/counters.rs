@@ -64,6 +64,9 @@ pub struct StepCounters {
     /// For a sink with a latency target: how long more than one row in a hundred was late, in nanoseconds,
     /// without the second that has not ended.
     pub violated_ns: AtomicU64,
+    /// Set from outside, for a sink: the latency that 99 of 100 rows are to stay below, in nanoseconds; 0 if
+    /// it has no target.
+    pub target_ns: AtomicU64,
     /// For a sink: the latencies of its rows.
     pub latency: Option<LatencySlots>,
     /// For a route that splits by key: about how many rows each bucket had.
@@ -82,6 +85,19 @@ impl InstanceCounters {
 }
 
 impl StepCounters {
+    /// Sets the latency target of the rows that follow.
+    pub fn set_target(&self, target_ns: Option<u64>) {
+        // Relaxed: the number publishes nothing but itself.
+        self.target_ns
+            .store(target_ns.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// The latency target of a sink, if it has one.
+    pub(crate) fn target(&self) -> Option<u64> {
+        let target_ns = InstanceCounters::read(&self.target_ns);
+        (target_ns > 0).then_some(target_ns)
+    }
+
     pub(crate) fn add(&self, busy_ns: u64, rows: u64) {
         self.add_busy(busy_ns);
         InstanceCounters::add(&self.chunks, 1);

@@ -204,7 +204,16 @@ impl InstancePlan {
             matches!(balancer, BalancerPlan::Keyed { .. }) && links.len() > 1
         });
         let keyed = keyed.map(|(index, _)| index).collect::<Vec<usize>>();
-        InstanceCounters::new(self.steps.len(), &watched, &keyed)
+        let counters = InstanceCounters::new(self.steps.len(), &watched, &keyed);
+        for (step, counters) in self.steps.iter().zip(&counters.steps) {
+            if let StepKind::Sink {
+                latency_target_ns, ..
+            } = step.kind
+            {
+                counters.set_target(latency_target_ns);
+            }
+        }
+        counters
     }
 }
 

@@ -28,7 +28,6 @@ const LEAVING_CHUNKS_MAX: usize = 64;
 /// A sink and its measurements.
 pub struct SinkStep {
     sink: Box<dyn Sink>,
-    target_ns: Option<u64>,
     /// Rows of these kinds are not written.
     leaves_out: &'static [RowKind],
     /// The latency of each row in microseconds.
@@ -80,17 +79,11 @@ mod recorded {
 }
 
 impl SinkStep {
-    /// A step that writes to `sink` the rows that are not of the kinds `leaves_out`. The 99th percentile
-    /// of their latencies is to stay below `target_ns`.
-    pub fn new(
-        sink: Box<dyn Sink>,
-        target_ns: Option<u64>,
-        leaves_out: &'static [RowKind],
-    ) -> SinkStep {
+    /// A step that writes to `sink` the rows that are not of the kinds `leaves_out`.
+    pub fn new(sink: Box<dyn Sink>, leaves_out: &'static [RowKind]) -> SinkStep {
         let latencies_us = Histogram::new_with_bounds(1, LATENCY_MAX_US, 3);
         SinkStep {
             sink,
-            target_ns,
             leaves_out,
             latencies_us: latencies_us.expect("the bounds are constants that it accepts"),
             seconds: Seconds::since(now_ns()),
@@ -150,11 +143,13 @@ impl SinkStep {
         self.sink.flush()?;
         counters.steps[step].add_busy(laps.lap());
         let now_ns = laps.last_ns();
+        // It may be changed at any time.
+        let target_ns = counters.steps[step].target();
         for (ingest_ns, rows) in self.leaving.drain(..) {
             let latency_ns = now_ns.saturating_sub(ingest_ns);
             self.latencies_us
                 .saturating_record_n((latency_ns / 1000).max(1), rows);
-            if let Some(target_ns) = self.target_ns {
+            if let Some(target_ns) = target_ns {
                 self.seconds.record(now_ns, rows, latency_ns > target_ns);
                 let violated_ns = &counters.steps[step].violated_ns;
                 violated_ns.store(self.seconds.violated_ns, Ordering::Relaxed);

@@ -13,6 +13,7 @@
 
 mod access;
 mod connection;
+mod events;
 mod message;
 mod routes;
 
@@ -30,6 +31,7 @@ use tokio::task::LocalSet;
 
 pub use access::Access;
 use connection::Connections;
+pub use events::Piece;
 pub use hyper::{Method, StatusCode};
 pub use message::{Answer, Asked, Reply};
 pub use routes::Routes;
@@ -37,6 +39,9 @@ pub use routes::Routes;
 /// The most open connections: a scraper, a browser and a few tools. 64 of them hold at most 64 × (16 KiB of
 /// headers + the largest body of a route).
 const CONNECTIONS_MAX: usize = 64;
+
+/// The most connections that listen to events: open pages. The others are for scrapes and requests.
+const STREAMS_MAX: usize = 32;
 
 /// How long to wait after a connection could not be accepted, because files or memory ran out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -46,6 +51,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// The most open connections.
     pub connections: usize,
+    /// The most of them that listen to events.
+    pub streams: usize,
     /// The bytes of a request's headers.
     pub header_bytes: usize,
     /// How long a client may take to send the headers, and an open connection may be unused.
@@ -62,6 +69,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections: CONNECTIONS_MAX,
+            streams: STREAMS_MAX,
             header_bytes: 16 * 1024,
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),

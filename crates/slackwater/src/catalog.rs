@@ -7,6 +7,7 @@ mod tables;
 mod written;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -241,6 +242,15 @@ impl<'a> ProgramCatalog<'a> {
         letters
             .path_if_created()
             .map(|path| path.display().to_string())
+    }
+
+    /// The dead-letter file of each source's table, whether it was written or not.
+    pub fn dead_letter_paths(&self) -> Vec<(String, PathBuf)> {
+        let letters = self.letters.iter();
+        let paths = letters.map(|(table, letters)| (table.clone(), letters.path().to_path_buf()));
+        let mut paths = paths.collect::<Vec<_>>();
+        paths.sort();
+        paths
     }
 
     /// Bytes that the source at `node` has read so far.

@@ -3,6 +3,7 @@
 mod arguments;
 mod calibrated;
 mod check;
+mod demo;
 mod doors;
 mod experiments;
 mod explained;
@@ -87,6 +88,8 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         #[command(flatten)]
         doors: DoorArguments,
     },
+    /// Show a stream with its page: needs no files and no network.
+    Demo(demo::Arguments),
     /// Show how a query would run: query graph, subqueries, instances, placement.
     #[command(after_help = "\
 With a latency target it also shows how the query will meet the target, the next best way to do so, and
@@ -293,6 +296,7 @@ pub fn main() -> ExitCode {
                 }
             }
         }
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Sql { files, settings } => ExitCode::from(crate::shell::run(&files, settings)),
         Command::Completions { shell } => {
             // Into memory first, because writing into a closed pipe would panic.

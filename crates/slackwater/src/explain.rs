@@ -18,6 +18,7 @@ mod picture;
 mod svg;
 mod targets;
 
+pub use json::Explained;
 pub use latency::{Predicted, analysed, predicted, sink_name};
 pub use targets::{Price, table};
 

@@ -30,6 +30,7 @@ pub mod report;
 pub mod script;
 pub mod signals;
 pub mod slow;
+mod targets;
 mod terminal;
 
 // What is known about this host and about earlier runs.

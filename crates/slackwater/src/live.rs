@@ -20,6 +20,7 @@ use crate::catalog::ProgramCatalog;
 use crate::explain::sink_name;
 use crate::hosts::LocalHost;
 use crate::report::{LatenessReport, count};
+use crate::targets::Targets;
 use crate::terminal::say;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -33,22 +34,31 @@ const ASKED_BEFORE: Duration = Duration::from_millis(100);
 struct SinkSlots {
     counters: Arc<InstanceCounters>,
     step: usize,
-    /// The sink, as an index into the targets.
+    /// The sink, as an index into those of the query.
     target: usize,
     last: Box<[u64; SLOTS]>,
 }
 
-/// A sink with a target.
+/// A sink.
 struct Target {
     node: usize,
     name: String,
+    /// The target that the SQL says.
+    declared_ns: Option<u64>,
+}
+
+/// A sink with a target, and the latency of its rows since the last line.
+struct Kept<'a> {
+    name: &'a str,
     target_ns: u64,
+    p99_ns: Option<u64>,
 }
 
 /// Draws a running query.
 pub struct Live {
     sinks: Vec<SinkSlots>,
     targets: Vec<Target>,
+    changed: Arc<Targets>,
     began: Instant,
     last: Instant,
     /// Whether worker processes were asked for their counts for the next line.
@@ -69,13 +79,14 @@ impl Live {
         deployment: &Deployment,
         host: &LocalHost,
         rate_max: f64,
+        changed: &Arc<Targets>,
     ) -> Live {
         let mut sinks = Vec::new();
         let mut targets: Vec<Target> = Vec::new();
         for (instance, counters) in deployment.instances.iter().zip(host.counters()) {
             for (step, plan) in instance.steps.iter().enumerate() {
                 let StepKind::Sink {
-                    latency_target_ns: Some(target_ns),
+                    latency_target_ns: declared_ns,
                     ..
                 } = plan.kind
                 else {
@@ -86,7 +97,7 @@ impl Live {
                     targets.push(Target {
                         node: plan.node,
                         name: sink_name(program, plan.node),
-                        target_ns,
+                        declared_ns,
                     });
                     targets.len() - 1
                 });
@@ -103,6 +114,7 @@ impl Live {
         Live {
             sinks,
             targets,
+            changed: Arc::clone(changed),
             began: now,
             last: now,
             is_asked: !has_processes,
@@ -163,14 +175,21 @@ impl Live {
                 }
             }
         }
-        let latencies = self.targets.iter().zip(&seen);
-        let latencies = latencies.map(|(target, seen)| (target, p99(seen)));
+        let sinks = self.targets.iter().zip(&seen);
+        let kept = sinks.filter_map(|(target, seen)| {
+            Some(Kept {
+                name: &target.name,
+                target_ns: self.changed.of(target.node, target.declared_ns)?,
+                p99_ns: p99(seen),
+            })
+        });
+        let latency = latency(&kept.collect::<Vec<Kept<'_>>>());
         self.rate_max = self.rate_max.max(rate);
         say(&line(&Figures {
             second: now.duration_since(self.began).as_secs(),
             rate,
             share: rate / self.rate_max.max(1.0),
-            latency: latency(&latencies.collect::<Vec<_>>()),
+            latency,
             cores,
             workers: workers.map(BTreeSet::len),
             late: late.since(&std::mem::replace(&mut self.late, late)),
@@ -180,28 +199,26 @@ impl Live {
 
 /// The latency of the sink that is nearest to its target, or furthest above it; with the sink's name if there
 /// are several.
-fn latency(sinks: &[(&Target, Option<u64>)]) -> String {
+fn latency(sinks: &[Kept<'_>]) -> String {
     if sinks.is_empty() {
         return "no latency target    ".to_string();
     }
-    let measured = sinks
-        .iter()
-        .filter_map(|(target, p99_ns)| Some((target, (*p99_ns)?)));
-    let share = |(target, p99_ns): &(&&Target, u64)| *p99_ns as f64 / target.target_ns as f64;
+    let measured = sinks.iter().filter_map(|sink| Some((sink, sink.p99_ns?)));
+    let share = |(sink, p99_ns): &(&Kept<'_>, u64)| *p99_ns as f64 / sink.target_ns as f64;
     let worst = measured.max_by(|one, other| share(one).total_cmp(&share(other)));
-    let Some((target, p99_ns)) = worst else {
+    let Some((sink, p99_ns)) = worst else {
         return "no rows went out     ".to_string();
     };
     let ms = |ns: u64| ns as f64 / 1e6;
     let name = match sinks.len() {
         1 => String::new(),
-        _ => format!(" in {}", target.name),
+        _ => format!(" in {}", sink.name),
     };
-    let late = match p99_ns > target.target_ns {
+    let late = match p99_ns > sink.target_ns {
         true => " LATE",
         false => "     ",
     };
-    let (p99_ms, target_ms) = (ms(p99_ns), ms(target.target_ns));
+    let (p99_ms, target_ms) = (ms(p99_ns), ms(sink.target_ns));
     format!("p99 {p99_ms:6.2} of {target_ms} ms{name}{late}")
 }
 
@@ -277,17 +294,18 @@ mod tests {
 
     #[test]
     fn late_seconds_stand_out() {
-        let target = |name: &str, target_ms: u64| Target {
-            node: 0,
-            name: name.to_string(),
+        let sink = |name: &'static str, target_ms: u64, p99_ns| Kept {
+            name,
             target_ns: target_ms * 1_000_000,
+            p99_ns,
         };
-        let (quick, slow) = (target("quick", 20), target("slow", 50));
+        let quick = |p99_ns| sink("quick", 20, p99_ns);
+        let slow = |p99_ns| sink("slow", 50, p99_ns);
         let text = line(&Figures {
             second: 12,
             rate: 48_213.0,
             share: 0.25,
-            latency: latency(&[(&quick, Some(17_900_000))]),
+            latency: latency(&[quick(Some(17_900_000))]),
             cores: 0.1234,
             workers: Some(1),
             late: Late::default(),
@@ -297,7 +315,7 @@ mod tests {
             "   12 s      48,213 rows/s |######                  | p99  17.90 of 20 ms      0.123 cores  \
              1 worker\n"
         );
-        assert!(latency(&[(&quick, Some(20_000_001))]).ends_with("LATE"));
+        assert!(latency(&[quick(Some(20_000_001))]).ends_with("LATE"));
         let mut late = Late::default();
         assert_eq!(by_host(&late), "");
         let lost = Lost {
@@ -308,12 +326,12 @@ mod tests {
         assert_eq!(by_host(&late), "  late by the host: steal 4 %");
         late.add(9, 0, &lost, 1_000_000_000);
         assert_eq!(by_host(&late), "");
-        assert!(latency(&[(&quick, None)]).contains("no rows went out"));
+        assert!(latency(&[quick(None)]).contains("no rows went out"));
         assert!(latency(&[]).contains("no latency target"));
         // Each sink is compared with its own target.
-        let both = latency(&[(&quick, Some(19_000_000)), (&slow, Some(45_000_000))]);
+        let both = latency(&[quick(Some(19_000_000)), slow(Some(45_000_000))]);
         assert_eq!(both, "p99  19.00 of 20 ms in quick     ");
-        let both = latency(&[(&quick, None), (&slow, Some(51_000_000))]);
+        let both = latency(&[quick(None), slow(Some(51_000_000))]);
         assert_eq!(both, "p99  51.00 of 50 ms in slow LATE");
     }
 }

@@ -1,7 +1,8 @@
-//! What Prometheus is shown of a running query.
+//! What Prometheus and the page are shown of a running query.
 //!
 //! ```text
-//! HTTP's thread ─ Look ─► Watch ─ gather.rs: counters of the incarnation ─► Board ─ text.rs ─► page
+//! HTTP's thread ─ Look ─► Watch ─ gather.rs: counters of the incarnation ─► Board ─┬─ text.rs ─► /metrics
+//!                                                                              └─ json.rs ─► the page
 //! ```
 //!
 //! - Nothing is gathered but for a scrape, from the counters that the report is made of (I7, I8).
@@ -9,18 +10,22 @@
 //!   next one are added to them.
 //! - A scrape is answered in bounded time: between incarnations with what was known last.
 
+mod bad_rows;
 mod gather;
+mod job;
+mod json;
 mod snapshot;
 mod text;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use slackwater_serve::http::{Answer, Reply};
-use slackwater_serve::prometheus::CONTENT_TYPE;
+use slackwater_sql::node::SinkSpec;
 
 use crate::machine;
+use bad_rows::BadRows;
 pub use gather::Gatherer;
+pub use job::Job;
 pub use snapshot::{CheckpointCounts, Snapshot};
 use text::Totals;
 
@@ -28,6 +33,8 @@ use text::Totals;
 pub struct Board {
     /// The run's name.
     pipeline: String,
+    job: Job,
+    born: Instant,
     state: Mutex<State>,
 }
 
@@ -43,15 +50,37 @@ struct State {
     is_running: bool,
     /// The most CPU time that was shown: that of a process which has just ended is counted in two places.
     cpu_s: f64,
+    bad_rows: BadRows,
 }
 
 impl Board {
     /// The board of a run.
-    pub fn new(pipeline: String) -> Board {
+    pub fn new(pipeline: String, mut job: Job) -> Board {
+        let state = State {
+            bad_rows: BadRows::new(std::mem::take(&mut job.dead_letters)),
+            ..State::default()
+        };
         Board {
             pipeline,
-            state: Mutex::default(),
+            job,
+            born: Instant::now(),
+            state: Mutex::new(state),
         }
+    }
+
+    /// The run's name.
+    pub fn name(&self) -> &str {
+        &self.pipeline
+    }
+
+    /// What the run does.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Whether an incarnation runs, in a word.
+    pub fn status(&self) -> &'static str {
+        status(&self.lock())
     }
 
     /// Whether an incarnation runs, and hears requests.
@@ -91,20 +120,18 @@ impl Board {
 
     /// The page for Prometheus.
     pub fn page(&self) -> String {
-        let mut state = self.lock();
-        let mut counts = state.before.clone();
-        if let Some(now) = &state.now {
-            counts.add(now.clone());
-        }
-        let cpu_s = machine::process_cpu_s() + machine::children_cpu_s() + counts.processes_cpu_s;
-        state.cpu_s = state.cpu_s.max(cpu_s);
-        let totals = Totals {
-            cpu_s: state.cpu_s,
-            resident_bytes: machine::resident_bytes() + counts.processes_resident_bytes,
-            restarts: state.begun.saturating_sub(1),
-        };
-        drop(state);
+        let (counts, totals) = counted(&mut self.lock());
         text::page(&self.pipeline, &counts, &totals)
+    }
+
+    /// The counts for the page.
+    pub fn json(&self) -> String {
+        let state = &mut *self.lock();
+        let (counts, totals) = counted(state);
+        let sources = counts.sources.values();
+        let bad = sources.map(|source| source.bad).sum::<u64>() + counts.unknown[1];
+        let at = (self.born.elapsed().as_secs_f64(), status(state));
+        json::json(at, &counts, &totals, state.bad_rows.last(bad))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -112,32 +139,76 @@ impl Board {
     }
 }
 
-/// A scrape. Dropping it answers it with what the board then knows, so it is always answered.
+fn status(state: &State) -> &'static str {
+    match (state.is_running, state.begun) {
+        (true, _) => "running",
+        (false, 0) => "starting",
+        (false, _) => "restarting",
+    }
+}
+
+/// All that is known.
+fn counted(state: &mut State) -> (Snapshot, Totals) {
+    let mut counts = state.before.clone();
+    if let Some(now) = &state.now {
+        counts.add(now.clone());
+    }
+    let cpu_s = machine::process_cpu_s() + machine::children_cpu_s() + counts.processes_cpu_s;
+    state.cpu_s = state.cpu_s.max(cpu_s);
+    let totals = Totals {
+        cpu_s: state.cpu_s,
+        resident_bytes: machine::resident_bytes() + counts.processes_resident_bytes,
+        restarts: state.begun.saturating_sub(1),
+    };
+    (counts, totals)
+}
+
+/// The name of a query's own output among the tables.
+const TERMINAL: &str = "print";
+
+/// The name of a sink's table.
+fn name_of(sink: &SinkSpec) -> &str {
+    let table = sink.table.as_ref().map(|table| table.name.as_str());
+    table.unwrap_or(TERMINAL)
+}
+
+/// What makes an answer of what the board knows.
+type Teller = Box<dyn FnOnce(&Board) + Send>;
+
+/// Somebody looks at the board. Dropping it answers them with what the board then knows, so they are always
+/// answered.
 pub struct Look {
     board: Arc<Board>,
-    reply: Option<Reply>,
+    tell: Option<Teller>,
+    shows_partitions: bool,
 }
 
 impl Look {
-    /// A scrape of `board`, to be answered to `reply`.
-    pub fn new(board: &Arc<Board>, reply: Reply) -> Look {
+    /// A look at `board`; `tell` answers it.
+    pub fn new(board: &Arc<Board>, tell: impl FnOnce(&Board) + Send + 'static) -> Look {
         Look {
             board: Arc::clone(board),
-            reply: Some(reply),
+            tell: Some(Box::new(tell)),
+            shows_partitions: false,
         }
+    }
+
+    /// Also shows what sources say of their partitions.
+    pub fn with_partitions(mut self) -> Look {
+        self.shows_partitions = true;
+        self
+    }
+
+    /// Whether it shows what sources say of their partitions.
+    pub fn shows_partitions(&self) -> bool {
+        self.shows_partitions
     }
 }
 
 impl Drop for Look {
     fn drop(&mut self) {
-        if let Some(reply) = self.reply.take() {
-            let answer = Answer::new(
-                slackwater_serve::http::StatusCode::OK,
-                CONTENT_TYPE,
-                self.board.page(),
-            );
-            // A scraper comes once in a while: an open connection would need a timer until then.
-            reply.send(answer.closing());
+        if let Some(tell) = self.tell.take() {
+            tell(&self.board);
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Probe {
     process: usize,
     workers: Vec<WorkerProbe>,
     instances: Vec<InstanceProbe>,
-    /// Instances of sinks with a latency target.
+    /// Instances of sinks.
     sinks: Vec<SinkProbe>,
     /// The links to other processes.
     links: Vec<LinkProbe>,
@@ -94,11 +94,8 @@ impl Probe {
                 last: [0; 4],
             });
             for (step, plan) in plan.steps.iter().enumerate() {
-                if let StepKind::Sink {
-                    latency_target_ns: Some(_),
-                    ..
-                } = plan.kind
-                {
+                // Also those without a target: they may get one while the query runs.
+                if let StepKind::Sink { .. } = plan.kind {
                     sinks.push(SinkProbe {
                         node: plan.node,
                         counters: Arc::clone(counters),

@@ -288,7 +288,9 @@ pub struct SinkReport {
     pub connections_lost: u64,
     /// The sink's target, if it has one.
     pub latency_target_ms: Option<f64>,
-    /// Whether its p99 met the target.
+    /// How often the target was changed while the query ran.
+    pub latency_target_changes: u64,
+    /// Whether its p99 met the target; `null` if the target was changed, for then no single p99 says so.
     pub target_met: Option<bool>,
     /// How long rows left the sink, in slices of a second.
     pub active_s: Option<f64>,

@@ -17,6 +17,7 @@ use crate::catalog::{BuiltIn, ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
 use crate::costs::Learned;
 use crate::machine::{Machine, Used};
+use crate::metrics::{Board, Job};
 use crate::notices::Notices;
 use crate::plan::deployment;
 use crate::planner::{learns, plan_on};
@@ -26,10 +27,11 @@ use crate::script::Script;
 use crate::slow::Slowness;
 use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
+use crate::targets::Targets;
 use crate::tuner;
 
 pub use crate::supervisor::{Asker, StateOptions};
-pub use doors::Doors;
+pub use doors::{Doors, open_browser};
 
 /// How a program is run.
 #[derive(Debug, Clone, Default)]
@@ -194,9 +196,17 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     } else {
         None
     };
+    let targets = Arc::new(Targets::default());
     let doors = options.doors.as_ref();
-    let opened = doors.map(|doors| doors.open(script, &signals)).transpose();
-    let opened = opened.map_err(Failure::Usage)?;
+    let opened = doors.map(|doors| {
+        let name = Doors::name(script);
+        let job = match doors.page.is_some() {
+            true => Job::of(&name, &program, &plan, &catalog),
+            false => Job::default(),
+        };
+        doors.open(Board::new(name, job), &signals)
+    });
+    let opened = opened.transpose().map_err(Failure::Usage)?;
     let deployment = deployment(&program, &plan);
     let query = Query {
         script,
@@ -216,6 +226,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         before,
         signals,
         notices: Arc::clone(&notices),
+        targets,
         board: opened.as_ref().map(|opened| Arc::clone(&opened.board)),
     };
     let (mut finished, error) = match &state {

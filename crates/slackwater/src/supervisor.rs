@@ -14,6 +14,7 @@ mod events;
 mod looks;
 mod query;
 mod questions;
+mod retarget;
 mod start;
 mod watch;
 
@@ -31,7 +32,7 @@ pub use attempt::Attempted;
 use attempt::{Claimed, Prepared};
 use coordinator::Verdict;
 use events::RunEvent;
-pub use events::Signals;
+pub use events::{Retarget, Signals};
 pub use query::{Query, Refused};
 pub use questions::Asker;
 
@@ -208,7 +209,11 @@ impl Supervisor<'_, '_> {
             match events.recv_timeout(patience) {
                 Ok(RunEvent::Signal) => return false,
                 Ok(
-                    RunEvent::Host(_) | RunEvent::Stored(_) | RunEvent::Look(_) | RunEvent::Why(_),
+                    RunEvent::Host(_)
+                    | RunEvent::Stored(_)
+                    | RunEvent::Look(_)
+                    | RunEvent::Why(_)
+                    | RunEvent::Retarget(_),
                 ) => {}
                 Err(RecvTimeoutError::Timeout) if next < until => {}
                 Err(RecvTimeoutError::Timeout) => return true,

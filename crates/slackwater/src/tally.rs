@@ -24,6 +24,7 @@ use crate::report::{
     RebalancingReport, Report, SinkReport, SourceReport, SubqueryReport, ThreadReport,
     TuningReport,
 };
+use crate::targets::Targets;
 use crate::tuner::Tuned;
 pub use counted::Counted;
 
@@ -37,6 +38,8 @@ pub struct Tally<'a> {
     pub catalog: &'a ProgramCatalog<'a>,
     /// The engine's form of the plan.
     pub deployment: &'a Deployment,
+    /// The latency targets of the sinks.
+    pub targets: &'a Targets,
     /// The counters of this process's workers.
     pub workers: Vec<Arc<WorkerCounters>>,
     /// The counters of all instances.
@@ -232,8 +235,10 @@ impl Tally<'_> {
                         active_ns = active_ns.max(result.seconds.active_ns);
                         violated_ns = violated_ns.max(result.seconds.violated_ns);
                     }
-                    let target_ms = sink.latency_target_ns.map(|ns| ns as f64 / 1e6);
+                    let target_ns = self.targets.of(number, sink.latency_target_ns);
+                    let target_ms = target_ns.map(|ns| ns as f64 / 1e6);
                     let latency_ms = Latency::of(&latencies);
+                    let changes = self.targets.changes(number);
                     let keeps = |target: f64| Some(latency_ms.p99? <= target);
                     let _ = all.add(&latencies);
                     sinks.push(SinkReport {
@@ -242,7 +247,8 @@ impl Tally<'_> {
                         rows_out,
                         connections_lost,
                         latency_target_ms: target_ms,
-                        target_met: target_ms.and_then(keeps),
+                        latency_target_changes: changes,
+                        target_met: target_ms.filter(|_| changes == 0).and_then(keeps),
                         active_s: target_ms.map(|_| active_ns as f64 / 1e9),
                         violated_s: target_ms.map(|_| violated_ns as f64 / 1e9),
                         latency_ms,

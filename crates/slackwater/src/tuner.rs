@@ -25,12 +25,13 @@ mod paths;
 mod planned;
 mod predicted;
 mod running;
+mod tuned;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use slackwater_control::latency::controller::{Goal, Setting};
+use slackwater_control::latency::controller::Setting;
 use slackwater_control::latency::lateness::{Late, Lost};
 use slackwater_control::latency::model::HostCosts;
 use slackwater_engine::deploy::Deployment;
@@ -44,6 +45,7 @@ use crate::hosts::{HostCommand, LocalHost};
 use crate::machine::own_cpu_ns;
 use crate::plan::Plan;
 use crate::probe::{Probe, Seen};
+use crate::targets::Targets;
 
 use asked::Asked;
 use change::{differs, same_wait};
@@ -51,36 +53,10 @@ use elastic::Elastic;
 use messages::Messages;
 use pace::Pace;
 pub use planned::{PathPlan, host_costs, plan_paths, plan_sink, warnings};
-use planned::{TARGET_NS_MAX, first_setting};
+use planned::{TARGET_NS_MAX, path_control};
 use predicted::Predicted;
 use running::{Around, PathControl, WorkerState};
-
-/// The results of tuning, for the report.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Tuned {
-    /// The first delay that was permitted, in nanoseconds.
-    pub delay_first_ns: u64,
-    /// The last delay that was permitted, in nanoseconds; `None` if nothing was tuned.
-    pub delay_ns: Option<u64>,
-    /// Whether workers choose how to wait by these delays; they do not if `wait` is set.
-    pub chooses_wait: bool,
-    /// The rows per chunk at the end.
-    pub chunk_rows: usize,
-    /// The number of corrections.
-    pub corrections: u64,
-    /// The number of corrections that changed something.
-    pub changes: u64,
-    /// The number of moves of instances to another worker.
-    pub moves: u64,
-    /// The largest number of workers in use at once.
-    pub workers_used_max: usize,
-    /// The CPU time per second and the p99 in nanoseconds, predicted with measured costs.
-    pub predicted: Option<(f64, f64)>,
-    /// The measured CPU time of the workers per second, without idle time.
-    pub measured_cores: Option<f64>,
-    /// The rows that were late, and by what.
-    pub late: Late,
-}
+pub use tuned::Tuned;
 
 /// How the activity is measured.
 enum Looks {
@@ -105,6 +81,7 @@ pub struct Tuner<'a> {
     elastic: Elastic,
     messages: Messages,
     costs: HostCosts,
+    engine_costs: Costs,
     pace: Pace,
     corrected_ns: u64,
     silent: bool,
@@ -122,16 +99,12 @@ impl<'a> Tuner<'a> {
         deployment: &Deployment,
         host: &'a LocalHost,
         costs: Costs,
+        targets: &Targets,
     ) -> Option<Tuner<'a>> {
-        let costs_ = host_costs(costs);
-        let paths = plan_paths(program, plan, costs).into_iter().map(|plan_| {
-            let target_ns = plan_.path.target_ns.min(TARGET_NS_MAX);
-            let setting = first_setting(&plan_.planned, target_ns);
-            let goal = Goal {
-                target_ns,
-                costs: costs_,
-            };
-            PathControl::new(paths::parts(program, plan, &plan_.path), goal, setting)
+        let sinks = program.sinks();
+        let paths = sinks.filter_map(|(node, sink)| {
+            let target_ns = targets.of(node, sink.latency_target_ns)?;
+            path_control(program, plan, node, target_ns, costs)
         });
         let paths = paths.collect::<Vec<PathControl>>();
         let first = paths.iter().map(|path| path.setting().delay_ns).min()?;
@@ -161,7 +134,8 @@ impl<'a> Tuner<'a> {
             workers: vec![WorkerState::default(); workers],
             elastic: Elastic::new(deployment, plan),
             messages: Messages::new(&plan.messages),
-            costs: costs_,
+            costs: host_costs(costs),
+            engine_costs: costs,
             pace: Pace::new(now_ns),
             corrected_ns: now_ns,
             silent: false,
@@ -191,6 +165,21 @@ impl<'a> Tuner<'a> {
 
     /// Applies the planner's settings.
     pub fn begin(&mut self) {
+        self.apply();
+    }
+
+    /// Changes the target of the sink at `node`, or gives it one.
+    pub fn retarget(&mut self, node: usize, target_ns: u64) {
+        let mut paths = self.paths.iter_mut();
+        match paths.find(|path| path.parts().sink == node) {
+            Some(path) => path.retarget(target_ns.min(TARGET_NS_MAX)),
+            None => {
+                let (program, plan, costs) = (self.program, self.plan, self.engine_costs);
+                let path = path_control(program, plan, node, target_ns, costs);
+                self.paths.extend(path);
+            }
+        }
+        self.pace.hurry();
         self.apply();
     }
 

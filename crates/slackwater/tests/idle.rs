@@ -40,7 +40,7 @@ const SILENT_MODES: [(&str, &[&str]); 7] = [
 pub struct Activity {
     threads: usize,
     voluntary_switches: u64,
-    cpu_ns: u64,
+    pub cpu_ns: u64,
 }
 
 pub fn activity(process: u32) -> Activity {

@@ -22,6 +22,7 @@ mod mqtt;
 mod nexmark;
 mod notices;
 mod overload;
+mod page;
 mod parsers;
 mod placement;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]

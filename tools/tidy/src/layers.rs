@@ -102,7 +102,11 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
     ),
     (
         "crates/serve",
-        &[("formats", "prometheus"), ("HTTP", "http")],
+        &[
+            ("formats", "prometheus"),
+            ("HTTP", "http"),
+            ("the page", "page"),
+        ],
     ),
     (
         "crates/bench",
@@ -122,7 +126,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             (
                 "base",
-                "machine measure probe report script signals slow terminal",
+                "machine measure probe report script signals slow targets terminal",
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),

@@ -21,6 +21,8 @@
 //!   correction, and only if it is more than 5 % longer. So a delay that fits is left alone.
 //! - **The fast path**: when more than [`LATE_SHARE`] of the rows since the last correction were late, and
 //!   not by the host, the past counts for less: e is then at least the 99th percentile of those rows alone.
+//! - **A target that changes** while the query runs needs no steps: the next delay is set at once, up or
+//!   down, for what was learned of latencies does not depend on the target.
 //! - **A cold start** is no measurement: latencies of the first interval count as late, but nothing is
 //!   learned from them.
 //! - **Floors**: below [`DELAY_MIN_NS`] a sleep costs more than the interrupts that it saves, and the delay
@@ -111,6 +113,8 @@ pub struct Controller {
     /// The other delay, besides the setting's, that the latencies of the next observation may belong to.
     before_ns: u64,
     spread: Spread,
+    /// Whether the next delay may be longer at once, for a target that was changed.
+    may_leap: bool,
     /// Whether nothing was learned yet: the first rows meet cold code and memory that was never touched.
     is_cold: bool,
     late: Late,
@@ -126,6 +130,7 @@ impl Controller {
             setting,
             before_ns: setting.delay_ns,
             spread: Spread::default(),
+            may_leap: false,
             is_cold: true,
             late: Late::default(),
             changes: 0,
@@ -136,6 +141,19 @@ impl Controller {
     /// The current setting of the path.
     pub fn setting(&self) -> Setting {
         self.setting
+    }
+
+    /// Changes the target. A delay that is too long for it is shortened at once; a longer one is set by the
+    /// next correction, which knows how latencies spread.
+    pub fn retarget(&mut self, target_ns: u64) {
+        self.goal.target_ns = target_ns;
+        self.may_leap = true;
+        let most_ns = self.budget_ns() as u64;
+        if self.setting.delay_ns > most_ns {
+            self.before_ns = self.setting.delay_ns;
+            self.setting.delay_ns = if most_ns < DELAY_MIN_NS { 0 } else { most_ns };
+            self.changes += 1;
+        }
     }
 
     /// How often the setting was changed.
@@ -167,7 +185,8 @@ impl Controller {
         }
         let wanted_ns = delay_ns;
         let now_ns = self.setting.delay_ns as f64;
-        if delay_ns > now_ns {
+        let may_leap = std::mem::take(&mut self.may_leap);
+        if delay_ns > now_ns && !may_leap {
             // From nothing the first step is the shortest delay.
             let most_ns = (now_ns * UP_MAX).max(DELAY_MIN_NS as f64);
             let near_full = seen.fill > FILL_MAX / UP_MAX;
@@ -282,6 +301,8 @@ impl Controller {
     }
 }
 
+#[cfg(test)]
+mod changed;
 #[cfg(test)]
 mod disturbed;
 #[cfg(test)]

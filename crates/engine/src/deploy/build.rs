@@ -265,12 +265,9 @@ fn instance(
                 operator: catalog.combiner(node)?,
                 dead_letters: catalog.dead_letters(node),
             },
-            StepKind::Sink {
-                latency_target_ns,
-                leaves_out,
-            } => {
+            StepKind::Sink { leaves_out, .. } => {
                 let sink = catalog.sink(node, plan.index, plan.instances)?;
-                Step::Sink(SinkStep::new(sink, *latency_target_ns, leaves_out))
+                Step::Sink(SinkStep::new(sink, leaves_out))
             }
             StepKind::Route { balancer, links } => {
                 let route = ends.route(balancer, links);

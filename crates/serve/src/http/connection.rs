@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::Limits;
 use super::access::Access;
-use super::message::{Answer, Asked, Reply, Whole};
+use super::message::{Answer, Asked, Reply, Sent, StreamPlace};
 use super::routes::{Found, Route, Routes};
 
 /// The answer to a client for whom there is no place. Short enough for any socket's buffer.
@@ -39,6 +39,8 @@ enum Phase {
     Answering,
     /// The answer is being sent.
     Sending,
+    /// Events are being sent.
+    Streaming,
 }
 
 /// The connections of a server.
@@ -49,6 +51,8 @@ pub struct Connections {
     /// The open ones, oldest first.
     open: RefCell<Vec<Open>>,
     next: Cell<u64>,
+    /// How many of them send events.
+    streams: Rc<Cell<usize>>,
 }
 
 struct Open {
@@ -66,6 +70,7 @@ impl Connections {
             limits,
             open: RefCell::default(),
             next: Cell::new(0),
+            streams: Rc::default(),
         }
     }
 
@@ -116,7 +121,7 @@ impl Connections {
         true
     }
 
-    async fn answer(&self, phase: &Cell<Phase>, request: Request<Incoming>) -> Response<Whole> {
+    async fn answer(&self, phase: &Cell<Phase>, request: Request<Incoming>) -> Response<Sent> {
         phase.set(Phase::Answering);
         let found = self.routes.find(request.method(), request.uri().path());
         let is_open = matches!(&found, Found::Route(route, _) if route.is_open);
@@ -127,8 +132,21 @@ impl Connections {
             (None, Found::Nothing(answer)) => answer,
             (None, Found::Route(route, parts)) => self.ask(route, parts, request).await,
         };
-        phase.set(Phase::Sending);
-        answer.into_response()
+        if !answer.is_stream() {
+            phase.set(Phase::Sending);
+            return answer.into_response(None);
+        }
+        match StreamPlace::take(&self.streams, self.limits.streams) {
+            Some(place) => {
+                phase.set(Phase::Streaming);
+                answer.into_response(Some(place))
+            }
+            None => {
+                phase.set(Phase::Sending);
+                let reason = "too many clients listen\n  = close a page\n";
+                Answer::text(StatusCode::SERVICE_UNAVAILABLE, reason).into_response(None)
+            }
+        }
     }
 
     async fn ask(&self, route: &Route, parts: Vec<String>, request: Request<Incoming>) -> Answer {
@@ -185,6 +203,7 @@ async fn converse(place: Place, stream: TcpStream, phase: Rc<Cell<Phase>>) {
         phase: Rc::clone(&phase),
         write_time: limits.write_time,
         late: None,
+        before: Phase::Sending,
     };
     let service = service_fn(|request| {
         let (connections, phase) = (Rc::clone(connections), Rc::clone(&phase));
@@ -233,6 +252,8 @@ struct Guarded {
     write_time: std::time::Duration,
     /// Runs while the client's buffers are full.
     late: Option<Pin<Box<Sleep>>>,
+    /// What it did before it got stuck.
+    before: Phase,
 }
 
 impl Guarded {
@@ -248,11 +269,14 @@ impl Guarded {
             Poll::Ready(_) => {
                 self.late = None;
                 if self.phase.get() == Phase::Stuck {
-                    self.phase.set(Phase::Sending);
+                    self.phase.set(self.before);
                 }
             }
             Poll::Pending => {
-                self.phase.set(Phase::Stuck);
+                let before = self.phase.replace(Phase::Stuck);
+                if before != Phase::Stuck {
+                    self.before = before;
+                }
                 let write_time = self.write_time;
                 let late = self.late.get_or_insert_with(|| Box::pin(sleep(write_time)));
                 if late.as_mut().poll(context).is_ready() {

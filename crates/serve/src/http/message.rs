@@ -1,14 +1,19 @@
 //! A request as a handler gets it, and its answer.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::sync::oneshot;
+
+use super::events::{Events, Piece};
 
 /// A request.
 #[derive(Debug)]
@@ -19,7 +24,7 @@ pub struct Asked {
     pub query: Option<String>,
     /// The headers.
     pub headers: HeaderMap,
-    /// The parts of the path in the places of `{…}`, in order.
+    /// The parts of the path in the places of `{…}`, in order, without percent-encoding.
     pub parts: Vec<String>,
     /// The body.
     pub body: Bytes,
@@ -46,7 +51,14 @@ impl Reply {
 pub struct Answer {
     status: StatusCode,
     headers: HeaderMap,
-    body: Bytes,
+    body: Content,
+}
+
+/// What an answer consists of.
+#[derive(Debug)]
+enum Content {
+    Whole(Bytes),
+    Events(Box<Events>),
 }
 
 impl Answer {
@@ -57,8 +69,25 @@ impl Answer {
         Answer {
             status,
             headers,
-            body: body.into(),
+            body: Content::Whole(body.into()),
         }
+    }
+
+    /// JSON.
+    pub fn json(status: StatusCode, text: String) -> Answer {
+        Answer::new(status, "application/json", text).with("cache-control", "no-store")
+    }
+
+    /// A stream of events: `ask` is called at once and then so often, as long as the client listens.
+    pub fn events(every: Duration, ask: impl FnMut(Piece) + Send + 'static) -> Answer {
+        let mut answer = Answer::new(StatusCode::OK, "text/event-stream", Bytes::new());
+        answer.body = Content::Events(Box::new(Events::new(every, Box::new(ask))));
+        answer.with("cache-control", "no-store")
+    }
+
+    /// Whether it is a stream of events.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.body, Content::Events(_))
     }
 
     /// A text.
@@ -84,34 +113,77 @@ impl Answer {
         self.status
     }
 
-    pub(super) fn into_response(self) -> Response<Whole> {
-        let mut response = Response::new(Whole(Some(self.body)));
+    /// The response; `place` is kept as long as its body is sent.
+    pub(super) fn into_response(self, place: Option<StreamPlace>) -> Response<Sent> {
+        let mut response = Response::new(match self.body {
+            Content::Whole(bytes) => Sent::Whole(bytes),
+            Content::Events(events) => Sent::Events {
+                events,
+                _place: place,
+            },
+        });
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         response
     }
 }
 
-/// A body in one piece.
-pub struct Whole(Option<Bytes>);
+/// One of the places for streams, which is free again when this is dropped.
+pub struct StreamPlace(Rc<Cell<usize>>);
 
-impl Body for Whole {
+impl StreamPlace {
+    /// Takes a place, if fewer than `max` are taken.
+    pub(super) fn take(taken: &Rc<Cell<usize>>, max: usize) -> Option<StreamPlace> {
+        if taken.get() >= max {
+            return None;
+        }
+        taken.set(taken.get() + 1);
+        Some(StreamPlace(Rc::clone(taken)))
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// A body that is sent: in one piece, or event by event.
+pub enum Sent {
+    Whole(Bytes),
+    Events {
+        events: Box<Events>,
+        /// Dropped when the client has gone.
+        _place: Option<StreamPlace>,
+    },
+}
+
+impl Body for Sent {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = self.0.take().filter(|bytes| !bytes.is_empty());
-        Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
+        let bytes = match &mut *self {
+            Sent::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready(Some(bytes).filter(|bytes| !bytes.is_empty()))
+            }
+            Sent::Events { events, .. } => events.poll_next(context),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(Bytes::is_empty)
+        matches!(self, Sent::Whole(bytes) if bytes.is_empty())
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+        match self {
+            Sent::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Sent::Events { .. } => SizeHint::default(),
+        }
     }
 }

@@ -115,7 +115,7 @@ impl Route {
         for own in &self.parts {
             let part = parts.next()?;
             match own.starts_with('{') {
-                true if !part.is_empty() => found.push(part.to_string()),
+                true if !part.is_empty() => found.push(decoded(part)?),
                 true => return None,
                 false if *own == part => {}
                 false => return None,
@@ -123,6 +123,26 @@ impl Route {
         }
         parts.next().is_none().then_some(found)
     }
+}
+
+/// A part of a path without its percent-encoding; `None` if that is not valid.
+fn decoded(part: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), part.as_bytes());
+    while let [first, others @ ..] = rest {
+        if *first != b'%' {
+            bytes.push(*first);
+            rest = others;
+            continue;
+        }
+        let digits = others.get(..2)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        let digits = std::str::from_utf8(digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &others[2..];
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
@@ -155,10 +175,14 @@ mod tests {
             found(&Method::DELETE, "/v1/jobs/a%20b"),
             Ok((
                 "DELETE /v1/jobs/{name}".to_string(),
-                vec!["a%20b".to_string()]
+                vec!["a b".to_string()]
             ))
         );
-        for path in ["/metrics/", "/", "/v1/jobs/", "/v1/jobs/a/b", "metrics"] {
+        let quoted = found(&Method::GET, "/v1/jobs/%C3%A9%2F%25");
+        assert_eq!(quoted.unwrap().1, ["é/%"]);
+        let paths = ["/metrics/", "/", "/v1/jobs/", "/v1/jobs/a/b", "metrics"];
+        let broken = ["/v1/jobs/%", "/v1/jobs/%g0", "/v1/jobs/%é", "/v1/jobs/%ff"];
+        for path in paths.into_iter().chain(broken) {
             assert_eq!(found(&Method::GET, path), Err(404), "{path}");
         }
         assert_eq!(found(&Method::POST, "/metrics"), Err(405));

@@ -14,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn limits() -> Limits {
     Limits {
         connections: 4,
+        streams: 2,
         header_bytes: 16 * 1024,
         header_time: Duration::from_millis(300),
         body_time: Duration::from_millis(300),
@@ -274,6 +275,83 @@ fn a_handler_that_does_not_answer_is_not_waited_for() {
     assert_status(&get(&server, "/never"), 503);
     get(&server, "/panics");
     assert_serves(&server);
+}
+
+/// A client of `/events`, and what it has heard until it has heard `count` events.
+fn listen(server: &Server, count: usize) -> (TcpStream, String) {
+    let mut stream = connect(server);
+    let request = "GET /events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let (mut heard, mut byte) = (Vec::new(), [0]);
+    // Other lines end with a carriage return, too.
+    let ends = |heard: &[u8]| heard.windows(2).filter(|end| end == b"\n\n").count();
+    while ends(&heard) < count && stream.read(&mut byte).unwrap_or(0) > 0 {
+        heard.push(byte[0]);
+    }
+    (stream, String::from_utf8(heard).unwrap())
+}
+
+fn with_events(asked: &Arc<Mutex<usize>>) -> Server {
+    let asked = Arc::clone(asked);
+    let routes = routes().get("/events", move |_, reply| {
+        let asked = Arc::clone(&asked);
+        let every = Duration::from_millis(20);
+        reply.send(Answer::events(every, move |piece| {
+            let mut asked = asked.lock().unwrap();
+            *asked += 1;
+            piece.send("count", &format!("{{\"n\":\"{asked}\"}}"));
+        }));
+    });
+    let address = "127.0.0.1:0".parse().unwrap();
+    Server::start(address, Access::default(), routes, limits()).unwrap()
+}
+
+#[test]
+fn events_are_asked_for_as_long_as_a_client_listens() {
+    let asked = Arc::new(Mutex::new(0));
+    let server = with_events(&asked);
+    // Longer than a client may take to send or receive: listening is no delay.
+    let (stream, heard) = listen(&server, 40);
+    assert_status(&heard, 200);
+    assert!(heard.contains("content-type: text/event-stream\r\n"));
+    for number in 1..=40 {
+        let event = format!("event: count\ndata: {{\"n\":\"{number}\"}}\n\n");
+        assert!(heard.contains(&event), "{number}: {heard}");
+    }
+    drop(stream);
+    let now = || *asked.lock().unwrap();
+    // The server notices that the client has left, and then nothing is asked any more.
+    let (begin, mut last) = (Instant::now(), now());
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        match now() {
+            same if same == last => break,
+            more => last = more,
+        }
+        assert!(begin.elapsed() < PATIENCE, "the timer goes on");
+    }
+}
+
+#[test]
+fn listeners_leave_places_for_others() {
+    let asked = Arc::new(Mutex::new(0));
+    let server = with_events(&asked);
+    let kept = (0..2).map(|_| listen(&server, 1).0).collect::<Vec<_>>();
+    let refused = get(&server, "/events");
+    assert_status(&refused, 503);
+    assert!(refused.contains("too many clients listen"), "{refused}");
+    for _ in 0..8 {
+        assert_serves(&server);
+    }
+    // They are still heard though others needed places.
+    for mut stream in kept {
+        let mut bytes = [0; 64];
+        assert!(stream.read(&mut bytes).unwrap() > 0);
+    }
+    let begin = Instant::now();
+    while !listen(&server, 1).1.contains("event: count") {
+        assert!(begin.elapsed() < PATIENCE, "the places stay taken");
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, mpsc};
 
-use slackwater_engine::counters::LinkCounters;
-use slackwater_engine::deploy::{Deployment, InputPlan, LinkSide};
+use slackwater_engine::counters::{InstanceCounters, LinkCounters};
+use slackwater_engine::deploy::{Deployment, InputPlan, LinkSide, StepKind};
 use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::Runtime;
 use slackwater_engine::worker::{Listener, Unheard};
@@ -83,6 +83,8 @@ pub struct Executor {
     probe: Option<Probe>,
     /// The counters of the links to other processes, by link.
     links: HashMap<usize, Arc<LinkCounters>>,
+    /// The sinks of this process: the node, and the instance's counters with the number of the step.
+    sinks: Vec<(usize, Arc<InstanceCounters>, usize)>,
     steered: Steered,
 }
 
@@ -117,6 +119,7 @@ impl Executor {
             is_removed: false,
             probe,
             links: HashMap::new(),
+            sinks: Vec::new(),
             steered: Steered::default(),
         }
     }
@@ -126,6 +129,21 @@ impl Executor {
         let sending = links.iter().filter(|side| side.sends);
         let counters = sending.map(|side| (side.link, Arc::clone(&side.counters)));
         self.links = counters.collect();
+        self
+    }
+
+    /// Takes over the counters of all instances, which hold the latency targets of sinks.
+    pub fn with_sinks(
+        mut self,
+        deployment: &Deployment,
+        counters: &[Arc<InstanceCounters>],
+    ) -> Executor {
+        for (instance, counters) in deployment.instances.iter().zip(counters) {
+            let steps = instance.steps.iter().enumerate();
+            let sinks = steps.filter(|(_, step)| matches!(step.kind, StepKind::Sink { .. }));
+            let sinks = sinks.map(|(number, step)| (step.node, Arc::clone(counters), number));
+            self.sinks.extend(sinks);
+        }
         self
     }
 
@@ -159,6 +177,12 @@ impl Executor {
             } => {
                 self.steered.settings += 1;
                 self.controls.tune(node, linger_ns, chunk_rows);
+            }
+            HostCommand::Retarget { node, target_ns } => {
+                let own = self.sinks.iter().filter(|(sink, ..)| *sink == node);
+                own.for_each(|(_, counters, step)| {
+                    counters.steps[*step].set_target(Some(target_ns))
+                });
             }
             HostCommand::Resize {
                 link,

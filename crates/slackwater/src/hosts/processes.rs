@@ -255,6 +255,7 @@ impl Processes {
             HostCommand::Relocate { instance, .. } => self.process_of_instance.get(*instance),
             HostCommand::Observe { process } => Some(process),
             HostCommand::Tune { .. }
+            | HostCommand::Retarget { .. }
             | HostCommand::Resize { .. }
             | HostCommand::Combine { .. }
             | HostCommand::Commit { .. } => None,

@@ -45,6 +45,13 @@ pub enum HostCommand {
         /// The most rows of a chunk.
         chunk_rows: usize,
     },
+    /// Change the latency target of a sink.
+    Retarget {
+        /// The sink's node in the query graph.
+        node: usize,
+        /// The latency that 99 of 100 rows are to stay below, in nanoseconds.
+        target_ns: u64,
+    },
     /// Change the size of a link's messages.
     Resize {
         /// The link, by its number in the deployment.

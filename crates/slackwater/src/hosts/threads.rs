@@ -65,7 +65,8 @@ impl Threads {
         let workers = runtime.counters();
         let deployed = runtime.deploy(work.deployment, catalog)?;
         let controls = catalog.controls();
-        let executor = Executor::new(runtime, work.deployment, 0, controls, agent, None);
+        let executor = Executor::new(runtime, work.deployment, 0, controls, agent, None)
+            .with_sinks(work.deployment, &deployed.counters);
         let thread = std::thread::Builder::new()
             .name("executor".to_string())
             .spawn(move || serve(executor, heard, &report))

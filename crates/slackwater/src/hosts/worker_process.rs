@@ -170,7 +170,8 @@ fn work(
         agent,
         Some(probe),
     )
-    .with_links(&deployed.links);
+    .with_links(&deployed.links)
+    .with_sinks(&deployment, &deployed.counters);
     let worker = WorkerProcess {
         start,
         program: &program,

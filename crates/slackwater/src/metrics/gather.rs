@@ -7,13 +7,12 @@ use slackwater_engine::deploy::Deployment;
 use slackwater_engine::latency::SLOTS;
 use slackwater_sql::program::Program;
 
+use super::name_of;
 use super::snapshot::{OperatorCounts, SinkCounts, Snapshot, SourceCounts, WorkerCounts};
 use crate::catalog::ProgramCatalog;
 use crate::hosts::Measured;
 use crate::tally::Counted;
-
-/// The name of a query's own output among the tables.
-const TERMINAL: &str = "print";
+use crate::targets::Targets;
 
 /// A query whose counts are gathered.
 #[derive(Clone, Copy)]
@@ -24,6 +23,8 @@ pub struct Gatherer<'a> {
     pub deployment: &'a Deployment,
     /// The sources.
     pub catalog: &'a ProgramCatalog<'a>,
+    /// The latency targets of the sinks.
+    pub targets: &'a Targets,
 }
 
 impl Gatherer<'_> {
@@ -43,12 +44,14 @@ impl Gatherer<'_> {
         let mut snapshot = Snapshot::default();
         self.gather_sources(&counted, &mut snapshot);
         self.gather_sinks(&counted, &mut snapshot);
-        let operators = counted.operators().into_iter().zip(counted.state_bytes());
-        let operators = operators.map(|(operator, state_bytes)| OperatorCounts {
+        let held = counted.state_bytes().into_iter().zip(counted.waiting());
+        let operators = counted.operators().into_iter().zip(held);
+        let operators = operators.map(|(operator, (state_bytes, waiting))| OperatorCounts {
             name: operator.name,
             busy_s: operator.busy_s,
             rows: operator.rows,
             state_bytes,
+            waiting,
         });
         snapshot.operators = operators.collect();
         for measured in measured {
@@ -91,7 +94,7 @@ impl Gatherer<'_> {
     fn gather_sinks(&self, counted: &Counted<'_>, snapshot: &mut Snapshot) {
         for (node, sink) in self.program.sinks() {
             let mut counts = SinkCounts {
-                target_ns: sink.latency_target_ns,
+                target_ns: self.targets.of(node, sink.latency_target_ns),
                 latencies: vec![0; SLOTS],
                 ..SinkCounts::default()
             };
@@ -102,8 +105,7 @@ impl Gatherer<'_> {
                 let filled = slots.latency.iter().flat_map(|latency| latency.filled());
                 filled.for_each(|(slot, rows)| counts.latencies[slot] += rows);
             }
-            let table = sink.table.as_ref().map(|table| table.name.as_str());
-            let table = table.unwrap_or(TERMINAL).to_string();
+            let table = name_of(sink).to_string();
             snapshot.sinks.entry(table).or_default().add(&counts);
         }
     }

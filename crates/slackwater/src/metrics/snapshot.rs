@@ -1,7 +1,16 @@
 //! The counts of a query at one moment.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
+
+use serde::Serialize;
+
+use crate::doctor::Examination;
+use crate::report::PartitionReport;
+
+/// The most partitions that are shown: 200 bytes of JSON each.
+const PARTITIONS_MAX: usize = 50;
 
 /// What a query has counted, and how it stands.
 #[derive(Debug, Clone, Default)]
@@ -18,10 +27,29 @@ pub struct Snapshot {
     pub unknown: [u64; 2],
     /// The checkpoints, if the query takes any.
     pub checkpoints: Option<CheckpointCounts>,
+    /// The partitions that are shown, with their tables.
+    pub partitions: Vec<(String, Partition)>,
+    /// How many partitions are not shown.
+    pub partitions_left_out: usize,
+    /// Why nothing comes out, and why rows are late.
+    pub diagnosis: Vec<String>,
     /// The CPU time of worker processes that run.
     pub processes_cpu_s: f64,
     /// The memory of worker processes that run.
     pub processes_resident_bytes: u64,
+}
+
+/// A partition of a source.
+#[derive(Debug, Clone, Serialize)]
+pub struct Partition {
+    name: String,
+    /// `active`, `idle` or `ended`.
+    state: String,
+    holds_back: bool,
+    rows: u64,
+    rows_late: u64,
+    watermark: Option<String>,
+    silent_s: Option<f64>,
 }
 
 /// A source.
@@ -65,6 +93,8 @@ pub struct OperatorCounts {
     pub rows: u64,
     /// The bytes that it holds.
     pub state_bytes: u64,
+    /// The rows that were sent to it over links, and that it has not taken.
+    pub waiting: Option<u64>,
 }
 
 /// A worker.
@@ -107,6 +137,7 @@ impl Snapshot {
             own.busy_s += counts.busy_s;
             own.rows += counts.rows;
             own.state_bytes = counts.state_bytes;
+            own.waiting = counts.waiting;
         }
         for (worker, counts) in later.workers {
             let own = self.workers.entry(worker).or_default();
@@ -119,6 +150,9 @@ impl Snapshot {
         if let Some(counts) = later.checkpoints {
             self.checkpoints.get_or_insert_default().add(&counts);
         }
+        self.partitions = later.partitions;
+        self.partitions_left_out = later.partitions_left_out;
+        self.diagnosis = later.diagnosis;
         self.processes_cpu_s += later.processes_cpu_s;
         self.processes_resident_bytes = later.processes_resident_bytes;
     }
@@ -129,6 +163,24 @@ impl Snapshot {
         for (own, rows) in self.unknown.iter_mut().zip(earlier.unknown) {
             *own = (*own).max(rows);
         }
+    }
+
+    /// Shows what sources have said of their partitions: those that hold others back and those with the most
+    /// late rows first.
+    pub fn show_partitions(&mut self, examination: Examination) {
+        let sources = examination.sources.into_iter();
+        let all = sources.flat_map(|(_, source)| {
+            let table = source.table;
+            let partitions = source.partitions.into_iter();
+            partitions.map(move |partition| (table.clone(), partition))
+        });
+        let mut all = all.collect::<Vec<_>>();
+        all.sort_by_key(|(_, partition)| (!partition.holds_back, Reverse(partition.rows_late)));
+        self.partitions_left_out = all.len().saturating_sub(PARTITIONS_MAX);
+        let shown = all.into_iter().take(PARTITIONS_MAX);
+        let shown = shown.map(|(table, partition)| (table, Partition::from(partition)));
+        self.partitions = shown.collect();
+        self.diagnosis = examination.diagnosis;
     }
 
     /// All worker processes have ended.
@@ -178,5 +230,19 @@ fn sum<N: std::ops::Add<Output = N> + Default>(one: Option<N>, other: Option<N>)
     match (one, other) {
         (None, None) => None,
         (one, other) => Some(one.unwrap_or_default() + other.unwrap_or_default()),
+    }
+}
+
+impl From<PartitionReport> for Partition {
+    fn from(report: PartitionReport) -> Partition {
+        Partition {
+            name: report.name,
+            state: report.state,
+            holds_back: report.holds_back,
+            rows: report.rows,
+            rows_late: report.rows_late,
+            watermark: report.watermark,
+            silent_s: report.silent_s,
+        }
     }
 }

@@ -29,6 +29,7 @@ fn counts(rows: u64) -> Snapshot {
         busy_s: 0.25,
         rows,
         state_bytes: 7,
+        waiting: Some(3),
     }];
     let worker = WorkerCounts {
         cpu_s: Some(0.5),
@@ -62,7 +63,7 @@ const ROWS: &str = r#"slackwater_source_rows_total{pipeline="q",table="a \"b\""}
 
 #[test]
 fn counters_never_go_backwards_over_restarts() {
-    let board = Board::new("q".to_string());
+    let board = Board::new("q".to_string(), Job::default());
     assert!(!board.is_running());
     board.begin();
     assert!(board.is_running());
@@ -107,7 +108,7 @@ fn counters_never_go_backwards_over_restarts() {
 
 #[test]
 fn every_count_is_on_the_page() {
-    let board = Board::new("q".to_string());
+    let board = Board::new("q".to_string(), Job::default());
     board.begin();
     board.show(counts(100));
     let page = board.page();
@@ -149,7 +150,7 @@ fn a_row_is_in_the_first_bucket_that_its_slot_does_not_exceed() {
         let sink = one.sinks.get_mut("print").unwrap();
         sink.latencies = vec![0; SLOTS];
         sink.latencies[slot] = 1;
-        let board = Board::new("q".to_string());
+        let board = Board::new("q".to_string(), Job::default());
         board.show(one);
         let page = board.page();
         let upper_s = upper_ns(slot) as f64 / 1e9;
@@ -173,7 +174,7 @@ fn a_row_is_in_the_first_bucket_that_its_slot_does_not_exceed() {
 
 #[test]
 fn rows_of_no_single_source_do_not_seem_fewer_while_workers_count() {
-    let board = Board::new("q".to_string());
+    let board = Board::new("q".to_string(), Job::default());
     board.begin();
     let sample = r#"slackwater_rows_late_total{pipeline="q",table=""}"#;
     for (read, shown) in [(2, 2.0), (1, 2.0), (3, 3.0)] {
@@ -182,4 +183,50 @@ fn rows_of_no_single_source_do_not_seem_fewer_while_workers_count() {
         board.show(now);
         assert_eq!(value(&board.page(), sample), shown);
     }
+}
+
+#[test]
+fn the_page_gets_the_same_counts() {
+    let job = Job {
+        json: "{}".to_string(),
+        ..Job::default()
+    };
+    let board = Board::new("q".to_string(), job);
+    let json = || serde_json::from_str::<serde_json::Value>(&board.json()).unwrap();
+    assert_eq!(json()["status"], "starting");
+    board.begin();
+    board.show(counts(100));
+    board.pause();
+    board.end(counts(200));
+    assert_eq!(json()["status"], "restarting");
+    board.begin();
+    board.show(counts(50));
+    let shown = json();
+    assert_eq!(shown["status"], "running");
+    assert_eq!(shown["restarts"], 1);
+    let source = &shown["sources"][0];
+    assert_eq!(
+        (&source["rows"], &source["late"]),
+        (&250.into(), &25.into())
+    );
+    assert_eq!(source["watermark_ms"], 1_500);
+    assert_eq!(shown["late_elsewhere"], 4);
+    let sink = &shown["sinks"][0];
+    assert_eq!(
+        (&sink["rows"], &sink["target_ms"]),
+        (&250.into(), &20.0.into())
+    );
+    let rows = sink["latency"].as_array().unwrap().iter();
+    let rows = rows.map(|slot| slot[1].as_u64().unwrap()).sum::<u64>();
+    let expected = [200, 50].map(|rows| counts(rows).sinks["print"].latencies.iter().sum::<u64>());
+    assert_eq!(rows, expected.iter().sum::<u64>());
+    // What waits, and what is held, is not added up.
+    assert_eq!(shown["nodes"][0]["waiting"], 3);
+    assert_eq!(shown["nodes"][0]["state_bytes"], 7);
+    assert_eq!(shown["checkpoints"]["stored"], 4);
+    assert_eq!(shown["bad_rows"], serde_json::json!([]));
+    assert!(
+        !board.json().contains('\n'),
+        "an event's data has no line breaks"
+    );
 }

@@ -21,7 +21,7 @@ pub struct Seen {
     pub workers: Vec<WorkerSeen>,
     /// The activity of the instances that were not idle.
     pub instances: Vec<InstanceSeen>,
-    /// The latencies of sinks with a target that wrote rows.
+    /// The latencies of sinks that wrote rows.
     pub sinks: Vec<SinkSeen>,
     /// What links to other processes carried, for those that this process sends on.
     pub links: Vec<LinkSeen>,

@@ -26,6 +26,7 @@ fn kept(sink: &SinkReport) -> Option<String> {
     let verdict = match sink.target_met {
         Some(true) => "met",
         Some(false) => "missed",
+        None if sink.latency_target_changes > 0 => "changed while the query ran",
         None => {
             return Some(format!(
                 "{target} ms for 99 of 100 rows: no rows to measure"
@@ -141,6 +142,7 @@ mod tests {
             rows_out: 5,
             connections_lost: 0,
             latency_target_ms: Some(20.0),
+            latency_target_changes: 0,
             target_met: Some(false),
             active_s: Some(6.25),
             violated_s: Some(1.0),
@@ -155,6 +157,15 @@ mod tests {
         assert_eq!(
             kept(&sink).unwrap(),
             "20 ms for 99 of 100 rows: missed, late in 1.0 of 6.2 s"
+        );
+        let changed = SinkReport {
+            latency_target_changes: 2,
+            target_met: None,
+            ..sink
+        };
+        assert_eq!(
+            kept(&changed).unwrap(),
+            "20 ms for 99 of 100 rows: changed while the query ran, late in 1.0 of 6.2 s"
         );
     }
 }

@@ -1,10 +1,16 @@
-//! The doors of one running query: metrics for Prometheus, and whether it is alive and ready.
+//! The doors of one running query: metrics for Prometheus, whether it is alive and ready, and the page.
+
+mod browser;
+mod page;
+
+pub use browser::open as open_browser;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
 use slackwater_serve::http::{Access, Answer, Limits, Routes, Server, StatusCode};
+use slackwater_serve::prometheus::CONTENT_TYPE;
 
 use super::STANDARD_INPUT;
 use crate::metrics::{Board, Look};
@@ -12,10 +18,14 @@ use crate::script::Script;
 use crate::supervisor::Signals;
 
 /// Where others may look at a running query.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Doors {
-    /// The address to listen at.
-    pub address: String,
+    /// The address of the metrics.
+    pub metrics: Option<String>,
+    /// The address of the page, which has the metrics as well.
+    pub page: Option<String>,
+    /// Whether to open the page in a browser.
+    pub opens_browser: bool,
     /// The token that requests have to show; `None` for those of this machine.
     pub token: Option<String>,
 }
@@ -23,7 +33,8 @@ pub struct Doors {
 impl std::fmt::Debug for Doors {
     /// Without the token.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Doors").field(&self.address).finish()
+        let addresses = (&self.metrics, &self.page);
+        formatter.debug_tuple("Doors").field(&addresses).finish()
     }
 }
 
@@ -31,13 +42,52 @@ impl std::fmt::Debug for Doors {
 pub struct Opened {
     /// What is shown.
     pub board: Arc<Board>,
-    _server: Server,
+    _servers: Vec<Server>,
 }
 
 impl Doors {
-    /// Opens the doors of a run of `script`; `signals` passes requests on to the query.
-    pub fn open(&self, script: &Script, signals: &Arc<Signals>) -> Result<Opened, String> {
-        let failed = |error: std::io::Error| {
+    /// The name under which the run of a script is shown.
+    pub fn name(script: &Script) -> String {
+        pipeline(script.name())
+    }
+
+    /// Opens the doors of a run, which is shown on `board`; `signals` passes requests on to the query.
+    pub fn open(&self, board: Board, signals: &Arc<Signals>) -> Result<Opened, String> {
+        let board = Arc::new(board);
+        let mut servers = Vec::new();
+        if let Some(text) = self.metrics.as_ref().filter(|_| self.metrics != self.page) {
+            let address = resolve("--metrics", text)?;
+            let server = self.start(("--metrics", text), address, routes(&board, signals))?;
+            if address.port() == 0 {
+                eprintln!("metrics at http://{}/metrics", server.address());
+            }
+            servers.push(server);
+        }
+        if let Some(text) = &self.page {
+            let address = resolve("--page", text)?;
+            let routes = page::routes(routes(&board, signals), &board, signals);
+            let server = self.start(("--page", text), address, routes)?;
+            let url = format!("http://{}/", server.address());
+            eprintln!("page at {url}");
+            if self.opens_browser {
+                browser::open(&url);
+            }
+            servers.push(server);
+        }
+        Ok(Opened {
+            board,
+            _servers: servers,
+        })
+    }
+
+    fn start(
+        &self,
+        (option, text): (&str, &str),
+        address: SocketAddr,
+        routes: Routes,
+    ) -> Result<Server, String> {
+        let access = Access::new(self.token.clone());
+        Server::start(address, access, routes, Limits::default()).map_err(|error| {
             let hint = match error.kind() {
                 std::io::ErrorKind::PermissionDenied => {
                     "set SLACKWATER_TOKEN or --token, or use 127.0.0.1"
@@ -45,53 +95,47 @@ impl Doors {
                 std::io::ErrorKind::AddrInUse => "use another port; 0 takes any that is free",
                 _ => "use an address of this machine, such as 127.0.0.1:9464",
             };
-            format!("--metrics {}: {error}\n  = {hint}", self.address)
-        };
-        let address = self.resolve()?;
-        let board = Arc::new(Board::new(pipeline(script.name())));
-        let (scraped, signals) = (Arc::clone(&board), Arc::clone(signals));
-        let ready = Arc::clone(&board);
-        let routes = Routes::default()
-            .get("/metrics", move |_, reply| {
-                let look = Look::new(&scraped, reply);
-                // Otherwise it is dropped, which answers it with what is known.
-                if scraped.is_running() {
-                    signals.look(look);
-                }
-            })
-            .get("/healthz", |_, reply| {
-                reply.send(Answer::text(StatusCode::OK, "ok\n").closing());
-            })
-            .open()
-            .get("/readyz", move |_, reply| {
-                let answer = match ready.is_running() {
-                    true => Answer::text(StatusCode::OK, "ready\n"),
-                    false => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
-                };
-                reply.send(answer.closing());
-            })
-            .open();
-        let access = Access::new(self.token.clone());
-        let server = Server::start(address, access, routes, Limits::default()).map_err(failed)?;
-        if address.port() == 0 {
-            eprintln!("metrics at http://{}/metrics", server.address());
-        }
-        Ok(Opened {
-            board,
-            _server: server,
+            format!("{option} {text}: {error}\n  = {hint}")
         })
     }
+}
 
-    fn resolve(&self) -> Result<SocketAddr, String> {
-        let found = self.address.to_socket_addrs();
-        let found = found.ok().and_then(|mut addresses| addresses.next());
-        found.ok_or_else(|| {
-            format!(
-                "--metrics: '{}' is not an address\n  = use one such as 127.0.0.1:9464",
-                self.address
-            )
+/// The metrics, and whether the query is alive and ready.
+fn routes(board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
+    let (scraped, signals) = (Arc::clone(board), Arc::clone(signals));
+    let ready = Arc::clone(board);
+    Routes::default()
+        .get("/metrics", move |_, reply| {
+            let look = Look::new(&scraped, |board| {
+                let answer = Answer::new(StatusCode::OK, CONTENT_TYPE, board.page());
+                // A scraper comes once in a while: an open connection would need a timer until then.
+                reply.send(answer.closing());
+            });
+            // Otherwise it is dropped, which answers it with what is known.
+            if scraped.is_running() {
+                signals.look(look);
+            }
         })
-    }
+        .get("/healthz", |_, reply| {
+            reply.send(Answer::text(StatusCode::OK, "ok\n").closing());
+        })
+        .open()
+        .get("/readyz", move |_, reply| {
+            let answer = match ready.is_running() {
+                true => Answer::text(StatusCode::OK, "ready\n"),
+                false => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+            };
+            reply.send(answer.closing());
+        })
+        .open()
+}
+
+fn resolve(option: &str, text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs();
+    let found = found.ok().and_then(|mut addresses| addresses.next());
+    found.ok_or_else(|| {
+        format!("{option}: '{text}' is not an address\n  = use one such as 127.0.0.1:9464")
+    })
 }
 
 /// The name of a run: that of its file, without folder and ending.

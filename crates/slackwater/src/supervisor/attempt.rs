@@ -125,6 +125,9 @@ impl Query<'_> {
             host: &host,
             program,
             deployment,
+            plan,
+            costs: self.costs,
+            targets: &self.targets,
             catalog,
             started: self.started,
             running: deployment.instances.len(),
@@ -137,7 +140,15 @@ impl Query<'_> {
             abandon_by: None,
             shown: Progress::new(self.progress && !self.live, program),
             live: self.live_line(&host),
-            tuner: Tuner::new(program, plan, catalog, deployment, &host, self.costs),
+            tuner: Tuner::new(
+                program,
+                plan,
+                catalog,
+                deployment,
+                &host,
+                self.costs,
+                &self.targets,
+            ),
             rebalancer: Rebalancer::new(program, deployment, &host),
             coordinator: coordinator.transpose()?,
             looks: Looks::new(self.board.as_ref()),
@@ -167,6 +178,7 @@ impl Query<'_> {
             program,
             deployment,
             catalog,
+            targets: &self.targets,
         };
         looks.end(&gatherer, &host, coordinator.as_ref());
         let verdict = coordinator.as_ref().map(|takes| takes.verdict().clone());
@@ -179,6 +191,7 @@ impl Query<'_> {
             plan,
             catalog,
             deployment,
+            targets: &self.targets,
             workers: host.workers(),
             counters: host.counters(),
             finished: &finished,
@@ -258,6 +271,7 @@ impl Query<'_> {
             plan: self.plan,
             catalog,
             deployment: self.deployment,
+            targets: &self.targets,
             workers: Vec::new(),
             counters: &counters.collect::<Vec<Arc<InstanceCounters>>>(),
             finished: &[],
@@ -335,7 +349,14 @@ impl Query<'_> {
         let sources = self.program.sources();
         let rows_per_s = sources.filter_map(|(_, source)| source.connector.describe().rows_per_s);
         let rows_per_s = rows_per_s.sum();
-        self.live
-            .then(|| Live::new(self.program, self.deployment, host, rows_per_s))
+        self.live.then(|| {
+            Live::new(
+                self.program,
+                self.deployment,
+                host,
+                rows_per_s,
+                &self.targets,
+            )
+        })
     }
 }

@@ -23,6 +23,18 @@ pub enum RunEvent {
     Look(Look),
     /// The question why nothing comes out, and where the answer goes.
     Why(mpsc::SyncSender<String>),
+    /// Somebody changes a latency target.
+    Retarget(Retarget),
+}
+
+/// A new latency target. Dropping it says that nobody has heard it.
+pub struct Retarget {
+    /// The sinks' nodes.
+    pub nodes: Vec<usize>,
+    /// The target in nanoseconds.
+    pub target_ns: u64,
+    /// Called when it is in force.
+    pub done: Box<dyn FnOnce() + Send>,
 }
 
 /// Passes signals on to the current attempt, or keeps one until there is an attempt. Passes scrapes on, too.
@@ -61,6 +73,14 @@ impl Signals {
         let listening = self.lock();
         if let Some(sender) = &listening.sender {
             let _ = sender.try_send(RunEvent::Why(reply));
+        }
+    }
+
+    /// Passes a new target on. If nobody hears it, it is dropped.
+    pub fn retarget(&self, retarget: Retarget) {
+        let sender = self.lock().sender.clone();
+        if let Some(sender) = sender {
+            let _ = sender.try_send(RunEvent::Retarget(retarget));
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::coordinator::Coordinator;
 use crate::catalog::ProgramCatalog;
+use crate::doctor::Examination;
 use crate::hosts::{LocalHost, Measured};
 use crate::metrics::{Board, Gatherer, Look, Snapshot};
 
@@ -16,6 +17,9 @@ const LOOKS_MAX: usize = 64;
 /// scrapes are answered with what it has reported before.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+/// How often sources are asked for their partitions at most.
+const EXAMINE_AGAIN: Duration = Duration::from_millis(900);
+
 /// Answers scrapes.
 pub struct Looks {
     board: Option<Arc<Board>>,
@@ -24,6 +28,8 @@ pub struct Looks {
     by: Option<Instant>,
     /// The processes that have not reported yet.
     missing: BTreeSet<usize>,
+    /// When sources were last asked for their partitions.
+    examined: Option<Instant>,
     /// What each process has reported last.
     measured: BTreeMap<usize, Measured>,
 }
@@ -39,6 +45,7 @@ impl Looks {
             waiting: Vec::new(),
             by: None,
             missing: BTreeSet::new(),
+            examined: None,
             measured: BTreeMap::new(),
         }
     }
@@ -46,6 +53,19 @@ impl Looks {
     /// When to call [`Looks::answer`] at the latest; `None` while nobody asks.
     pub fn next(&self) -> Option<Instant> {
         self.by
+    }
+
+    /// Whether to ask sources for their partitions now: `look` shows them, and was not preceded by another
+    /// one just before.
+    pub fn examines(&mut self, look: &Look, now: Instant) -> bool {
+        let is_known = self
+            .examined
+            .is_some_and(|examined| now.duration_since(examined) < EXAMINE_AGAIN);
+        let examines = look.shows_partitions() && !is_known;
+        if examines {
+            self.examined = Some(now);
+        }
+        examines
     }
 
     /// Takes a scrape, and asks the host for its counters unless it was asked already.
@@ -91,13 +111,17 @@ impl Looks {
         gatherer: &Gatherer<'_>,
         host: &LocalHost,
         coordinator: Option<&Coordinator>,
+        known: impl FnOnce() -> Examination,
         now: Instant,
     ) {
         if self.by.is_none_or(|by| by > now) {
             return;
         }
         self.by = None;
-        let snapshot = self.snapshot(gatherer, host, coordinator);
+        let mut snapshot = self.snapshot(gatherer, host, coordinator);
+        if self.waiting.iter().any(Look::shows_partitions) {
+            snapshot.show_partitions(known());
+        }
         if let Some(board) = &self.board {
             board.show(snapshot);
         }

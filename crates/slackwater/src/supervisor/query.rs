@@ -20,6 +20,7 @@ use crate::metrics::Board;
 use crate::notices::Notices;
 use crate::plan::Plan;
 use crate::script::Script;
+use crate::targets::Targets;
 
 /// Why a query is not run, or not restarted.
 #[derive(Debug)]
@@ -66,6 +67,8 @@ pub struct Query<'a> {
     pub signals: Arc<Signals>,
     /// The notices for the user about the input.
     pub notices: Arc<Notices>,
+    /// The latency targets of the sinks.
+    pub targets: Arc<Targets>,
     /// What is shown to those who look at the run, if somebody may.
     pub board: Option<Arc<Board>>,
 }

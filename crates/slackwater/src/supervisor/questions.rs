@@ -111,6 +111,11 @@ impl Questions {
         }
     }
 
+    /// What is known now.
+    pub fn known(&self, program: &Program, deployment: &Deployment) -> Examination {
+        self.examiner.examine(program, deployment)
+    }
+
     /// What is known in the end.
     pub fn examine(self, program: &Program, deployment: &Deployment) -> Examination {
         self.examiner.examine(program, deployment)

@@ -8,6 +8,7 @@ use slackwater_engine::Error;
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
 use slackwater_engine::protocol::{Command, WorkerEvent};
+use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
 
 use super::coordinator::{Coordinator, Verdict};
@@ -18,8 +19,10 @@ use crate::catalog::ProgramCatalog;
 use crate::hosts::{HostCommand, HostEvent, LocalHost};
 use crate::live::Live;
 use crate::metrics::Gatherer;
+use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
+use crate::targets::Targets;
 use crate::tuner::Tuner;
 
 /// How long a stopped query may take to write the rows that are on their way: longer than a slow pipeline
@@ -37,6 +40,12 @@ pub struct Watch<'a> {
     pub program: &'a Program,
     /// The engine's form of the plan.
     pub deployment: &'a Deployment,
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What waiting costs on this host.
+    pub costs: Costs,
+    /// The latency targets of the sinks.
+    pub targets: &'a Targets,
     /// The sources and sinks.
     pub catalog: &'a ProgramCatalog<'a>,
     /// The time at which the first incarnation was started.
@@ -77,6 +86,7 @@ impl Watch<'_> {
     /// Watches the query until it has ended, was stopped, or has failed.
     pub fn until_end(&mut self, events: &mpsc::Receiver<RunEvent>, duration: Option<Duration>) {
         let mut end_at = duration.map(|duration| self.started + duration);
+        self.restore_targets();
         if let Some(tuner) = &mut self.tuner {
             tuner.begin();
         }
@@ -186,9 +196,13 @@ impl Watch<'_> {
             program: self.program,
             deployment: self.deployment,
             catalog: self.catalog,
+            targets: self.targets,
         };
         let coordinator = self.coordinator.as_ref();
-        self.looks.answer(&gatherer, self.host, coordinator, now);
+        let (questions, program, deployment) = (&self.questions, self.program, self.deployment);
+        let known = || questions.known(program, deployment);
+        self.looks
+            .answer(&gatherer, self.host, coordinator, known, now);
     }
 
     fn is_over(&self) -> bool {
@@ -267,7 +281,14 @@ impl Watch<'_> {
                 }
             }
             RunEvent::Host(HostEvent::Measured(measured)) => self.looks.measured(measured, now),
-            RunEvent::Look(look) => self.looks.ask(look, self.host, self.catalog, now),
+            RunEvent::Look(look) => {
+                // What sources say of their partitions is shown to the next look.
+                if self.looks.examines(&look, now) {
+                    self.host.tell(HostCommand::Workers(Command::Examine));
+                }
+                self.looks.ask(look, self.host, self.catalog, now);
+            }
+            RunEvent::Retarget(retarget) => self.retarget(retarget),
             RunEvent::Signal => self.signal(now),
             RunEvent::Why(reply) => self.ask(reply, now),
         }

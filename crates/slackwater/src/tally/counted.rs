@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use slackwater_engine::balancer::BalancerPlan;
 use slackwater_engine::counters::{InstanceCounters, StepCounters};
-use slackwater_engine::deploy::{Deployment, InputPlan, StepKind};
+use slackwater_engine::deploy::{Deployment, InputPlan, InstancePlan, StepKind};
 use slackwater_sql::program::Program;
 
 use crate::report::OperatorReport;
@@ -86,6 +87,43 @@ impl<'a> Counted<'a> {
             }
         }
         reports
+    }
+
+    /// The rows that were sent to each node over links and that it has not taken; `None` for nodes without
+    /// links.
+    pub fn waiting(&self) -> Vec<Option<u64>> {
+        let instances = &self.deployment.instances;
+        let head_of = |instance: &InstancePlan| match &instance.input {
+            InputPlan::Ports(_) => instance.steps.first().map(|step| step.node),
+            InputPlan::Source { .. } => None,
+        };
+        let mut copies = vec![0; self.program.graph.nodes.len()];
+        let heads = instances.iter().filter_map(head_of);
+        heads.for_each(|head| copies[head] += 1);
+        let (mut sent, mut taken) = (vec![0; copies.len()], vec![0; copies.len()]);
+        for (instance, slots) in instances.iter().zip(self.counters) {
+            for (number, (step, slots)) in instance.steps.iter().zip(&slots.steps).enumerate() {
+                let rows = InstanceCounters::read(&slots.rows);
+                if number == 0
+                    && let Some(head) = head_of(instance)
+                {
+                    taken[head] += rows;
+                }
+                let StepKind::Route { balancer, links } = &step.kind else {
+                    continue;
+                };
+                let to = links.first().map(|link| self.deployment.links[*link].to);
+                if let Some(head) = to.and_then(|to| head_of(&instances[to])) {
+                    let is_broadcast = matches!(balancer, BalancerPlan::Broadcast { .. });
+                    sent[head] += rows * if is_broadcast { copies[head] } else { 1 };
+                }
+            }
+        }
+        let waiting = sent.iter().zip(taken).zip(copies);
+        // Workers count on between the readings.
+        let waiting =
+            waiting.map(|((sent, taken), heads)| (heads > 0).then(|| sent.saturating_sub(taken)));
+        waiting.collect()
     }
 
     /// The late and bad rows of each source, in order, and those that come from no single source. Rows that

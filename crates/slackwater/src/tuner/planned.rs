@@ -1,12 +1,13 @@
 //! Plans the paths to sinks with a latency target, before anything is measured.
 
-use slackwater_control::latency::controller::Setting;
+use slackwater_control::latency::controller::{Goal, Setting};
 use slackwater_control::latency::model::{HostCosts, UTILISATION_MAX, Waiting};
 use slackwater_control::latency::planner::{Planned, Question, plan};
 use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
 
 use super::paths::{self, Path, RateFrom, path, paths};
+use super::running::PathControl;
 use crate::plan::Plan;
 
 /// Longer targets are treated like this one: a wake-up every ten seconds costs nothing, and what arrives in
@@ -128,7 +129,7 @@ pub fn warnings(plans: &[PathPlan]) -> Vec<String> {
 }
 
 /// The first setting of a planned path.
-pub fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
+fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
     let delay_ns = match planned.chosen.shape.source {
         Waiting::Sleep(time_ns) => time_ns as u64,
         // Interrupts cost least at the assumed rate. A busier source may still sleep: the worker itself
@@ -140,4 +141,24 @@ pub fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
         delay_ns,
         chunk_rows: planned.chosen.shape.chunk_rows as usize,
     }
+}
+
+/// The control of the path to the sink at `node`, with the planner's first setting; `None` if the sink has no
+/// sources.
+pub fn path_control(
+    program: &Program,
+    plan: &Plan,
+    node: usize,
+    target_ns: u64,
+    costs: Costs,
+) -> Option<PathControl> {
+    let planned = plan_sink(program, plan, node, target_ns, costs)?;
+    let target_ns = target_ns.min(TARGET_NS_MAX);
+    let goal = Goal {
+        target_ns,
+        costs: host_costs(costs),
+    };
+    let parts = paths::parts(program, plan, &planned.path);
+    let setting = first_setting(&planned.planned, target_ns);
+    Some(PathControl::new(parts, goal, setting))
 }

@@ -170,6 +170,11 @@ impl PathControl {
         self.controller.setting()
     }
 
+    /// Changes the target.
+    pub fn retarget(&mut self, target_ns: u64) {
+        self.controller.retarget(target_ns);
+    }
+
     /// How often the setting was changed.
     pub fn changes(&self) -> u64 {
         self.controller.changes()

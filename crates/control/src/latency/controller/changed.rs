@@ -1,0 +1,72 @@
+//! Targets that change while a query runs.
+
+use super::*;
+use crate::latency::model::tests::COSTS;
+
+const MS: u64 = 1_000_000;
+
+/// Half a second in which rows left at all times up to the delay.
+fn correct(controller: &mut Controller) -> u64 {
+    let delay_ns = controller.setting().delay_ns;
+    let latencies = (1..=100).map(|part| (delay_ns * part / 100 + 50_000, 10));
+    let latencies = latencies.collect::<Vec<(u64, u64)>>();
+    let setting = controller.correct(&Observation {
+        interval_ns: 500 * MS,
+        latencies: &latencies,
+        rows: 1_000,
+        utilisation: 0.01,
+        per_row_ns: 1_000.0,
+        slept: delay_ns > 0,
+        sleeps: 1.0,
+        fill: 0.0,
+        lost: Lost::default(),
+    });
+    setting.delay_ns
+}
+
+#[test]
+fn a_changed_target_takes_one_correction() {
+    let goal = Goal {
+        target_ns: 5 * MS,
+        costs: COSTS,
+    };
+    let setting = Setting {
+        delay_ns: 4 * MS,
+        chunk_rows: 1_024,
+    };
+    let mut controller = Controller::new(goal, setting);
+    for _ in 0..20 {
+        correct(&mut controller);
+    }
+    for target_ms in [500, 5, 10_000, 2, 50, 5] {
+        let target_ns = target_ms * MS;
+        controller.retarget(target_ns);
+        let at_once = controller.setting().delay_ns;
+        assert!(at_once < target_ns, "{target_ms}: {at_once}");
+        let delay_ns = correct(&mut controller);
+        let wanted = target_ns / 2..target_ns;
+        assert!(wanted.contains(&delay_ns), "{target_ms}: {delay_ns}");
+        // From then on as with any other target: longer delays take steps.
+        for _ in 0..20 {
+            let next_ns = correct(&mut controller);
+            assert!(wanted.contains(&next_ns), "{target_ms}: {next_ns}");
+        }
+    }
+}
+
+#[test]
+fn a_target_below_the_shortest_delay_is_met_by_interrupts_at_once() {
+    let goal = Goal {
+        target_ns: 500 * MS,
+        costs: COSTS,
+    };
+    let setting = Setting {
+        delay_ns: 400 * MS,
+        chunk_rows: 1_024,
+    };
+    let mut controller = Controller::new(goal, setting);
+    correct(&mut controller);
+    controller.retarget(DELAY_MIN_NS / 2);
+    assert_eq!(controller.setting().delay_ns, 0);
+    assert_eq!(correct(&mut controller), 0);
+}

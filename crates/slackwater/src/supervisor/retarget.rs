@@ -1,0 +1,47 @@
+//! Latency targets that change while the query runs.
+
+use super::events::Retarget;
+use super::watch::Watch;
+use crate::hosts::HostCommand;
+use crate::tuner::Tuner;
+
+impl Watch<'_> {
+    /// Tells the host the targets that were changed in an earlier incarnation.
+    pub(super) fn restore_targets(&self) {
+        for (node, target_ns) in self.targets.changed() {
+            self.host.tell(HostCommand::Retarget { node, target_ns });
+        }
+    }
+
+    /// Changes the targets of sinks.
+    pub(super) fn retarget(&mut self, retarget: Retarget) {
+        let Retarget {
+            nodes,
+            target_ns,
+            done,
+        } = retarget;
+        for node in nodes {
+            self.targets.set(node, target_ns);
+            self.host.tell(HostCommand::Retarget { node, target_ns });
+            if let Some(tuner) = &mut self.tuner {
+                tuner.retarget(node, target_ns);
+            }
+        }
+        // It was a query without targets until now.
+        if self.tuner.is_none() {
+            self.tuner = Tuner::new(
+                self.program,
+                self.plan,
+                self.catalog,
+                self.deployment,
+                self.host,
+                self.costs,
+                self.targets,
+            );
+            if let Some(tuner) = &mut self.tuner {
+                tuner.begin();
+            }
+        }
+        done();
+    }
+}
