@@ -39,6 +39,9 @@ pub struct ConnectorKind {
     pub exclusive: Exclusive,
     /// Whether a source reads the process's standard input, which can have only one reader.
     pub reads_standard_input: bool,
+    /// Whether the rows of a source come from other threads of this process ([`crate::push`]), so that
+    /// something has to take them from outside.
+    pub is_pushed: bool,
     /// The options of all uses.
     pub(crate) options: &'static [OptionKind],
     /// The options of sources, without those of every source and of the format.

@@ -11,6 +11,7 @@
 //!            └── format     records into columns (csv, json, combined_log, regex, raw)
 //! columns                   files of columns, both ways (parquet, arrow)
 //! packing                   files that are compressed (.gz, .zst)
+//! push                      rows that other threads push, for the http source
 //! datagen                   generated rows
 //! mqtt                      the client of the mqtt source and sink
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
@@ -51,6 +52,7 @@ mod pacer;
 mod packing;
 mod parsers;
 mod postgres;
+pub mod push;
 mod source;
 mod sqlite;
 mod tcp;

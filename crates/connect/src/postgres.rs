@@ -26,6 +26,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     path: None,
     exclusive: Exclusive::Name("sink.name"),
     reads_standard_input: false,
+    is_pushed: false,
     options: &[
         option(
             "url",

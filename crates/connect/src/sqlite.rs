@@ -24,6 +24,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     path: Some("path"),
     exclusive: Exclusive::Name("sink.name"),
     reads_standard_input: false,
+    is_pushed: false,
     options: &[
         option("path", "required", "the file"),
         option(

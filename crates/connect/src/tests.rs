@@ -141,6 +141,9 @@ fn what_can_be_read_again_and_what_is_written_once() {
     let address = ("address", "127.0.0.1:9");
     assert!(!described(&[("connector", "tcp"), address]).replayable);
     assert!(!described(&[("connector", "stdin")]).replayable);
+    let http = [("connector", "http"), ("acknowledge", "checkpoint")];
+    assert!(described(&http).redelivers && described(&http).keeps_positions);
+    assert!(!described(&http[..1]).redelivers && !described(&http).replayable);
     let mqtt = [("connector", "mqtt"), ("address", "h"), ("topic", "t")];
     assert!(!described(&mqtt).redelivers);
     let mqtt = [&mqtt[..], &[("client_id", "me")]].concat();

@@ -50,6 +50,9 @@ pub struct SourceDescription {
     /// For a source that is not replayable: whether rows that no checkpoint has are delivered again when
     /// the query resumes, because the sender keeps them until it is told ([`SourceConnector::stored`]).
     pub redelivers: bool,
+    /// For a source that is not replayable: whether its positions continue when the query resumes, so that it
+    /// is told where it was ([`SourceRequest::resume`]).
+    pub keeps_positions: bool,
     /// Whether a source that is not bounded still ends when its sender does, also in a query that takes
     /// checkpoints. Other unbounded sources continue there until the query is stopped.
     pub ends_with_peer: bool,

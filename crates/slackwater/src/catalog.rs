@@ -282,10 +282,11 @@ impl Catalog for ProgramCatalog<'_> {
         let table = definition(&spec.table);
         let settings = slackwater_connect::table_settings(&table)
             .map_err(|error| Error::new(table.name.clone(), error.to_string()))?;
-        // A source that is not replayable delivers only new rows.
+        // A source that is not replayable delivers only new rows, and numbers them anew unless it says so.
+        let described = spec.connector.describe();
         let restored = self
             .restored_of(node)
-            .filter(|_| spec.connector.describe().replayable);
+            .filter(|_| described.replayable || described.keeps_positions);
         let restored = restored.map(|restored| restored.partitions(node));
         let restored = restored.unwrap_or_default();
         let resume = restored.iter().map(|state| state.resume.clone());
@@ -310,13 +311,14 @@ impl Catalog for ProgramCatalog<'_> {
                 partition_base: self.ordinal(node) * PARTITIONS_PER_SOURCE,
                 idle_timeout_ns: settings.idle_timeout_ns,
                 unit_per_partition: settings.unit_of_work_file,
-                forgets_ended: spec.connector.describe().transient_partitions,
+                forgets_ended: described.transient_partitions,
                 judged: self.program.judges(node),
             },
             dead_letters: self.letters_of[node].clone(),
             restored,
+            // Positions name the same rows again only if the source is replayable.
             suspects: (self.suspects.iter())
-                .filter(|suspect| suspect.node == node)
+                .filter(|suspect| suspect.node == node && described.replayable)
                 .map(|suspect| Suspect {
                     partition: suspect.partition,
                     first: suspect.first,

@@ -1,6 +1,7 @@
 //! Runs a program: compile, plan, deploy, wait for the end, report.
 
 mod doors;
+mod pushes;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -59,6 +60,8 @@ pub struct RunOptions {
     pub doors: Option<Doors>,
     /// Asks the query while it runs.
     pub asker: Asker,
+    /// Whether rows are pushed into its tables ([`slackwater_connect::push`]) by other means than doors.
+    pub takes_pushes: bool,
     /// The terminal that shows what queries print, in this process.
     pub screen: Option<Arc<dyn Screen>>,
 }
@@ -177,6 +180,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         accepts_duplicates: asked.is_some_and(|state| state.accepts_duplicates),
     });
     plan.checkpoints = state.is_some();
+    pushes::check(script, &program, options, plan.processes)?;
     // Only the mode `auto` needs costs.
     let costs = match program.settings.wait_mode() {
         WaitMode::Auto { .. } => calibrate::costs(),

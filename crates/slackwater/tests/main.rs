@@ -29,6 +29,7 @@ mod placement;
 mod postgres;
 mod process;
 mod processes;
+mod pushes;
 mod random;
 mod shell;
 mod sql_files;

@@ -91,7 +91,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("tables", "database_options table"),
             ("records", "encode format lines"),
             ("records by threads", "parsers"),
-            ("clients", "datagen kafka mqtt pacer tcp"),
+            ("clients", "datagen kafka mqtt pacer push tcp"),
             ("files", "columns file_format"),
             ("connectors", "connector dead_letters file_encoder"),
             ("sources and sinks", "sink source"),

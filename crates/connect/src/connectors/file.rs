@@ -23,6 +23,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     path: Some("path"),
     exclusive: Exclusive::File("path"),
     reads_standard_input: false,
+    is_pushed: false,
     options: &[],
     source_options: &[
         option(

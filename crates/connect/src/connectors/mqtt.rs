@@ -24,6 +24,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     path: None,
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
+    is_pushed: false,
     options: &[
         option(
             "address",

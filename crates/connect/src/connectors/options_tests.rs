@@ -17,6 +17,7 @@ const REQUIRED: &[(&str, &[(&str, &str)])] = &[
     ("file", &[("path", "src/lib.rs")]),
     ("stdin", &[]),
     ("tcp", &[("address", "127.0.0.1:1")]),
+    ("http", &[]),
     (
         "kafka",
         &[

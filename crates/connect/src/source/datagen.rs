@@ -33,6 +33,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     path: None,
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
+    is_pushed: false,
     options: &[],
     source_options: &[
         option("generator", "required", "`nexmark` or `uservisits`"),
@@ -101,6 +102,7 @@ impl SourceConnector for DatagenConnector {
             parsers: false,
             bounded: self.rows.is_some(),
             redelivers: false,
+            keeps_positions: false,
             ends_with_peer: false,
             transient_partitions: false,
             replayable: true,

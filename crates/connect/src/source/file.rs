@@ -187,6 +187,7 @@ impl SourceConnector for FileConnector {
             bounded: true,
             parsers: matches!(self.format, FileFormat::Lines(_)),
             redelivers: false,
+            keeps_positions: false,
             ends_with_peer: false,
             transient_partitions: false,
             replayable: true,

@@ -4,6 +4,7 @@ pub(crate) mod arrivals;
 pub(crate) mod datagen;
 pub(crate) mod file;
 pub(crate) mod helpers;
+pub(crate) mod http;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
 pub(crate) mod mqtt;

@@ -45,6 +45,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     path: None,
     exclusive: Exclusive::Nothing,
     reads_standard_input: true,
+    is_pushed: false,
     options: &[],
     source_options: &[],
     sink_options: &[],

@@ -100,11 +100,11 @@ impl Doors {
     }
 }
 
-/// The metrics, and whether the query is alive and ready.
+/// The metrics, whether the query is alive and ready, and its tables that are pushed to.
 fn routes(board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
     let (scraped, signals) = (Arc::clone(board), Arc::clone(signals));
     let ready = Arc::clone(board);
-    Routes::default()
+    let routes = Routes::default()
         .get("/metrics", move |_, reply| {
             let look = Look::new(&scraped, |board| {
                 let answer = Answer::new(StatusCode::OK, CONTENT_TYPE, board.page());
@@ -127,7 +127,8 @@ fn routes(board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
             };
             reply.send(answer.closing());
         })
-        .open()
+        .open();
+    super::pushes::mount(routes)
 }
 
 fn resolve(option: &str, text: &str) -> Result<SocketAddr, String> {
