@@ -136,8 +136,8 @@ fn the_page_shows_what_the_report_says() {
         let shown = Shown::start(&[TARGET, arguments].concat());
         let (_, list) = ask(&shown.page, "GET", "/v1/jobs", "", "").unwrap();
         let list = serde_json::from_str::<Value>(&list).unwrap();
-        assert_eq!(list["jobs"][0]["name"], "query");
-        assert_eq!(list["server"], false);
+        assert_eq!(list[0]["name"], "query");
+        assert_eq!(list[0]["is_run"], true);
         let mut peer = shown.connect();
         peer.write_all(ROWS.as_bytes()).unwrap();
         let counts = shown.until("all rows", |counts| {
@@ -239,9 +239,9 @@ fn a_target_changes_while_the_query_runs() {
         };
         let counts = shown.job()["counts"].take();
         assert_eq!(counts["sinks"][0]["target_ms"], before);
-        shown.retarget(r#"{"latency_target": "5 s"}"#);
+        shown.retarget(r#"{"settings": {"latency_target": "5 s"}}"#);
         // No row keeps this.
-        shown.retarget(r#"{"latency_target": "1 us", "sink": "o"}"#);
+        shown.retarget(r#"{"settings": {"latency_target.o": "1 us"}}"#);
         let counts = shown.job()["counts"].take();
         assert_eq!(counts["sinks"][0]["target_ms"], 0.001, "{arguments:?}");
         let mut second = 9;
@@ -267,7 +267,7 @@ fn a_target_changes_while_the_query_runs() {
 #[test]
 fn a_changed_target_holds_after_a_restart() {
     let shown = Shown::start(&["--processes", "2", "--parallelism", "2", "--state", "state"]);
-    shown.retarget(r#"{"latency_target": "70 ms"}"#);
+    shown.retarget(r#"{"settings": {"latency_target": "70 ms"}}"#);
     let children = crate::processes::children(shown.running.id());
     rustix::process::kill_process(children[0], rustix::process::Signal::KILL).unwrap();
     let counts = shown.until("restart", |counts| {
@@ -319,7 +319,7 @@ fn the_answer_does_not_depend_on_the_target() {
         let mut running = folder.start(&paced, &[&[&*option], arguments].concat());
         let mut changes = 0;
         for target in targets.iter().cycle() {
-            let body = format!("{{\"latency_target\": \"{target}\"}}");
+            let body = format!("{{\"settings\": {{\"latency_target\": \"{target}\"}}}}");
             let answer = ask(&page, "PATCH", "/v1/jobs/query", "", &body);
             changes += u64::from(answer.is_some_and(|(status, _)| status == 200));
             if !running.is_running() {
@@ -393,7 +393,7 @@ fn wrong_requests_are_answered_with_what_to_do() {
             "PATCH",
             "/v1/jobs/query",
             "origin: https://evil.example\r\n",
-            r#"{"latency_target": "1 s"}"#,
+            r#"{"settings": {"latency_target": "1 s"}}"#,
             403,
             "evil.example",
         ),
@@ -441,7 +441,7 @@ fn with_a_token_the_page_is_open_and_what_it_asks_for_is_not() {
     let running = Running::start(command);
     let status = |method: &str, path: &str, header: &str| {
         let body = match method {
-            "PATCH" => r#"{"latency_target": "1 s"}"#,
+            "PATCH" => r#"{"settings": {"latency_target": "1 s"}}"#,
             _ => "",
         };
         eventually("answer", || ask(&page, method, path, header, body)).0

@@ -142,7 +142,7 @@ function hear(name, data) {
 
 function show(name) {
   state.listening?.abort();
-  state.name = name;
+  [state.name, state.isGone] = [name, false];
   const listening = new AbortController();
   state.listening = listening;
   listen(`/v1/jobs/${encodeURIComponent(name)}/events`, listening.signal, hear)
@@ -155,6 +155,7 @@ function show(name) {
 }
 
 function gone(reason, status) {
+  state.isGone = true;
   showStatus('gone');
   if (status === 401) return askForToken();
   say('problem', reason);
@@ -181,12 +182,17 @@ async function begin() {
   try {
     const list = await askJson('/v1/jobs');
     say('problem', '');
-    state.isServer = Boolean(list.server);
-    state.jobs = list.jobs;
-    showServer();
-    const names = list.jobs.map((job) => job.name);
+    state.jobs = list;
+    state.isServer = !list.some((job) => job.is_run);
+    const names = list.map((job) => job.name);
     const name = names.includes(state.name) ? state.name : names[0];
-    if (name !== undefined) show(name);
+    if (name === undefined) {
+      showStatus('no job');
+      setTimeout(begin, AGAIN_MS);
+    } else if (name !== state.name || state.listening?.signal.aborted !== false || state.isGone) {
+      show(name);
+    }
+    showServer();
   } catch (error) {
     if (error instanceof Refused && error.status === 401) {
       if (remembered('token')) say('problem', 'the token is wrong');

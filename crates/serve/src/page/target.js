@@ -57,7 +57,8 @@ function showTarget(counts) {
 async function send(target) {
   const name = encodeURIComponent(state.name);
   const sink = chosenSink();
-  const change = { latency_target: `${target} ms`, ...(sink ? { sink } : {}) };
+  const setting = sink ? `latency_target.${sink}` : 'latency_target';
+  const change = { settings: { [setting]: `${target} ms` } };
   try {
     await sendJson('PATCH', `/v1/jobs/${name}`, change);
     say('target-said', `The target is now ${milliseconds(target)}.`);

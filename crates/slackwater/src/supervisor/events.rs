@@ -27,13 +27,11 @@ pub enum RunEvent {
     Retarget(Retarget),
 }
 
-/// A new latency target. Dropping it says that nobody has heard it.
+/// New latency targets. Dropping them says that nobody has heard them.
 pub struct Retarget {
-    /// The sinks' nodes.
-    pub nodes: Vec<usize>,
-    /// The target in nanoseconds.
-    pub target_ns: u64,
-    /// Called when it is in force.
+    /// The nodes of sinks, with their targets in nanoseconds.
+    pub targets: Vec<(usize, u64)>,
+    /// Called when they are in force.
     pub done: Box<dyn FnOnce() + Send>,
 }
 

@@ -15,12 +15,8 @@ impl Watch<'_> {
 
     /// Changes the targets of sinks.
     pub(super) fn retarget(&mut self, retarget: Retarget) {
-        let Retarget {
-            nodes,
-            target_ns,
-            done,
-        } = retarget;
-        for node in nodes {
+        let Retarget { targets, done } = retarget;
+        for (node, target_ns) in targets {
             self.targets.set(node, target_ns);
             self.host.tell(HostCommand::Retarget { node, target_ns });
             if let Some(tuner) = &mut self.tuner {

@@ -1,5 +1,6 @@
 //! The page of one running query, and what it asks for. A server has the same paths for all its jobs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,18 +23,24 @@ const CHANGE_BYTES_MAX: usize = 4 * 1024;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
-    /// The latency target: `20 ms`.
-    latency_target: String,
-    /// The table of the sink; all sinks if it is left out.
-    sink: Option<String>,
+    /// The settings, with the names that `SET` knows: `latency_target`, or `latency_target.NAME` for the sink
+    /// of one table.
+    settings: BTreeMap<String, String>,
 }
+
+/// The setting that can be changed.
+const TARGET: &str = "latency_target";
 
 /// Adds the page and its paths to those of a run.
 pub fn routes(routes: Routes, board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
     let listed = Arc::clone(board);
     let routes = page::routes(routes).get("/v1/jobs", move |_, reply| {
-        let job = json!({"name": listed.name(), "status": listed.status()});
-        let list = json!({"version": env!("CARGO_PKG_VERSION"), "server": false, "jobs": [job]});
+        let list = json!([{
+            "name": listed.name(),
+            "status": listed.status(),
+            "process": std::process::id(),
+            "is_run": true,
+        }]);
         reply.send(Answer::json(StatusCode::OK, list.to_string()));
     });
     let (described, asked) = (Arc::clone(board), Arc::clone(signals));
@@ -61,12 +68,11 @@ pub fn routes(routes: Routes, board: &Arc<Board>, signals: &Arc<Signals>) -> Rou
             move |request, reply| {
                 of_job(&changed, request, reply, |request, reply| {
                     match retarget(&changed, &request.body) {
-                        Ok((nodes, target_ns)) => changing.retarget(Retarget {
-                            nodes,
-                            target_ns,
+                        Ok(targets) => changing.retarget(Retarget {
+                            targets,
                             done: Box::new(move || {
-                                let body = json!({"latency_target_ms": target_ns as f64 / 1e6});
-                                reply.send(Answer::json(StatusCode::OK, body.to_string()));
+                                let done = json!({"done": "ALTER JOB", "notices": []});
+                                reply.send(Answer::json(StatusCode::OK, done.to_string()));
                             }),
                         }),
                         Err((reason, hint)) => {
@@ -113,37 +119,56 @@ fn of_job(board: &Board, request: Asked, reply: Reply, answer: impl FnOnce(Asked
     reply.send(refusal(StatusCode::NOT_FOUND, &reason, &hint));
 }
 
-/// The sinks whose target is to change, and the target in nanoseconds; or what is wrong, and what to do.
-fn retarget(board: &Board, body: &[u8]) -> Result<(Vec<usize>, u64), (String, String)> {
-    let example = || "send {\"latency_target\": \"20 ms\"}".to_string();
+/// The nodes of the sinks whose targets are to change, with the targets in nanoseconds; or what is wrong, and
+/// what to do.
+fn retarget(board: &Board, body: &[u8]) -> Result<Vec<(usize, u64)>, (String, String)> {
+    let example = || "send {\"settings\": {\"latency_target\": \"20 ms\"}}".to_string();
     let change: Change =
         serde_json::from_slice(body).map_err(|error| (error.to_string(), example()))?;
-    let target = &change.latency_target;
-    let target_ns = parse_duration_ns(target).filter(|ns| *ns > 0);
-    let target_ns = target_ns.ok_or_else(|| {
-        let reason = format!("'{target}' is not a latency target");
-        (
-            reason,
-            "use a duration above zero, such as '20 ms'".to_string(),
-        )
-    })?;
-    let sinks = &board.job().sinks;
-    let wanted = change.sink.as_deref();
-    let nodes = sinks
-        .iter()
-        .filter(|(_, table)| wanted.is_none_or(|wanted| wanted == table));
-    let nodes = nodes.map(|(node, _)| *node).collect::<Vec<_>>();
-    if nodes.is_empty() {
-        let tables = sinks.iter().map(|(_, table)| format!("'{table}'"));
-        let tables = tables.collect::<Vec<_>>().join(", ");
-        let reason = format!("there is no sink '{}'", wanted.unwrap_or_default());
-        return Err((reason, format!("the sinks are {tables}")));
+    if change.settings.is_empty() {
+        return Err(("there is nothing to change".to_string(), example()));
     }
-    Ok((nodes, target_ns))
+    let sinks = &board.job().sinks;
+    let mut targets = Vec::new();
+    // In alphabetical order: the target of one sink comes after that of all.
+    for (setting, value) in &change.settings {
+        let wanted = match setting.strip_prefix(TARGET) {
+            Some("") => None,
+            Some(table) if table.starts_with('.') => Some(&table[1..]),
+            _ => {
+                let reason = format!("'{setting}' can't be changed while the query runs");
+                return Err((reason, format!("{TARGET} can")));
+            }
+        };
+        let target_ns = parse_duration_ns(value).filter(|ns| *ns > 0);
+        let target_ns = target_ns.ok_or_else(|| {
+            let reason = format!("'{value}' is not a latency target");
+            (
+                reason,
+                "use a duration above zero, such as '20 ms'".to_string(),
+            )
+        })?;
+        let own = sinks
+            .iter()
+            .filter(|(_, table)| wanted.is_none_or(|wanted| wanted == table));
+        let before = targets.len();
+        targets.extend(own.map(|(node, _)| (*node, target_ns)));
+        if targets.len() == before {
+            let tables = sinks.iter().map(|(_, table)| format!("'{table}'"));
+            let tables = tables.collect::<Vec<_>>().join(", ");
+            let reason = format!("there is no sink '{}'", wanted.unwrap_or_default());
+            return Err((reason, format!("the sinks are {tables}")));
+        }
+    }
+    Ok(targets)
 }
 
 fn refusal(status: StatusCode, reason: &str, hint: &str) -> Answer {
-    let body = json!({"error": reason, "hint": hint});
+    let kind = match status {
+        StatusCode::NOT_FOUND => "no_such_job",
+        _ => "value",
+    };
+    let body = json!({"error": {"kind": kind, "message": reason, "hint": hint}});
     Answer::json(status, body.to_string())
 }
 
@@ -163,38 +188,51 @@ mod tests {
         };
         let board = Board::new("q".to_string(), job);
         let retarget = |body: &str| retarget(&board, body.as_bytes());
-        let all = retarget(r#"{"latency_target": "2.5 ms"}"#);
-        assert_eq!(all, Ok((vec![4, 7, 9], 2_500_000)));
-        let one = retarget(r#"{"latency_target": "1 s", "sink": "slow"}"#);
-        assert_eq!(one, Ok((vec![4, 9], 1_000_000_000)));
-        for (wrong, reason, hint) in [
-            ("", "EOF", "send {"),
-            ("{}", "missing field `latency_target`", "send {"),
-            (r#"{"latency_target": 5}"#, "invalid type", "send {"),
+        let all = retarget(r#"{"settings": {"latency_target": "2.5 ms"}}"#);
+        assert_eq!(all, Ok([4, 7, 9].map(|node| (node, 2_500_000)).to_vec()));
+        let one = retarget(r#"{"settings": {"latency_target.slow": "1 s"}}"#);
+        assert_eq!(one, Ok([4, 9].map(|node| (node, 1_000_000_000)).to_vec()));
+        let both = r#"{"settings": {"latency_target.quick": "1 s", "latency_target": "2 s"}}"#;
+        assert_eq!(retarget(both).unwrap().last(), Some(&(7, 1_000_000_000)));
+        let set = |setting: &str, value: &str| {
+            format!("{{\"settings\": {{\"{setting}\": \"{value}\"}}}}")
+        };
+        let cases = [
+            (String::new(), "EOF", "send {"),
+            ("{}".to_string(), "missing field `settings`", "send {"),
             (
-                r#"{"latency_target": "1 s", "a": 1}"#,
-                "unknown field",
+                r#"{"settings": {}}"#.to_string(),
+                "nothing to change",
+                "send {",
+            ),
+            (r#"{"a": 1}"#.to_string(), "unknown field", "send {"),
+            (
+                r#"{"settings": {"latency_target": 5}}"#.to_string(),
+                "invalid type",
                 "send {",
             ),
             (
-                r#"{"latency_target": "0 ms"}"#,
-                "'0 ms' is not",
-                "above zero",
+                set("parallelism", "2"),
+                "'parallelism' can't be changed",
+                "latency_target can",
             ),
             (
-                r#"{"latency_target": "soon"}"#,
-                "'soon' is not",
-                "above zero",
+                set("latency_targets", "2 s"),
+                "'latency_targets' can't",
+                "latency_target can",
             ),
+            (set("latency_target", "0 ms"), "'0 ms' is not", "above zero"),
+            (set("latency_target", "soon"), "'soon' is not", "above zero"),
             (
-                r#"{"latency_target": "1 s", "sink": "o"}"#,
+                set("latency_target.o", "1 s"),
                 "there is no sink 'o'",
                 "'slow', 'quick'",
             ),
-        ] {
+        ];
+        for (wrong, reason, hint) in &cases {
             let (found, proposed) = retarget(wrong).unwrap_err();
-            assert!(found.contains(reason), "{wrong}: {found}");
-            assert!(proposed.contains(hint), "{wrong}: {proposed}");
+            assert!(found.contains(*reason), "{wrong}: {found}");
+            assert!(proposed.contains(*hint), "{wrong}: {proposed}");
         }
     }
 }
