@@ -188,6 +188,61 @@ fn nothing_wakes_up_while_nothing_is_pushed() {
 }
 
 #[test]
+fn a_query_that_does_not_read_keeps_pushes_out() {
+    let folder = Folder::new();
+    let reader = free_address();
+    // The reader does not read, so the query waits.
+    let text = format!(
+        "CREATE TABLE t (n BIGINT, s STRING)
+         WITH ('connector' = 'http', 'timeout' = '300 ms', 'buffer_bytes' = '4000000');
+         CREATE TABLE o (n BIGINT, s STRING)
+         WITH ('connector' = 'tcp', 'address' = '{reader}', 'mode' = 'listen');
+         INSERT INTO o SELECT n, s FROM t;"
+    );
+    let pushed = Pushed::start(&folder, &text, &[]);
+    let mut stream = eventually("listener", || TcpStream::connect(&reader).ok());
+    let filler = "x".repeat(1_000);
+    let accepted = std::thread::scope(|scope| {
+        let pushers = (0..8).map(|pusher| {
+            let (address, filler) = (&pushed.address, &filler);
+            scope.spawn(move || {
+                let mut accepted = Vec::new();
+                for nth in 0..12 {
+                    let numbers = (pusher * 12 + nth) * 1_000..(pusher * 12 + nth + 1) * 1_000;
+                    let rows = numbers.clone().map(|n| format!("{n},{filler}\n"));
+                    let (status, body) = post(address, "t", &rows.collect::<String>()).unwrap();
+                    match status {
+                        200 => accepted.extend(numbers),
+                        _ => assert_eq!((status, &body["error"]["kind"]), (503, &"busy".into())),
+                    }
+                }
+                accepted
+            })
+        });
+        let pushers = pushers.collect::<Vec<_>>();
+        let joined = pushers.into_iter().map(|pusher| pusher.join().unwrap());
+        joined.flatten().collect::<BTreeSet<usize>>()
+    });
+    // 96 MB were pushed. What is on its way is bounded, and so is what waits.
+    assert!(!accepted.is_empty() && accepted.len() < 96_000);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pushed.running.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak = peak.unwrap().trim().trim_end_matches(" kB");
+    let peak_kb = peak.parse::<u64>().unwrap();
+    assert!(peak_kb < 400_000, "{peak_kb} kB");
+    let mut numbers = BTreeSet::new();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(&mut stream));
+    while numbers.len() < accepted.len() {
+        let line = lines.next().unwrap().unwrap();
+        let (number, _) = line.split_once(',').unwrap();
+        assert!(numbers.insert(number.parse::<usize>().unwrap()));
+    }
+    assert_eq!(numbers, accepted, "what was refused is not read");
+    assert_eq!(pushed.post("t", "1,a\n").0, 200);
+    pushed.end();
+}
+
+#[test]
 fn what_was_accepted_is_kept_when_the_query_is_stopped() {
     let folder = Folder::new();
     let mut accepted = BTreeSet::new();
