@@ -42,7 +42,7 @@ fn options_that_are_wrong_are_told_what_is_right() {
         2,
         &[
             "'pulsar' is not supported",
-            "the connectors are file, stdin, tcp, kafka",
+            "the connectors are file, stdin, tcp, http, kafka",
             "datagen",
         ],
     );
