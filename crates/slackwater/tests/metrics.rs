@@ -202,7 +202,9 @@ fn counters_go_on_when_a_process_is_killed() {
     let scraped = Scraped::start(&arguments);
     let mut peer = scraped.connect();
     peer.write_all(ROWS.as_bytes()).unwrap();
-    let mut before = scraped.scrape_until(ROWS_OUT, 3.0);
+    scraped.scrape_until(ROWS_OUT, 3.0);
+    // What a process has not reported when it is killed is not counted.
+    let mut before = scraped.scrape_until(ROWS_IN, ROWS.lines().count() as f64);
     let children = crate::processes::children(scraped.running.id());
     rustix::process::kill_process(children[0], rustix::process::Signal::KILL).unwrap();
     eventually("restart", || {
