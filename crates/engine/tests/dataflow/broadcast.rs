@@ -27,7 +27,7 @@ use slackwater_engine::link::shm::{Feed, Inbox, Outbox, Peer, Subscription};
 use slackwater_engine::link::tcp::{Acceptor, Identity, Settings, Writer};
 use slackwater_engine::link::{FrameReceiver, FrameSender, Waiter};
 use slackwater_engine::operator::{Facts, Operator, Output, Progress, Stateful, Timer};
-use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
+use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions};
 use slackwater_engine::sink::Sink;
 use slackwater_engine::source::{DeadLetters, Source, SourcePoll, SourceRows};
@@ -35,7 +35,7 @@ use slackwater_engine::state::KeyedState;
 use slackwater_engine::time::{EventTime, MAX_WATERMARK, now_ns};
 
 use crate::PATIENCE;
-use crate::pipeline::NoLetters;
+use crate::pipeline::{NoLetters, errors};
 
 const US: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 const EPOCH: u64 = 1;
@@ -216,19 +216,7 @@ impl Broadcast {
     /// Runs the broadcast to its end; returns the errors of instances that failed.
     fn run(&self) -> Vec<Error> {
         let (_runtimes, events, _acceptors) = self.start();
-        let mut errors = Vec::new();
-        let mut left = self.origins + self.receivers;
-        while left > 0 {
-            match events.recv_timeout(PATIENCE) {
-                // What a source has counted, at its end.
-                Ok((WorkerEvent::Examined { .. }, _)) => continue,
-                Ok((WorkerEvent::Failed { error, .. }, _)) => errors.push(error),
-                Ok(_) => {}
-                Err(_) => panic!("it does not end: {errors:?}"),
-            }
-            left -= 1;
-        }
-        errors
+        errors(&events, self.origins + self.receivers, PATIENCE)
     }
 
     fn seen(&self, receiver: usize) -> Vec<Seen> {
@@ -581,16 +569,7 @@ fn a_stop_in_the_middle_reaches_every_receiver() {
         for runtime in &runtimes {
             runtime.tell(Command::Stop, Attached::Nothing);
         }
-        let mut left = 9;
-        while left > 0 {
-            let (event, _) = events.recv_timeout(PATIENCE).expect("the end");
-            match event {
-                WorkerEvent::Ended { .. } => left -= 1,
-                // What a source has counted, at its end.
-                WorkerEvent::Examined { .. } => {}
-                other => panic!("{other:?}"),
-            }
-        }
+        assert!(errors(&events, 9, PATIENCE).is_empty());
         // The unit had ended; the stop closed nothing.
         for receiver in 0..7 {
             assert_eq!(broadcast.rows(receiver, 1).len(), 500, "{link:?}");

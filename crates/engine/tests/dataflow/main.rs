@@ -6,7 +6,7 @@ mod pipeline;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use pipeline::{After, Events, Numbers, Pipeline, ended, naive};
+use pipeline::{After, Events, Numbers, Pipeline, errors, naive};
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::LINK_MESSAGES_MAX;
 use slackwater_engine::protocol::{Attached, Command, EVENTS_MAX, WorkerEvent};
@@ -21,6 +21,12 @@ fn start(workers: usize) -> (Runtime, Events) {
         Runtime::start(&RuntimeOptions::on(&vec![None; workers]), sender).unwrap(),
         events,
     )
+}
+
+/// Waits until so many instances have ended; returns the errors of those that failed, in words.
+fn ended(events: &Events, instances: usize, patience: Duration) -> Vec<String> {
+    let errors = errors(events, instances, patience).into_iter();
+    errors.map(|error| error.to_string()).collect()
 }
 
 fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

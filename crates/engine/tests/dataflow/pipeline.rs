@@ -19,7 +19,7 @@ use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::{
     Catalog, Deployment, InputPlan, InstancePlan, LinkPlan, SourceParts, StepKind, StepPlan,
 };
-use slackwater_engine::error::Result;
+use slackwater_engine::error::{Error, Result};
 use slackwater_engine::expression::{Column, Expression};
 use slackwater_engine::intake::{EventTimeSpec, IntakeSpec};
 use slackwater_engine::link::{Waiter, Waker};
@@ -126,7 +126,7 @@ pub fn naive(numbers: std::ops::Range<i64>) -> Vec<Vec<i64>> {
 pub type Events = mpsc::Receiver<(WorkerEvent, Attached)>;
 
 /// Waits until `instances` instances have ended; returns the errors of those that failed.
-pub fn ended(events: &Events, instances: usize, patience: Duration) -> Vec<String> {
+pub fn errors(events: &Events, instances: usize, patience: Duration) -> Vec<Error> {
     let deadline = Instant::now() + patience;
     let (mut left, mut failed) = (instances, Vec::new());
     while left > 0 {
@@ -138,7 +138,7 @@ pub fn ended(events: &Events, instances: usize, patience: Duration) -> Vec<Strin
         {
             WorkerEvent::Ended { .. } => left -= 1,
             WorkerEvent::Failed { error, .. } => {
-                failed.push(error.to_string());
+                failed.push(error);
                 left -= 1;
             }
             _ => {}
