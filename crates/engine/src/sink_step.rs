@@ -151,8 +151,6 @@ impl SinkStep {
                 .saturating_record_n((latency_ns / 1000).max(1), rows);
             if let Some(target_ns) = target_ns {
                 self.seconds.record(now_ns, rows, latency_ns > target_ns);
-                let violated_ns = &counters.steps[step].violated_ns;
-                violated_ns.store(self.seconds.violated_ns, Ordering::Relaxed);
             }
             if let Some(slots) = &counters.steps[step].latency {
                 slots.record(latency_ns, rows);
@@ -161,6 +159,8 @@ impl SinkStep {
                 .latency_recent_ns
                 .store(latency_ns, Ordering::Relaxed);
         }
+        let violated_ns = &counters.steps[step].violated_ns;
+        violated_ns.store(self.seconds.violated_ns, Ordering::Relaxed);
         Ok(())
     }
 

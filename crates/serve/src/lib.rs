@@ -1,4 +1,4 @@
-//! The front doors of a running query and of the server: HTTP, metrics, the page, and PostgreSQL's protocol.
+//! The front doors of a running query: HTTP, metrics, and the page.
 //!
 //! Nothing here runs a query or reads SQL: what a door needs it asks of the program that opens it.
 

@@ -1,6 +1,7 @@
 //! Runs a program: compile, plan, deploy, wait for the end, report.
 
 mod doors;
+mod problem;
 mod pushes;
 
 use std::fmt;

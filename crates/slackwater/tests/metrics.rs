@@ -1,24 +1,26 @@
 //! `run --metrics`: what a scrape shows is what the report says, and nothing wakes up between scrapes.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::idle::{activity, settled};
-use crate::process::{Folder, PATIENCE, Running, eventually, free_address};
+use crate::process::{Folder, PATIENCE, Running, eventually, free_address, request};
 
 mod prometheus;
 
 /// A table with event time, of rows that a test sends.
-const QUERY: &str = "SET 'latency_target' = '20 ms';
+pub const QUERY: &str = "
 CREATE TABLE t (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'tcp', 'address' = '${ADDRESS}', 'mode' = 'listen');
 CREATE TABLE o (k STRING, n BIGINT) WITH ('connector' = 'blackhole');
 INSERT INTO o SELECT k, COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)
 GROUP BY window_start, window_end, k;";
+
+const TARGET: &[&str] = &["--set", "latency_target=20 ms"];
 
 /// A running query with metrics.
 struct Scraped {
@@ -33,7 +35,10 @@ impl Scraped {
         let folder = Folder::new();
         let (rows, metrics) = (free_address(), free_address());
         let text = QUERY.replace("${ADDRESS}", &rows);
-        let running = folder.start(&text, &[&["--metrics", &metrics], arguments].concat());
+        let running = folder.start(
+            &text,
+            &[&["--metrics", &metrics], TARGET, arguments].concat(),
+        );
         let scraped = Scraped {
             running,
             folder,
@@ -82,14 +87,7 @@ impl Scraped {
 
 /// The whole answer to a request, if somebody listens.
 fn get(address: &str, path: &str, header: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
-    let request = format!("GET {path} {head}{header}\r\n");
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer).filter(|answer| !answer.is_empty())
+    request(address, &format!("GET {path}"), header, b"")
 }
 
 /// The samples of a page.
@@ -136,7 +134,7 @@ const BAD: &str = r#"slackwater_rows_bad_total{pipeline="query",table="t"}"#;
 const RESTARTS: &str = r#"slackwater_restarts_total{pipeline="query"}"#;
 
 /// Two late rows, three bad ones, and windows that are complete.
-const ROWS: &str = "1000,a\n1500,b\nx,a\n2500,c\n1100,a\n9000,a\n1200,b\n,b\nno\n";
+pub const ROWS: &str = "1000,a\n1500,b\nx,a\n2500,c\n1100,a\n9000,a\n1200,b\n,b\nno\n";
 
 #[test]
 fn a_scrape_shows_what_the_report_says() {

@@ -1,29 +1,21 @@
 //! `run --page`: what the page shows is what the report says, its slider changes the target and never the
 //! answer, and nothing wakes up while no page is open. In a browser: `make test-page`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::idle::{activity, settled};
-use crate::process::{Folder, PATIENCE, Running, eventually, free_address};
+use crate::metrics::{QUERY, ROWS};
+use crate::process::{
+    Folder, PATIENCE, Running, eventually, free_address, request, status_and_body,
+};
 
 mod demo;
 
-/// A table with event time, of rows that a test sends.
-const QUERY: &str =
-    "CREATE TABLE t (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
-WITH ('connector' = 'tcp', 'address' = '${ADDRESS}', 'mode' = 'listen');
-CREATE TABLE o (k STRING, n BIGINT) WITH ('connector' = 'blackhole');
-INSERT INTO o SELECT k, COUNT(*) FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' SECOND)
-GROUP BY window_start, window_end, k;";
-
 const TARGET: &[&str] = &["--set", "latency_target=20 ms"];
-
-/// Two late rows, three bad ones, and windows that are complete.
-const ROWS: &str = "1000,a\n1500,b\nx,a\n2500,c\n1100,a\n9000,a\n1200,b\n,b\nno\n";
 
 /// A running query with its page.
 struct Shown {
@@ -86,16 +78,14 @@ impl Shown {
 
 /// The status and the body of an answer, if somebody listens.
 fn ask(address: &str, method: &str, path: &str, header: &str, body: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
-    let length = body.len();
-    let request = format!("{method} {path} {head}{header}content-length: {length}\r\n\r\n{body}");
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    Some((head.split(' ').nth(1)?.parse().ok()?, body.to_string()))
+    let answer = request(
+        address,
+        &format!("{method} {path}"),
+        header,
+        body.as_bytes(),
+    )?;
+    let (status, body) = status_and_body(&answer)?;
+    Some((status, body.to_string()))
 }
 
 fn patch(address: &str, body: &str) -> (u16, String) {

@@ -1,7 +1,7 @@
 //! The program as a child process in a folder of its own.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -336,6 +336,28 @@ pub fn sorted(text: &str) -> Vec<String> {
     let mut lines = text.lines().map(str::to_string).collect::<Vec<_>>();
     lines.sort();
     lines
+}
+
+/// The whole answer to a request (`GET /metrics`), if somebody listens. Each line of `header` has its end.
+pub fn request(address: &str, request: &str, header: &str, body: &[u8]) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = body.len();
+    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let head = format!("{request} {head}content-length: {length}\r\n{header}\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    // A body that is too large is not read to its end.
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    (!answer.is_empty()).then_some(answer)
+}
+
+/// The status and the body of an answer.
+pub fn status_and_body(answer: &str) -> Option<(u16, &str)> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, body))
 }
 
 /// An address of this machine that nobody listens at.

@@ -1,7 +1,6 @@
 //! Rows that are pushed over HTTP into a query: `POST /v1/tables/{name}`.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::crash::seeds;
 use crate::idle::{activity, settled};
-use crate::process::{Folder, PATIENCE, Running, eventually, free_address};
+use crate::process::{self, Folder, PATIENCE, Running, eventually, free_address};
 use crate::support::Seeded;
 
 /// A table that is pushed to, and a folder of parts.
@@ -64,19 +63,8 @@ fn post(address: &str, table: &str, rows: &str) -> Option<Answered> {
 
 /// The status and the body (JSON, or a string) of the answer to a request.
 fn request(address: &str, path: &str, header: &str, body: &[u8]) -> Option<Answered> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let length = body.len();
-    let head = "HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
-    let head = format!("{path} {head}content-length: {length}\r\n{header}\r\n");
-    stream.write_all(head.as_bytes()).ok()?;
-    // A body that is too large is not read to its end.
-    let _ = stream.write_all(body);
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let answer = process::request(address, path, header, body)?;
+    let (status, body) = process::status_and_body(&answer)?;
     let json = serde_json::from_str(body);
     Some((status, json.unwrap_or_else(|_| body.into())))
 }

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use slackwater_connect::push::{self, NotPushed, PUSH_BYTES_MAX, Producer, Push, Pushed};
 use slackwater_serve::http::{Answer, Asked, Method, Reply, Routes, StatusCode};
 use slackwater_sql::program::Program;
 
+use super::problem::problem;
 use super::{Failure, RunOptions};
 use crate::catalog::connector_of;
 use crate::script::Script;
@@ -156,18 +157,6 @@ fn refused(reason: &NotPushed) -> Answer {
         _ => None,
     };
     problem(status, kind, &reason.to_string(), &reason.hint(), line)
-}
-
-fn problem(status: StatusCode, kind: &str, message: &str, hint: &str, line: Option<u64>) -> Answer {
-    let mut error = json!({ "kind": kind, "message": message, "hint": hint });
-    if let Some(line) = line {
-        error["line"] = line.into();
-    }
-    let answer = json_answer(status, &json!({ "error": error }));
-    match status {
-        StatusCode::SERVICE_UNAVAILABLE => answer.with("retry-after", "1"),
-        _ => answer,
-    }
 }
 
 fn json_answer(status: StatusCode, value: &Value) -> Answer {

@@ -5,6 +5,19 @@ use crate::latency::model::tests::COSTS;
 
 const MS: u64 = 1_000_000;
 
+/// A controller of a target, with the first delay as planned.
+fn controller(target_ms: u64, delay_ms: u64) -> Controller {
+    let goal = Goal {
+        target_ns: target_ms * MS,
+        costs: COSTS,
+    };
+    let setting = Setting {
+        delay_ns: delay_ms * MS,
+        chunk_rows: 1_024,
+    };
+    Controller::new(goal, setting)
+}
+
 /// Half a second in which rows left at all times up to the delay.
 fn correct(controller: &mut Controller) -> u64 {
     let delay_ns = controller.setting().delay_ns;
@@ -26,15 +39,7 @@ fn correct(controller: &mut Controller) -> u64 {
 
 #[test]
 fn a_changed_target_takes_one_correction() {
-    let goal = Goal {
-        target_ns: 5 * MS,
-        costs: COSTS,
-    };
-    let setting = Setting {
-        delay_ns: 4 * MS,
-        chunk_rows: 1_024,
-    };
-    let mut controller = Controller::new(goal, setting);
+    let mut controller = controller(5, 4);
     for _ in 0..20 {
         correct(&mut controller);
     }
@@ -56,15 +61,7 @@ fn a_changed_target_takes_one_correction() {
 
 #[test]
 fn a_target_below_the_shortest_delay_is_met_by_interrupts_at_once() {
-    let goal = Goal {
-        target_ns: 500 * MS,
-        costs: COSTS,
-    };
-    let setting = Setting {
-        delay_ns: 400 * MS,
-        chunk_rows: 1_024,
-    };
-    let mut controller = Controller::new(goal, setting);
+    let mut controller = controller(500, 400);
     correct(&mut controller);
     controller.retarget(DELAY_MIN_NS / 2);
     assert_eq!(controller.setting().delay_ns, 0);

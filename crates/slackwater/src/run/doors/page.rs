@@ -11,6 +11,7 @@ use slackwater_serve::http::{Answer, Asked, Method, Reply, Routes, StatusCode};
 use slackwater_serve::page;
 
 use crate::metrics::{Board, Look};
+use crate::run::problem::problem;
 use crate::supervisor::{Retarget, Signals};
 
 /// How often an open page gets the counts.
@@ -76,7 +77,13 @@ pub fn routes(routes: Routes, board: &Arc<Board>, signals: &Arc<Signals>) -> Rou
                             }),
                         }),
                         Err((reason, hint)) => {
-                            reply.send(refusal(StatusCode::BAD_REQUEST, &reason, &hint));
+                            reply.send(problem(
+                                StatusCode::BAD_REQUEST,
+                                "value",
+                                &reason,
+                                &hint,
+                                None,
+                            ));
                         }
                     }
                 });
@@ -116,7 +123,13 @@ fn of_job(board: &Board, request: Asked, reply: Reply, answer: impl FnOnce(Asked
     }
     let hint = format!("the job is '{}'", board.name());
     let reason = format!("there is no job '{name}'");
-    reply.send(refusal(StatusCode::NOT_FOUND, &reason, &hint));
+    reply.send(problem(
+        StatusCode::NOT_FOUND,
+        "no_such_job",
+        &reason,
+        &hint,
+        None,
+    ));
 }
 
 /// The nodes of the sinks whose targets are to change, with the targets in nanoseconds; or what is wrong, and
@@ -161,15 +174,6 @@ fn retarget(board: &Board, body: &[u8]) -> Result<Vec<(usize, u64)>, (String, St
         }
     }
     Ok(targets)
-}
-
-fn refusal(status: StatusCode, reason: &str, hint: &str) -> Answer {
-    let kind = match status {
-        StatusCode::NOT_FOUND => "no_such_job",
-        _ => "value",
-    };
-    let body = json!({"error": {"kind": kind, "message": reason, "hint": hint}});
-    Answer::json(status, body.to_string())
 }
 
 #[cfg(test)]
