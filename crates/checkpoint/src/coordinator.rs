@@ -19,7 +19,8 @@
 //!   because the parts that an increment would build upon may be gone. After [`Settings::failures_max`]
 //!   failures in a row the query ends.
 //! - **The end.** A member that has ended is not asked any more; its last report counts at every later
-//!   barrier. When all have ended, one last checkpoint says so, its commits are made, and then the query is
+//!   barrier, with the parts that it has stored at its end: only a materialized view has state then. When
+//!   all have ended, one last checkpoint says so, its commits are made, and then the query is
 //!   finished.
 //! - **A stop.** The next barrier ends the sources, and it is the last one, whatever was read before it
 //!   reached them: members that are stopped report nothing at their end, so a later barrier would wait for
@@ -92,6 +93,8 @@ struct Member {
     has_moved: bool,
     /// Its report at its end, and the last barrier that it answered before.
     ended: Option<(u64, Report)>,
+    /// The parts that it has stored at its end, which are in all later checkpoints.
+    last_parts: Vec<Part>,
 }
 
 /// A barrier in flight.

@@ -5,11 +5,13 @@
 //! barrier asks for, and forwards it. (The alignment is that of Carbone, Ewen and others, "Lightweight
 //! Asynchronous Snapshots for Distributed Dataflows", section 4.)
 //!
-//! A barrier asks for one of two things:
+//! A barrier asks for one of three things:
 //! - A **move of buckets**: after the cut, rows of the moved buckets go to other instances of a subquery,
 //!   which receive the state that the earlier rows have made.
 //! - A **checkpoint**: every instance records its state at the cut ([`crate::checkpoint`]), and
 //!   continues.
+//! - The **rows of views**: every instance of a materialized view publishes its rows at the cut for
+//!   readers ([`crate::operator::changelog::view`]), and continues.
 //!
 //! Invariants of moves:
 //! - No row is lost or duplicated: before the cut a bucket's rows reach its old instance, after it the
@@ -63,6 +65,8 @@ pub enum Purpose {
         /// Whether sources end after the barrier, because the query is being stopped.
         stops: bool,
     },
+    /// Publishes the rows of materialized views.
+    Publish,
 }
 
 /// The move of a bucket to another instance.
@@ -88,7 +92,7 @@ impl Barrier {
     fn moves(&self) -> &[BucketMove] {
         match &self.purpose {
             Purpose::Move { moves, .. } => moves,
-            Purpose::Checkpoint { .. } => &[],
+            Purpose::Checkpoint { .. } | Purpose::Publish => &[],
         }
     }
 

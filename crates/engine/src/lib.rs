@@ -44,6 +44,7 @@ pub mod worker;
 
 pub mod counters;
 pub mod deploy;
+pub mod inline;
 pub mod latency;
 pub mod runtime;
 

@@ -113,6 +113,11 @@ pub trait KeyedState {
     /// Drops what was emitted by `watermark`, which an earlier snapshot may still hold. Called by
     /// [`expire`], which has moved the clock.
     fn drop_emitted(&mut self, watermark: EventTime) -> Result<()>;
+
+    /// Publishes the state at a cut for readers, with the number of its barrier, or with [`u64::MAX`] when
+    /// the input has ended. Returns whether the state has readers, so that checkpoints keep it after the
+    /// end of the input, too: only that of a materialized view ([`crate::operator::changelog::view`]).
+    fn publish(&mut self, cut: u64) -> bool;
 }
 
 /// Keyed state that is copied in slices, between which its operator continues. The slices together are

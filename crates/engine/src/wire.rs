@@ -86,6 +86,7 @@ mod kind {
     pub const BARRIER: u8 = 7;
     pub const CHECKPOINT: u8 = 8;
     pub const ACTIVE: u8 = 9;
+    pub const PUBLISH: u8 = 10;
 }
 
 /// The flags of a frame, in the third byte.

@@ -393,7 +393,12 @@ impl Worker {
         let (number, mut instance) = self.instances.remove(index);
         let name = instance.name().to_string();
         let is_whole = error.is_none() && instance.is_whole();
-        let last = is_whole.then(|| instance.last_snapshot()).flatten();
+        let last = is_whole.then(|| guard(&mut instance, Instance::last_snapshot));
+        let (last, failed) = match last.transpose() {
+            Ok(last) => (last.flatten(), None),
+            Err(error) => (None, Some(error)),
+        };
+        let error = error.or(failed);
         let sinks = guard(&mut instance, |instance| Ok(instance.close())).unwrap_or_default();
         let event = match error {
             None => WorkerEvent::Ended {
@@ -451,7 +456,10 @@ impl Cycle {
 
 /// Runs work on an instance. A panic in an operator, source or sink ends the query with an error that
 /// names the instance, and does not end the process.
-fn guard<T>(instance: &mut Instance, work: impl FnOnce(&mut Instance) -> Result<T>) -> Result<T> {
+pub(crate) fn guard<T>(
+    instance: &mut Instance,
+    work: impl FnOnce(&mut Instance) -> Result<T>,
+) -> Result<T> {
     catch_unwind(AssertUnwindSafe(|| work(&mut *instance))).unwrap_or_else(|panic| {
         Err(Error::of_panic(instance.name(), panic.as_ref()).hint(
             "this is a bug in the operator, source or sink of that name; RUST_BACKTRACE=1 shows where",

@@ -3,6 +3,7 @@
 mod controls;
 mod endings;
 mod kind;
+mod statement;
 mod tables;
 mod written;
 
@@ -36,6 +37,7 @@ use crate::slow::{Slowness, slowed};
 pub use controls::Controls;
 pub use endings::endings;
 pub use kind::connector_of;
+pub use statement::written;
 pub use tables::BuiltIn;
 use tables::{definition, option_error};
 

@@ -49,10 +49,10 @@ pub fn write(program: &Program, plan: &Plan, format: Format) -> Result<String, S
     })
 }
 
-/// The three graphs, the placement, and how the plan meets latency targets.
-pub fn explain(program: &Program, plan: &Plan) -> String {
+/// The nodes of a program and their inputs.
+pub fn query_graph(program: &Program, plan: &Plan) -> String {
+    let mut text = String::new();
     let graph = &program.graph;
-    let mut text = String::from("Query graph\n");
     for (number, node) in graph.nodes.iter().enumerate() {
         let inputs = node.inputs.iter().map(|edge| {
             let how = exchange(program, plan, edge, number);
@@ -73,6 +73,13 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
             node.name, node.detail
         ));
     }
+    text
+}
+
+/// The three graphs, the placement, and how the plan meets latency targets.
+pub fn explain(program: &Program, plan: &Plan) -> String {
+    let graph = &program.graph;
+    let mut text = format!("Query graph\n{}", query_graph(program, plan));
     text.push_str("\nSubqueries (operators that run as plain calls)\n");
     for (number, subquery) in plan.subqueries.subqueries.iter().enumerate() {
         let nodes = subquery

@@ -61,6 +61,20 @@ impl Script {
         parts.rposition(|part| part.lines_before < place.line)
     }
 
+    /// The number of parts.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The place of an error within the last part.
+    pub fn place_in_last(&self, error: &SqlError) -> Option<Place> {
+        let (place, part) = (error.place?, self.parts.last()?);
+        Some(Place {
+            line: place.line.checked_sub(part.lines_before)?,
+            ..place
+        })
+    }
+
     /// Adds warnings about statements that don't go together.
     pub fn warn(&self, program: &mut Program) {
         for clash in std::mem::take(&mut program.clashes) {

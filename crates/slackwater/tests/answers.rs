@@ -1,14 +1,21 @@
 //! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several
 //! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
 //! with any balancer, in one phase and in two, while buckets of keys move between them. Workers wait in any
-//! way, with or without a latency target, also in two and three processes. Three of these ten runs are due,
-//! all of them with `EVERY_CASE=1` (`make test-all`).
+//! way, with or without a latency target, also in two and three processes. Each answer is also read from a
+//! materialized view. Four of these eleven runs are due, all of them with `EVERY_CASE=1` (`make test-all`).
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use slackwater::views::Views;
+use slackwater_engine::expression::row_text;
 
 use crate::support::{
-    Seeded, data, every_case, is_changelog, last_per_key, left_of, lines, rows, run_slowly,
+    Seeded, data, every_case, is_changelog, last_per_key, left_of, lines, rows, run_read,
+    run_slowly,
 };
 
 /// The rows of a reference answer, sorted.
@@ -93,6 +100,54 @@ fn check(name: &str, text: &str, only_last: bool) {
         let is_keyed = !name.contains("slide") && !name.contains("intervaljoin");
         assert_eq!(moved > 0, is_keyed, "{name}: {moved} moves, {settings:?}");
     }
+    let text = text.replace("${DATA}", &data.display().to_string());
+    check_view(name, &text, &expected, &mut seeded);
+}
+
+/// Keeps the answer in a materialized view, and compares its rows.
+fn check_view(name: &str, text: &str, expected: &[String], seeded: &mut Seeded) {
+    let kept = text.replace("INSERT INTO answer", "CREATE MATERIALIZED VIEW kept AS");
+    assert_ne!(kept, text, "{name}");
+    let settings = [
+        ("parallelism", (1 + seeded.below(6)).to_string()),
+        ("workers", (1 + seeded.below(4)).to_string()),
+        ("chunk_rows", (16 + seeded.below(5000)).to_string()),
+        ("rebalance", "shuffle".to_string()),
+    ];
+    let mut settings = settings.to_vec();
+    settings.extend(any_wait(seeded));
+    let views = Arc::new(Views::default());
+    let settings = settings.iter().map(|(key, value)| (*key, value.as_str()));
+    let settings = settings.collect::<Vec<(&str, &str)>>();
+    run_read(&kept, &settings, &views).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let cut = views.cut("kept", Duration::ZERO, Duration::from_secs(1));
+    let cut = cut.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let batches = cut.batches(1000).map(Result::unwrap);
+    let mut found = batches
+        .flat_map(|batch| as_written(&batch))
+        .collect::<Vec<_>>();
+    found.sort();
+    assert!(
+        found == expected,
+        "{name}, as a view, {settings:?}: {} rows, {} expected",
+        found.len(),
+        expected.len()
+    );
+}
+
+/// The rows of a batch as they stand in a file.
+fn as_written(batch: &RecordBatch) -> Vec<String> {
+    let columns = batch.columns().iter().enumerate();
+    let columns = columns.map(|(at, column)| (format!("c{at}"), column.clone(), true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let row = |row: usize| {
+        let mut text = row_text(&batch, row).replace("=NULL", "=");
+        for at in 1..batch.num_columns() {
+            text = text.replacen(&format!(", c{at}="), "|", 1);
+        }
+        text.replacen("c0=", "", 1)
+    };
+    (0..batch.num_rows()).map(row).collect()
 }
 
 /// Whether it runs without `EVERY_CASE` too; parallelism, processes and links.

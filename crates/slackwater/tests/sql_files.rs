@@ -302,6 +302,8 @@ files! {
     wrong_windows
     flink_names
     flink_names_wrong
+    materialized_views
+    materialized_views_wrong
     messages
     mixed_precisions
     names_like_types

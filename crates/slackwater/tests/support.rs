@@ -8,6 +8,7 @@ use std::sync::Arc;
 use slackwater::report::Report;
 use slackwater::run::{Failure, Outcome, RunOptions, run};
 use slackwater::slow::Slowness;
+use slackwater::views::Views;
 
 /// The folder of real inputs with reference answers, where the checkout has one beside it.
 pub fn data() -> Option<PathBuf> {
@@ -30,16 +31,39 @@ pub fn run_slowly(
     settings: &[(&str, &str)],
     slow: Option<u64>,
 ) -> Result<Report, String> {
+    let options = RunOptions {
+        slowness: slow.map(|seed| Arc::new(Slowness::ByChance(seed.into()))),
+        ..options(settings)
+    };
+    ran(text, &options)
+}
+
+/// Runs a text whose materialized views are read.
+pub fn run_read(
+    text: &str,
+    settings: &[(&str, &str)],
+    views: &Arc<Views>,
+) -> Result<Report, String> {
+    let options = RunOptions {
+        views: Some(Arc::clone(views)),
+        ..options(settings)
+    };
+    ran(text, &options)
+}
+
+fn options(settings: &[(&str, &str)]) -> RunOptions {
     let settings = settings
         .iter()
         .map(|(key, value)| (key.to_string(), value.to_string()));
-    let options = RunOptions {
+    RunOptions {
         settings: settings.collect(),
         program: Some(env!("CARGO_BIN_EXE_slackwater").into()),
-        slowness: slow.map(|seed| Arc::new(Slowness::ByChance(seed.into()))),
         ..RunOptions::default()
-    };
-    match run("test.sql", text, &options) {
+    }
+}
+
+fn ran(text: &str, options: &RunOptions) -> Result<Report, String> {
+    match run("test.sql", text, options) {
         Ok(Outcome::Finished(finished)) => Ok(finished.report),
         Ok(Outcome::Explained(text)) => panic!("only explained: {text}"),
         Err(Failure::Usage(error)) => Err(error),

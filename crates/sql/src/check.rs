@@ -14,9 +14,14 @@ use sqlparser::ast::{
 use crate::error::{Result, SqlError, nearest};
 use crate::walk::{self, Look, Next, ON};
 
-/// Checks a query; `is_aggregate` tells aggregates from other functions.
-pub fn query(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
-    walk::look(query, &mut Check::new(is_aggregate))
+/// Checks a query; `is_aggregate` tells aggregates from other functions. A read may have parameters, VALUES
+/// and no FROM.
+pub fn query(query: &Query, is_read: bool, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    let mut check = Check {
+        is_read,
+        ..Check::new(is_aggregate)
+    };
+    walk::look(query, &mut check)
 }
 
 /// Checks an expression of a CREATE TABLE, which is computed from a single row.
@@ -27,6 +32,7 @@ pub fn row_expression(expression: &Expr, is_aggregate: &dyn Fn(&str) -> bool) ->
 
 struct Check<'a> {
     is_aggregate: &'a dyn Fn(&str) -> bool,
+    is_read: bool,
     /// How many of the next subqueries stand for tables: `TUMBLE((SELECT …), …)`.
     tables_ahead: usize,
     /// The next subqueries that are at a place where they are supported.
@@ -66,7 +72,7 @@ impl Look for Check<'_> {
         if let Some(error) = clauses::query(query) {
             return refuse(error);
         }
-        set_expression(&query.body)
+        set_expression(&query.body, self.is_read)
     }
 
     fn select(&mut self, select: &Select) -> Next {
@@ -165,7 +171,7 @@ impl Look for Check<'_> {
 
     fn value(&mut self, value: &ValueWithSpan) -> Next {
         match &value.value {
-            Value::Placeholder(name) => refuse(
+            Value::Placeholder(name) if !self.is_read => refuse(
                 SqlError::new(format!("'{name}': parameters are not supported")).at(value.span),
             ),
             _ => ON,
@@ -218,7 +224,7 @@ fn negated(condition: &Expr) -> &Expr {
     }
 }
 
-fn set_expression(body: &SetExpr) -> Next {
+fn set_expression(body: &SetExpr, is_read: bool) -> Next {
     match body {
         SetExpr::SetOperation {
             op, left, right, ..
@@ -233,10 +239,10 @@ fn set_expression(body: &SetExpr) -> Next {
                     .hint("use UNION ALL, or compare the two streams in a window join"),
                 );
             }
-            set_expression(left)?;
-            set_expression(right)
+            set_expression(left, is_read)?;
+            set_expression(right, is_read)
         }
-        SetExpr::Values(_) => refuse(
+        SetExpr::Values(_) if !is_read => refuse(
             SqlError::new("VALUES is not a stream")
                 .near("VALUES")
                 .hint("use SELECT … FROM table"),
@@ -249,6 +255,7 @@ impl<'a> Check<'a> {
     fn new(is_aggregate: &'a dyn Fn(&str) -> bool) -> Check<'a> {
         Check {
             is_aggregate,
+            is_read: false,
             tables_ahead: 0,
             subqueries: Vec::new(),
         }
@@ -292,7 +299,7 @@ impl<'a> Check<'a> {
                     .hint("use SELECT * for all columns"),
             );
         }
-        if select.from.is_empty() {
+        if select.from.is_empty() && !self.is_read {
             return Some(
                 SqlError::new("the query has no FROM")
                     .at(select.select_token.0.span)

@@ -82,6 +82,7 @@ fn late_table(window: &WindowNode, session: &Session) -> Result<Option<LateTable
     let Some((name, span)) = chosen.filter(|(name, _)| name != "none") else {
         return Ok(None);
     };
+    session.uses(&name);
     let Some(table) = session.tables.get(&name) else {
         let error = SqlError::new(format!("'late_rows': there is no table '{name}'")).at(span);
         let mut names = session.tables.keys().cloned().collect::<Vec<_>>();

@@ -50,6 +50,7 @@ mod late_rows;
 pub mod node;
 mod order;
 pub mod program;
+pub mod read;
 pub mod state;
 pub mod warnings;
 

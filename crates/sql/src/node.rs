@@ -59,6 +59,7 @@ mod window_join;
 
 mod by_primary_key;
 mod final_rows;
+mod materialized_view;
 mod sink;
 mod to_rows;
 
@@ -72,6 +73,7 @@ pub use facts::{
     Behind, Bound, Changelog, ChangelogMode, Combines, Cost, Emission, Emits, Facts, Growth,
     NeedsBefore, Node, Order, Sorted, State,
 };
+pub use materialized_view::{Materialized, MaterializedView};
 pub use saved::Saved;
 pub use spec::{Changes, NodeSpec, SinkSpec, SourceSpec};
 pub use translator::{Needs, Translation, Translator};

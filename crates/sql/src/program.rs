@@ -3,28 +3,34 @@
 mod columns;
 mod declare;
 mod judges;
+mod materialized;
+mod translated;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use datafusion_expr::LogicalPlan;
 use slackwater_control::query::QueryGraph;
+use slackwater_engine::operator::changelog::view::Cuts;
 use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::TokenWithSpan;
 
-use crate::changelog::{self, ChangelogMode};
+use crate::changelog::ChangelogMode;
 use crate::connectors::Connectors;
 use crate::error::{Result, SqlError, find, nearest};
 use crate::late_rows;
-use crate::node::{self, NodeSpec, SinkSpec, SourceSpec};
-use crate::order;
+use crate::node::{Materialized, MaterializedView, NodeSpec, SinkSpec, SourceSpec};
 use crate::outputs;
 use crate::session::Session;
-use crate::settings::{Balancer, Parallelism, Settings, is_parallelism};
+use crate::settings::{Parallelism, Settings, is_parallelism};
 use crate::statement::{CreateTable, Hinted, OPTIONS_OF, Placed, Statement, parse};
 use crate::table::{LATE_ROWS, Table};
-use crate::warnings::{Clash, SetAt, Target, conflicts_with_targets};
-use columns::{fit, rename};
+use crate::warnings::{Clash, SetAt};
+use columns::fit;
+pub(crate) use declare::add_view;
+pub use declare::declared;
+pub(crate) use translated::of_read;
+use translated::program;
 
 /// The compiled program of a file.
 pub struct Compiled {
@@ -32,6 +38,8 @@ pub struct Compiled {
     pub run: Program,
     /// The queries that are only explained (`EXPLAIN …`).
     pub explain: Program,
+    /// The tables and views that each statement uses itself.
+    pub uses: Vec<BTreeSet<String>>,
 }
 
 /// A query graph and the specifications of its nodes.
@@ -51,6 +59,10 @@ pub struct Program {
     pub warnings: Vec<String>,
     /// Settings and options that contradict each other; the caller knows the file names of their places.
     pub clashes: Vec<Clash>,
+    /// The materialized views.
+    pub views: Vec<MaterializedView>,
+    /// The cuts of all materialized views.
+    pub cuts: Arc<Cuts>,
 }
 
 /// A statement that writes rows.
@@ -81,34 +93,6 @@ impl Program {
     }
 }
 
-/// The tables, views and settings that a file declares. Its queries are checked, but not returned.
-pub fn declared(
-    text: &str,
-    overrides: &[(String, String)],
-    connectors: &dyn Connectors,
-) -> Result<Session> {
-    stacker::grow(STACK_BYTES, || declared_here(text, overrides, connectors))
-}
-
-fn declared_here(
-    text: &str,
-    overrides: &[(String, String)],
-    connectors: &dyn Connectors,
-) -> Result<Session> {
-    let mut compiler = Compiler::new(connectors);
-    for placed in parse(text)? {
-        let tokens = placed.tokens.clone();
-        compiler
-            .placed(placed)
-            .map_err(|error| error.among(&tokens))?;
-    }
-    let options = connectors.table_options();
-    for (key, value) in overrides {
-        compiler.session.settings.set(key, value, &options)?;
-    }
-    Ok(compiler.session)
-}
-
 /// Compiles a file. `overrides` are settings of the command line: they take precedence over SET.
 pub fn compile(
     text: &str,
@@ -121,7 +105,7 @@ pub fn compile(
 /// The size of the stack for compiling, independent of the caller's stack and of the level of optimization. A
 /// chain of 1000 operators (`statement::limits::CHAIN_MAX`), which the planner visits recursively, needs
 /// between 8 and 16 MiB of it without optimization. Only pages that are touched use memory.
-const STACK_BYTES: usize = 64 << 20;
+pub(crate) const STACK_BYTES: usize = 64 << 20;
 
 fn compile_here(
     text: &str,
@@ -135,13 +119,14 @@ fn compile_here(
         compiler.session.settings.set(key, value, &options)?;
         compiler.is_late_given = true;
     }
-    let mut tokens = Vec::new();
+    let (mut tokens, mut uses) = (Vec::new(), Vec::new());
     for placed in parse(text)? {
         let of_statement = placed.tokens.clone();
         compiler
             .placed(placed)
             .map_err(|error| error.among(&of_statement))?;
         tokens.extend(of_statement.iter().cloned());
+        uses.push(compiler.session.take_used());
     }
     for (key, value) in overrides {
         compiler.session.settings.set(key, value, &options)?;
@@ -162,8 +147,9 @@ fn compile_here(
         .into_iter()
         .partition(|job| job.explain);
     Ok(Compiled {
-        run: compiler.program(run)?,
-        explain: compiler.program(explained)?,
+        run: program(&compiler.session, connectors, &compiler.set_at, run)?,
+        explain: program(&compiler.session, connectors, &compiler.set_at, explained)?,
+        uses,
     })
 }
 
@@ -186,6 +172,8 @@ struct Compiler<'a> {
 struct Job {
     plan: LogicalPlan,
     table: Option<Arc<Table>>,
+    /// The view that the statement keeps, instead of writing to a table.
+    view: Option<Materialized>,
     /// The views that the statement reads, directly or through other views.
     views: BTreeSet<String>,
     explain: bool,
@@ -261,23 +249,9 @@ impl Compiler<'_> {
     ) -> Result<()> {
         match statement {
             Statement::CreateTable(create) => self.create_table(*create, tokens, explain),
-            Statement::CreateView {
-                name,
-                if_not_exists,
-                columns,
-                query,
-            } => {
-                if if_not_exists && self.session.is_view(&name.value) {
-                    return Ok(());
-                }
-                let span = name.span;
-                let mut plan = self.session.plan(*query)?;
-                if !columns.is_empty() {
-                    plan = rename(plan, &columns).map_err(|error| error.at(span))?;
-                }
-                self.session
-                    .add_view(&name.value, plan)
-                    .map_err(|error| error.at(span))
+            view @ Statement::CreateView { .. } => add_view(&mut self.session, view),
+            Statement::CreateMaterializedView(create) => {
+                self.create_materialized_view(*create, tokens, explain)
             }
             Statement::Drop { name, if_exists } => self.drop(&name, if_exists),
             Statement::Reset(key) => self.reset(key.as_deref()),
@@ -300,6 +274,7 @@ impl Compiler<'_> {
                 columns,
                 query,
             } => {
+                self.session.uses(&table.value);
                 let found = self.session.table(&table.value).map(|found| {
                     // The sink of a table with a hint has the table's own name.
                     let name = found.name.split(OPTIONS_OF).next().unwrap_or_default();
@@ -345,11 +320,23 @@ impl Compiler<'_> {
         if let Some(table) = &table {
             plan = fit(plan, table, columns, &places)?;
         }
+        self.add_job(plan, table, None, tokens, explain)
+    }
+
+    fn add_job(
+        &mut self,
+        plan: LogicalPlan,
+        table: Option<Arc<Table>>,
+        view: Option<Materialized>,
+        tokens: &Arc<[TokenWithSpan]>,
+        explain: bool,
+    ) -> Result<()> {
         let views = self.session.views_in(&plan);
         let plan = self.session.optimise(plan)?;
         self.jobs.push(Job {
             plan,
             table,
+            view,
             views,
             explain,
             parallelism: self.session.settings.parallelism,
@@ -363,7 +350,8 @@ impl Compiler<'_> {
         for name in self.session.settings.latency_targets.keys() {
             let is_used = self.jobs.iter().any(|job| {
                 let table = job.table.as_ref().map(|table| &table.name);
-                table == Some(name) || job.views.contains(name)
+                let view = job.view.as_ref().map(|view| &view.name);
+                table == Some(name) || view == Some(name) || job.views.contains(name)
             });
             if is_used || self.jobs.is_empty() {
                 continue;
@@ -391,76 +379,4 @@ impl Compiler<'_> {
         }
         Ok(())
     }
-
-    fn program(&self, jobs: Vec<Job>) -> Result<Program> {
-        let plans = jobs.iter().map(|job| &job.plan).collect::<Vec<_>>();
-        let mut translator = node::translator(&self.session, self.connectors, &plans)?;
-        let (mut outputs, mut targets) = (Vec::new(), Vec::new());
-        for job in &jobs {
-            let table = job.table.as_deref();
-            let table = table.map(|table| (table.name.as_str(), latency_target(table)));
-            let settings = &self.session.settings;
-            let target_ns = settings.target_of_sink(table, &job.views);
-            targets.extend(target_ns.map(|target_ns| {
-                let (set_at, table) = (&self.set_at, job.table.as_deref());
-                Target::of(target_ns, settings, set_at, table, &job.views)
-            }));
-            translator
-                .sink(&job.plan, job.table.clone(), target_ns)
-                .map_err(|error| error.among(&job.tokens))?;
-            outputs.push(Output {
-                sink: translator.graph.nodes.len() - 1,
-                parallelism: job.parallelism,
-            });
-        }
-        let before = translator.graph.nodes.len();
-        translator.late_sinks()?;
-        // The sinks of late rows have the parallelism of the widest query.
-        let widest = jobs.iter().filter_map(|job| job.parallelism);
-        let widest = widest.max_by_key(|parallelism| match parallelism {
-            Parallelism::Auto => usize::MAX,
-            Parallelism::Fixed(instances) => *instances,
-        });
-        let late = before..translator.graph.nodes.len();
-        let late = late.filter(|&node| translator.specs[node].is_sink());
-        outputs.extend(late.map(|sink| Output {
-            sink,
-            parallelism: widest,
-        }));
-        let (mut graph, mut nodes) = (translator.graph, translator.specs);
-        let noted = translator.warnings;
-        let modes = changelog::settle(&graph, &mut nodes);
-        let mut warnings = changelog::unbounded(&graph, &nodes);
-        warnings.extend(noted);
-        warnings.extend(changelog::ttl_without_event_time(
-            &graph,
-            &nodes,
-            &self.session.settings,
-        ));
-        warnings.extend(self.session.settings.notes.iter().cloned());
-        warnings.extend(late_rows::only_counted(&nodes, &self.session));
-        warnings.extend(crate::warnings::gaps(&nodes));
-        let settings = &self.session.settings;
-        warnings.extend(crate::warnings::final_state(&nodes, settings));
-        warnings.extend(crate::warnings::idle_emit(&nodes, settings));
-        let clashes = conflicts_with_targets(&nodes, &targets, settings, &self.set_at);
-        if self.session.settings.balancer == Balancer::Auto {
-            order::deal_if_order_is_unseen(&mut graph, &nodes, self.session.settings.keep_order);
-        }
-        Ok(Program {
-            graph,
-            nodes,
-            settings: self.session.settings.clone(),
-            outputs,
-            modes,
-            warnings,
-            clashes,
-        })
-    }
-}
-
-/// The latency target in the options of a sink, which its connector has checked.
-fn latency_target(table: &Table) -> Option<u64> {
-    let option = table.options.get("latency_target")?;
-    slackwater_engine::time::parse_duration_ns(option)
 }

@@ -3,7 +3,7 @@
 mod declaration;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::DataType;
 use datafusion_common::config::ConfigOptions;
@@ -35,6 +35,7 @@ use crate::outputs;
 use crate::prune::Prune;
 use crate::settings::Settings;
 use crate::simplify::{PushDown, Simplify};
+use crate::statement::OPTIONS_OF;
 use crate::subqueries;
 use crate::table::{Table, TableHandle, ViewHandle};
 use crate::types::Types;
@@ -50,12 +51,15 @@ pub struct Session {
     views: HashMap<String, Arc<LogicalPlan>>,
     /// The settings.
     pub settings: Settings,
+    /// Whether queries may have parameters, VALUES and no FROM: reads.
+    pub is_read: bool,
     scalars: HashMap<String, Arc<ScalarUDF>>,
     aggregates: HashMap<String, Arc<AggregateUDF>>,
     window_functions: HashMap<String, Arc<WindowUDF>>,
     expression_planners: Vec<Arc<dyn ExprPlanner>>,
     relation_planners: Vec<Arc<dyn RelationPlanner>>,
     options: ConfigOptions,
+    used: Mutex<BTreeSet<String>>,
 }
 
 impl Default for Session {
@@ -90,6 +94,7 @@ impl Session {
             hinted: HashMap::new(),
             views: HashMap::new(),
             settings: Settings::default(),
+            is_read: false,
             scalars,
             aggregates,
             window_functions,
@@ -105,7 +110,20 @@ impl Session {
             ],
             relation_planners: vec![Arc::new(WindowFunctions)],
             options: ConfigOptions::default(),
+            used: Mutex::default(),
         }
+    }
+
+    /// The tables and views that were used since the last call, not those that these use themselves.
+    pub fn take_used(&self) -> BTreeSet<String> {
+        std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes the use of a table or view. The name may contain a hint.
+    pub(crate) fn uses(&self, name: &str) {
+        let name = name.split(OPTIONS_OF).next().unwrap_or_default();
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.insert(name.to_string());
     }
 
     /// The table with a name, which may contain a hint.
@@ -178,7 +196,7 @@ impl Session {
     /// The logical plan of a query, without optimization.
     pub fn plan(&self, mut query: Query) -> Result<LogicalPlan> {
         as_of::rewrite(&mut query, &|name| self.joined_table(name))?;
-        check::query(&query, &|name| self.is_aggregate(name))?;
+        check::query(&query, self.is_read, &|name| self.is_aggregate(name))?;
         outputs::name(&mut query);
         walk::change(&mut query, &mut FetchAsLimit)?;
         let planner = SqlToRel::new_with_options(self, self.parser_options());
@@ -330,6 +348,7 @@ impl ContextProvider for Session {
         &self,
         name: TableReference,
     ) -> datafusion_common::Result<Arc<dyn TableSource>> {
+        self.uses(name.table());
         if let Some(table) = self.table(name.table()) {
             return Ok(Arc::new(TableHandle(table.clone())));
         }

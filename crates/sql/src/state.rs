@@ -70,6 +70,9 @@ pub enum StateIdentity {
     /// The rows that remain when the input has ended.
     #[serde(rename = "final-rows")]
     FinalRows(FinalRows),
+    /// The rows of a materialized view.
+    #[serde(rename = "materialized-view")]
+    MaterializedView(MaterializedView),
 }
 
 /// A table that is read. The connector defines the meaning of its positions.
@@ -225,6 +228,16 @@ pub struct FinalRows {
     pub order: Vec<SortColumn>,
     /// The number of rows that are kept; `null` for all.
     pub kept: Option<u64>,
+}
+
+/// The rows of a materialized view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaterializedView {
+    /// The columns of the rows.
+    pub rows: Vec<Column>,
+    /// The columns by which a row replaces another; `null` if all rows are kept.
+    pub keys: Option<Vec<usize>>,
 }
 
 #[derive(Serialize)]

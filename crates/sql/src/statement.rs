@@ -19,6 +19,7 @@ use sets::Sets;
 
 pub use declaration::{ColumnDefinition, ColumnKind, CreateTable, Like};
 pub use hints::{Hinted, OPTIONS_OF};
+pub use materialized::{CreateMaterializedView, plain_view, query_of};
 pub use sets::{closing, opening};
 
 mod create;
@@ -28,9 +29,12 @@ mod forms;
 mod hints;
 mod like;
 mod limits;
+mod materialized;
 mod refused;
 mod rewrite;
+pub mod server;
 mod sets;
+mod sink;
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -48,6 +52,8 @@ pub enum Statement {
         /// The query of the view.
         query: Box<Query>,
     },
+    /// `CREATE MATERIALIZED VIEW`.
+    CreateMaterializedView(Box<CreateMaterializedView>),
     /// `INSERT INTO table query`.
     Insert {
         /// The table.
@@ -68,7 +74,8 @@ pub enum Statement {
     },
     /// `RESET 'key'`, or `RESET` of all settings.
     Reset(Option<String>),
-    /// `DROP TABLE name`, `DROP VIEW name`: an error, unless `IF EXISTS` is given and the name is unknown.
+    /// `DROP TABLE name`, `DROP [MATERIALIZED] VIEW name`: an error, unless `IF EXISTS` is given and the
+    /// name is unknown.
     Drop {
         /// The name of the table or view.
         name: Ident,
@@ -130,11 +137,18 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
     Ok(statements)
 }
 
+/// Whether a statement with these tokens is CREATE SINK, which is read as CREATE TABLE … AS.
+pub fn is_sink(tokens: &[TokenWithSpan]) -> bool {
+    let mut solid = tokens.iter().filter(|token| !is_space(token));
+    solid.nth(1).is_some_and(|token| is_word(token, "SINK"))
+}
+
 fn keep_names(statement: &mut Statement) -> Result<()> {
     match statement {
         Statement::CreateView { query, .. }
         | Statement::Insert { query, .. }
         | Statement::Select(query) => hints::keep_names(query),
+        Statement::CreateMaterializedView(view) => hints::keep_names(&mut view.query),
         Statement::Explain(inner) => keep_names(inner),
         Statement::CreateTable(table) => match &mut table.query {
             Some(query) => hints::keep_names(query),
@@ -163,6 +177,8 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             create::table(split_shift(tokens))
         }
         ["CREATE", "VIEW", ..] | ["CREATE", "TEMPORARY", "VIEW", ..] => create::view(tokens),
+        ["CREATE", "MATERIALIZED", "VIEW", ..] => materialized::view(tokens),
+        ["CREATE", "SINK", ..] => create::table(split_shift(sink::as_table(tokens)?)),
         ["CREATE", ..] => Err(refused::create(&tokens)),
         ["INSERT", "INTO", ..] => insert(tokens),
         ["INSERT", "OVERWRITE", ..] => Err(SqlError::new("INSERT OVERWRITE is not supported")
@@ -170,9 +186,9 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         ["INSERT", ..] => Err(SqlError::new("INSERT must be followed by INTO and a table")
             .hint("use INSERT INTO t SELECT …")),
         ["RESET", ..] => reset(tokens),
-        ["DROP", "TABLE" | "VIEW", ..] | ["DROP", "TEMPORARY", "TABLE" | "VIEW", ..] => {
-            drop(tokens)
-        }
+        ["DROP", "TABLE" | "VIEW", ..]
+        | ["DROP", "TEMPORARY", "TABLE" | "VIEW", ..]
+        | ["DROP", "MATERIALIZED", "VIEW", ..] => drop(tokens),
         ["SET", ..] => set(tokens),
         ["EXPLAIN", ..] => {
             let rest = explained(&tokens);
@@ -308,7 +324,7 @@ fn reset(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
 fn drop(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let mut parser = parser(tokens);
     parser.next_token();
-    let _ = parser.parse_keyword(Keyword::TEMPORARY);
+    let _ = parser.parse_one_of_keywords(&[Keyword::TEMPORARY, Keyword::MATERIALIZED]);
     parser.next_token();
     let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
     let name = create::name(&mut parser)?;

@@ -45,11 +45,19 @@ impl Flight {
         self.reports[index].as_ref().or(end)
     }
 
-    /// A member that has ended stores no parts: its state is empty.
-    fn parts_wanted(&self, index: usize) -> usize {
-        self.reports[index]
-            .as_ref()
-            .map_or(0, |report| report.parts)
+    /// How many parts of a member are missing. A member that has ended has stored parts at its end, if its
+    /// state is kept.
+    fn parts_missing(&self, index: usize, member: &Member) -> usize {
+        let wanted = self.answer(index, member).map_or(0, |report| report.parts);
+        let stored = match self.reports[index] {
+            Some(_) => self
+                .parts
+                .iter()
+                .filter(|(owner, _)| *owner == index)
+                .count(),
+            None => member.last_parts.len(),
+        };
+        wanted.saturating_sub(stored)
     }
 }
 
@@ -77,6 +85,19 @@ impl Coordinator {
         part: Part,
         outputs: &mut Vec<Output>,
     ) {
+        // The parts at a member's end belong to the barrier that it would have answered next.
+        if let Some(owner) = self.members.get_mut(member)
+            && let Some((last_barrier, report)) = &owner.ended
+            && report.parts > 0
+            && barrier > *last_barrier
+        {
+            let mut known = owner.last_parts.iter();
+            if known.all(|known| known.object != part.object) {
+                owner.last_parts.push(part);
+            }
+            self.advance(outputs);
+            return;
+        }
         if let State::Flying(flight) = &mut self.state
             && flight.barrier == barrier
             && let Some(owner) = self.members.get(member)
@@ -140,11 +161,9 @@ impl Coordinator {
             return;
         }
         flight.aligned_ns.get_or_insert(now_ns);
-        for index in 0..self.members.len() {
-            let stored = flight.parts.iter().filter(|(member, _)| *member == index);
-            if stored.count() < flight.parts_wanted(index) {
-                return;
-            }
+        let mut members = self.members.iter().enumerate();
+        if members.any(|(index, member)| flight.parts_missing(index, member) > 0) {
+            return;
         }
         flight.storing = true;
         let flight = flight.clone();
@@ -161,7 +180,7 @@ impl Coordinator {
         let mut fresh = fresh.map(|(_, part)| part.clone()).collect::<Vec<Part>>();
         fresh.sort_by(|a, b| a.object.cmp(&b.object));
         if ended_before {
-            Vec::new()
+            member.last_parts.clone()
         } else if flight.bases.contains(&index) {
             fresh
         } else {

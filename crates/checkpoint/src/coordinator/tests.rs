@@ -389,6 +389,47 @@ fn the_last_checkpoint_is_committed_before_the_query_is_finished() {
     assert_eq!(outputs, [Output::Finished]);
 }
 
+/// The rows of a view stay readable, so they are in all checkpoints after its end.
+#[test]
+fn state_that_a_member_stores_at_its_end_is_in_all_later_checkpoints() {
+    let mut coordinator = coordinator();
+    let ended = |member, parts| Input::Ended {
+        member,
+        last_barrier: 0,
+        report: report(parts),
+    };
+    let last = |member, instance| stored(1, member, part(1, None, instance, 10));
+    for input in [ended(1, 1), ended(2, 1), last(1, 0)] {
+        assert_eq!(coordinator.handle(0, input), []);
+    }
+    coordinator.handle(0, Input::Changed);
+    let (at, outputs) = due(&mut coordinator);
+    assert!(matches!(&outputs[..], [Output::Inject { barrier: 1, .. }]));
+    for member in [0, 3] {
+        let outputs = coordinator.handle(at, done(1, member, report(0)));
+        assert_eq!(outputs, [], "a part is missing");
+    }
+    let outputs = coordinator.handle(at, last(2, 1));
+    let [Output::Store(manifest)] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    let parts = manifest.node("sums").unwrap().parts.clone();
+    assert_eq!(parts, [part(1, None, 0, 10), part(1, None, 1, 10)]);
+    coordinator.handle(at, Input::ManifestStored { barrier: 1 });
+    let ended = |member| Input::Ended {
+        member,
+        last_barrier: 1,
+        report: report(0),
+    };
+    assert_eq!(coordinator.handle(at, ended(0)), []);
+    let outputs = coordinator.handle(at, ended(3));
+    let [Output::Store(manifest)] = &outputs[..] else {
+        panic!("{outputs:?}");
+    };
+    assert!(manifest.finished);
+    assert_eq!(manifest.node("sums").unwrap().parts, parts);
+}
+
 #[test]
 fn an_incarnation_that_is_lost_or_fenced_reports_nothing_more() {
     let lost = Input::Lost {

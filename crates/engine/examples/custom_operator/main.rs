@@ -166,6 +166,10 @@ impl KeyedState for ChangeDetector {
     fn drop_emitted(&mut self, _watermark: EventTime) -> Result<()> {
         Ok(())
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }
 
 fn main() -> Result<()> {

@@ -22,6 +22,8 @@ pub(super) struct Member {
     has_told_change: bool,
     /// Whether the head operator has other buckets than it started with.
     pub has_moved: bool,
+    /// Whether the head operator's state is kept after the end of the input.
+    pub keeps_state: bool,
     /// What sinks have prepared at the end.
     pub prepared: Vec<Prepared>,
     /// A snapshot that is being taken in slices.
@@ -44,7 +46,8 @@ impl Instance {
     /// Whether a source sends this barrier: barriers of checkpoints don't concern tables, which are read
     /// again.
     pub(super) fn sends(&self, barrier: &Barrier) -> bool {
-        matches!(barrier.purpose, Purpose::Move { .. }) || self.member.number.is_some()
+        let is_checkpoint = matches!(barrier.purpose, Purpose::Checkpoint { .. });
+        !is_checkpoint || self.member.number.is_some()
     }
 
     /// Notes that the source has read something.
@@ -84,17 +87,39 @@ impl Instance {
         Ok(())
     }
 
-    /// The snapshot at the instance's end.
-    pub fn last_snapshot(&mut self) -> Option<Box<Snapshot>> {
-        self.member.number?;
-        Some(Box::new(Snapshot {
+    /// The snapshot at the instance's end. Only views still have state then.
+    ///
+    /// # Errors
+    ///
+    /// When the state can't be copied.
+    pub fn last_snapshot(&mut self) -> Result<Option<Box<Snapshot>>> {
+        if self.member.number.is_none() {
+            return Ok(None);
+        }
+        let begin_ns = now_ns();
+        let has_moved = self.member.has_moved;
+        let keeps_state = self.member.keeps_state;
+        let head = self.head().filter(|_| keeps_state);
+        let bytes = head.as_ref().map_or(0, |head| head.operator.bytes());
+        let state = head.and_then(|head| head.operator.state());
+        let batches = state.map(|state| state.snapshot(&BucketSet::all(), Mark::default()));
+        let state = batches.transpose()?.map(|batches| StateSnapshot {
+            since: None,
+            layouts: batches.len(),
+            batches,
+            slices: None,
+            has_moved,
+            bytes,
+            taken_ns: now_ns() - begin_ns,
+        });
+        Ok(Some(Box::new(Snapshot {
             barrier: self.member.last_barrier,
             // It has emitted everything.
             watermark: Some(MAX_WATERMARK),
             partitions: self.partitions(),
-            state: None,
+            state,
             prepared: std::mem::take(&mut self.member.prepared),
-        }))
+        })))
     }
 
     fn watermark(&self) -> Option<EventTime> {

@@ -98,6 +98,12 @@ impl Instance {
                 }
                 return Ok(());
             }
+            Purpose::Publish => {
+                if let Some(state) = self.head().and_then(|head| head.operator.state()) {
+                    state.publish(barrier.number);
+                }
+                return self.control(Control::Barrier(barrier));
+            }
         };
         let index = self.index;
         let mut missing = Vec::new();

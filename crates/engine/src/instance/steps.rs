@@ -228,6 +228,12 @@ impl Instance {
         };
         let delayed = control.delayed(head.delay_us);
         let is_unit = matches!(control, Control::EndOfWork { .. });
+        if matches!(control, Control::End { .. })
+            && let Some(state) = head.operator.state()
+        {
+            // No barrier comes after the end.
+            self.member.keeps_state = state.publish(u64::MAX);
+        }
         if is_unit || control.ends_unit() && !head.between_units {
             head.operator.end_unit(&mut self.output)?;
             head.between_units = is_unit;

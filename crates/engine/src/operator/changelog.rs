@@ -16,6 +16,7 @@ pub mod join;
 pub mod rows;
 pub mod to_rows;
 pub mod top_n;
+pub mod view;
 
 use crate::chunk::{Chunk, RowKind};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};

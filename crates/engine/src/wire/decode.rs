@@ -95,6 +95,10 @@ impl Decoder {
                 stopped: header.flags & flags::STOPPED != 0,
             },
             kind::BARRIER => Message::Barrier(barrier(header, &frame)?),
+            kind::PUBLISH => Message::Barrier(Barrier {
+                number: header.control(0, HEADER_BYTES, &frame)?,
+                purpose: Purpose::Publish,
+            }),
             kind::CHECKPOINT => Message::Barrier(checkpoint(header, &frame)?),
             other => return Err(error_at(1, format!("{other} is not a kind of frame"))),
         };

@@ -107,6 +107,7 @@ fn header(kind: u8, flags: u8, ingest_ns: u64, length: usize) -> Vec<u8> {
 
 fn barrier_frame(barrier: &Barrier) -> Vec<u8> {
     match &barrier.purpose {
+        Purpose::Publish => header(kind::PUBLISH, 0, barrier.number, HEADER_BYTES),
         Purpose::Move { node, moves } => {
             let length = BARRIER_HEADER_BYTES + MOVE_BYTES * moves.len();
             let mut bytes = Vec::with_capacity(length);

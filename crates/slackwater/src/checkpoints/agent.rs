@@ -140,6 +140,8 @@ struct StoreJob {
     slices: Option<mpsc::Receiver<Slice>>,
     /// The number of parts that the coordinator waits for.
     parts: usize,
+    /// Whether the member has ended.
+    is_last: bool,
 }
 
 /// The agent of this process: stores the snapshots of its instances and reports to the coordinator.
@@ -261,8 +263,8 @@ impl CheckpointAgent {
 
     fn ended(&mut self, instance: usize, last: Snapshot) -> Vec<AgentEvent> {
         let last_barrier = last.barrier;
-        // What was prepared at the end belongs to the next barrier.
-        let (reports, _) = self.reports(instance, last, last_barrier + 1);
+        // What was prepared or is stored at the end belongs to the next barrier.
+        let (reports, failed) = self.reports(instance, last, last_barrier + 1);
         let events = reports
             .into_iter()
             .map(|(member, report)| AgentEvent::Ended {
@@ -270,7 +272,12 @@ impl CheckpointAgent {
                 last_barrier,
                 report,
             });
-        self.secured(events.collect())
+        let mut events = self.secured(events.collect());
+        events.extend(failed.into_iter().map(|event| match event {
+            AgentEvent::Failed { reason, .. } => AgentEvent::NotCommitted { reason },
+            event => event,
+        }));
+        events
     }
 
     /// The events that can be reported at once. Events of sinks have to wait until what the sinks have
@@ -344,8 +351,9 @@ impl CheckpointAgent {
             match state.take_if(|_| head == Some(member)) {
                 Some(state) => {
                     report.memory = state.bytes as u64;
-                    let barrier = snapshot.barrier;
-                    match self.store(barrier, member, owners, watermark, state) {
+                    let barrier = prepared_for;
+                    let is_last = barrier > snapshot.barrier;
+                    match self.store(barrier, member, owners, watermark, state, is_last) {
                         Some(parts) => report.parts = parts,
                         None => failed.push(AgentEvent::Failed {
                             barrier,
@@ -372,6 +380,7 @@ impl CheckpointAgent {
         owners: u32,
         watermark: Option<i64>,
         state: StateSnapshot,
+        is_last: bool,
     ) -> Option<usize> {
         let (node, instance) = self.members.members[member];
         // A part has batches with the same columns; one without rows still carries the watermark.
@@ -396,6 +405,7 @@ impl CheckpointAgent {
             batches: state.batches,
             slices: state.slices,
             parts,
+            is_last,
         })));
         given.is_ok().then_some(parts)
     }

@@ -92,8 +92,9 @@ impl Restored {
         let Some(node) = self.node(graph_node) else {
             return Ok(Vec::new());
         };
-        if node.watermark == Some(MAX_WATERMARK) {
-            // The node had ended: its inputs end at once, and it has nothing to emit again.
+        if node.watermark == Some(MAX_WATERMARK) && node.parts.is_empty() {
+            // The node had ended: its inputs end at once, and it has nothing to emit again. (Views still have
+            // rows.)
             return Ok(vec![Chain {
                 watermark: node.watermark,
                 ..Chain::default()

@@ -38,6 +38,12 @@ pub struct Channel {
     socket: OwnedFd,
 }
 
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Channel {
     /// Creates two connected ends.
     pub fn pair() -> io::Result<(Channel, OwnedFd)> {

@@ -23,6 +23,11 @@ impl Machine {
         Machine::of(super::topology()).with_quota()
     }
 
+    /// A machine with one core, for what runs on one thread that exists already.
+    pub fn of_one_core() -> Machine {
+        Machine::described(Topology::of_nodes(1, 1, |_, _| 10))
+    }
+
     /// A machine by its name or file, to plan for and not to run on.
     ///
     /// # Errors

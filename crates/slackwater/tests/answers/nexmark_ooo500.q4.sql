@@ -13,7 +13,7 @@ FROM events WHERE type = 'auction';
 CREATE VIEW bid AS SELECT e.auction AS auction, e.bidder AS bidder, e.price AS price, ts FROM events WHERE type = 'bid';
 
 INSERT INTO answer
-SELECT Q.category, SUM(Q.final), COUNT(*), AVG(Q.final)
+SELECT Q.category, SUM(Q.final), COUNT(*), CAST(AVG(Q.final) AS BIGINT)
 FROM (
   SELECT MAX(B.price) AS final, A.category
   FROM auction A, bid B

@@ -55,8 +55,8 @@ UPDATE bids SET price = 1;
 --- a temporary function
 CREATE TEMPORARY SYSTEM FUNCTION f AS 'com.example.F';
 
---- a materialized view
-CREATE MATERIALIZED VIEW v AS SELECT price FROM bids;
+--- a materialized table
+CREATE MATERIALIZED TABLE v AS SELECT price FROM bids;
 
 --- a STATEMENT SET without END
 EXECUTE STATEMENT SET BEGIN

@@ -10,7 +10,7 @@ use slackwater_engine::operator::aggregate::{
 };
 use slackwater_engine::operator::changelog::aggregate::UpdatingAggregate;
 use slackwater_engine::operator::session::SessionSpec;
-use slackwater_engine::operator::window::Windows;
+use slackwater_engine::operator::window::{WindowKind, Windows};
 
 use super::columns::Columns;
 use super::facts::{
@@ -25,8 +25,10 @@ use super::stream::{Role, Stream};
 use super::translator::{Needs, Translation, Translator};
 use crate::aggregates::{self, keeps_values};
 use crate::error::{Result, SqlError};
-use crate::explain::{self, duration, names, readable};
+use crate::explain::{self, names, readable};
 use crate::expression::{Physical, column};
+
+mod shown;
 
 /// GROUP BY and DISTINCT.
 pub const TRANSLATION: Translation = Translation {
@@ -289,7 +291,7 @@ impl Translator<'_> {
         merges: bool,
         node: usize,
     ) -> usize {
-        let detail = detail(spec, &input);
+        let detail = shown::detail(spec, &input);
         let key = format!("aggregate {merges} {spec:?}");
         let spec = spec.clone();
         match (spec.window, spec.time_column) {
@@ -353,12 +355,28 @@ impl Translator<'_> {
                 *role = Role::Time;
             }
         }
-        // If both edges are keys the first one is used.
-        let of_window = groups.places.iter().position(|(key, _)| key.is_none());
-        let of_window = of_window.filter(|_| spec.refires.is_some());
-        let of_window = of_window.map(|place| columns[place].clone());
+        // Either edge identifies a window, but cumulating windows share their starts.
+        let is_unique = |role: &Role| {
+            let kind = spec.window.map(|window| window.windows.kind);
+            kind != Some(WindowKind::Cumulating) || matches!(role, Role::WindowEnd(_))
+        };
+        let of_window = groups.places.iter().enumerate();
+        let of_window = of_window.filter(|(_, (key, role))| key.is_none() && is_unique(role));
+        let of_window = of_window.map(|(place, _)| columns[place].clone());
+        let of_window = of_window.collect::<Vec<Physical>>();
         let key = (0..keys).map(|index| column(first_key + index, schema));
-        let key = of_window.into_iter().chain(key).collect::<Vec<Physical>>();
+        let with_key = |edge: Option<&Physical>| {
+            let all = edge.into_iter().cloned().chain(key.clone());
+            all.collect::<Vec<Physical>>()
+        };
+        let unique = match spec.window {
+            _ if !spec.is_final() => Vec::new(),
+            None => vec![with_key(None)],
+            Some(_) => of_window.iter().map(|edge| with_key(Some(edge))).collect(),
+        };
+        // If both edges are keys the first one is used.
+        let of_window = of_window.first().filter(|_| spec.refires.is_some());
+        let key = with_key(of_window);
         let updates = !spec.is_final();
         if spec.window.is_none() || updates {
             // Windows over rows that are replaced never close.
@@ -372,6 +390,7 @@ impl Translator<'_> {
             time: time.map(|_| column(edges - 1, schema)),
             updates,
             deletes: updates && spec.window.is_none() && input.updates && keys > 0,
+            unique,
             key: updates.then_some(key),
         })
     }
@@ -451,49 +470,4 @@ fn check_stays(orders: bool, input: &Stream) -> Result<()> {
         .hint("use ROW_NUMBER() OVER (PARTITION BY … ORDER BY …) <= 1 for the first row"));
     }
     Ok(())
-}
-
-/// The node's description in EXPLAIN.
-fn detail(spec: &AggregateSpec, input: &SchemaRef) -> String {
-    let name = |index: &usize| readable(input.field(*index).name());
-    let mut keys = spec.keys.iter().map(name).collect::<Vec<_>>();
-    let kind = match &spec.window {
-        Some(window) => {
-            keys.insert(0, "window".to_string());
-            windowed(&window.windows, spec.refires.as_ref())
-        }
-        None if spec.is_final() => "when the input has ended".to_string(),
-        None => "running".to_string(),
-    };
-    let first = spec.schema.fields().len() - spec.calls.len();
-    let calls = spec.schema.fields()[first..]
-        .iter()
-        .map(|field| readable(field.name()));
-    let calls = calls.collect::<Vec<_>>().join(", ");
-    let by = if keys.is_empty() {
-        String::new()
-    } else {
-        format!(" by {}", keys.join(", "))
-    };
-    format!(
-        "{kind}: {}{by}",
-        if calls.is_empty() { "distinct" } else { &calls }
-    )
-}
-
-/// The description of windows, and of when they are emitted.
-fn windowed(windows: &Windows, refires: Option<&Refires>) -> String {
-    let mut shown = explain::windows(windows);
-    let Some(refires) = refires else {
-        return shown;
-    };
-    if let Some(every_ns) = refires.every_ns {
-        let every = duration(every_ns.into());
-        shown.push_str(&format!(", emitted {every} after a change"));
-    }
-    if refires.lateness_us > 0 {
-        let lateness = duration(i128::from(refires.lateness_us) * 1000);
-        shown.push_str(&format!(", {lateness} for late rows"));
-    }
-    shown
 }

@@ -229,6 +229,7 @@ impl Translator<'_> {
             updates: sides.streams[STREAM].updates,
             key,
             deletes: sides.streams[STREAM].updates,
+            unique: Vec::new(),
         }
     }
 }

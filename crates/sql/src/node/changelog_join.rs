@@ -155,6 +155,7 @@ impl Translator<'_> {
             updates,
             key: key.filter(|_| updates),
             deletes: updates,
+            unique: Vec::new(),
         })
     }
 }

@@ -209,6 +209,8 @@ impl Translator<'_> {
         let key = format!("final {spec:?}");
         let node = self.operator("final", detail, &[node], FinalRowsNode { spec }, &key);
         let width = input.columns.len();
+        let unique = input.identified_by();
+        let unique = unique.map(|key| key.into_iter().map(|at| column(at, &schema)).collect());
         Ok(Stream {
             node,
             columns: (0..width).map(|at| column(at, &schema)).collect(),
@@ -217,6 +219,7 @@ impl Translator<'_> {
             updates: false,
             key: None,
             deletes: false,
+            unique: unique.into_iter().collect(),
         })
     }
 

@@ -7,6 +7,7 @@ use slackwater_engine::operator::changelog::final_rows::FinalSpec;
 use slackwater_engine::operator::changelog::join::ChangelogJoinSpec;
 use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
+use slackwater_engine::operator::changelog::view::ViewSpec;
 use slackwater_engine::operator::count_window::CountWindowSpec;
 use slackwater_engine::operator::session::SessionSpec;
 use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
@@ -14,8 +15,9 @@ use slackwater_engine::operator::{interval_join, join, over, window};
 
 use crate::state::{
     Aggregate, AggregateForm, Call, Column, Direction, FinalRows, FirstRows, Frame, Function,
-    IntervalJoin, JoinKind, Over, OverCall, OverFunction, Side, SortColumn, StateIdentity,
-    StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin, WindowKind, WindowRows,
+    IntervalJoin, JoinKind, MaterializedView, Over, OverCall, OverFunction, Side, SortColumn,
+    StateIdentity, StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin, WindowKind,
+    WindowRows,
 };
 
 /// The state of an aggregation over an input with these columns.
@@ -121,6 +123,14 @@ pub fn final_rows(spec: &FinalSpec) -> StateIdentity {
         rows: columns(&spec.schema),
         order: order(&spec.order),
         kept: spec.kept_max().map(|most| most as u64),
+    })
+}
+
+/// The rows of a materialized view.
+pub fn materialized_view(spec: &ViewSpec) -> StateIdentity {
+    StateIdentity::MaterializedView(MaterializedView {
+        rows: columns(&spec.schema),
+        keys: spec.key.clone(),
     })
 }
 

@@ -163,6 +163,7 @@ impl Translator<'_> {
                 updates: false,
                 key: None,
                 deletes: false,
+                unique: Vec::new(),
             };
             self.write(stream, &names, Some(table), None)?;
         }

@@ -193,6 +193,7 @@ impl Translator<'_> {
             updates: false,
             key: None,
             deletes: false,
+            unique: Vec::new(),
         })
     }
 

@@ -139,23 +139,21 @@ impl Translator<'_> {
             roles.push(self.role(expression, &input, plan)?);
         }
         // A key that is cast to a wider type is still a key.
-        let key = input.key.as_ref().and_then(|key| {
+        let projected = |key: &Vec<Physical>| {
             let places = key.iter().map(|of_key| {
                 let mut columns = columns.iter();
-                columns.find(|column| uncast(column, self.specs[input.node].schema()) == of_key)
+                let schema = self.specs[input.node].schema();
+                columns.find(|column| uncast(column, schema) == of_key)
             });
-            Some(
-                places
-                    .collect::<Option<Vec<&Physical>>>()?
-                    .into_iter()
-                    .cloned()
-                    .collect(),
-            )
-        });
+            places.map(|column| column.cloned()).collect()
+        };
+        let key = input.key.as_ref().and_then(projected);
+        let unique = input.unique.iter().filter_map(projected).collect();
         Ok(Stream {
             columns,
             roles,
             key,
+            unique,
             ..input
         })
     }
@@ -171,13 +169,13 @@ impl Translator<'_> {
         let node = self.materialise(&stream, &stream.columns, &names, extra)?;
         let schema = self.schema(node);
         let time = time.map(|_| column(time_index.unwrap_or(names.len()), &schema));
-        let key = stream.key.as_ref().and_then(|key| {
-            let places = key
-                .iter()
-                .map(|of_key| stream.columns.iter().position(|c| c == of_key));
-            let places = places.collect::<Option<Vec<usize>>>()?;
-            Some(places.into_iter().map(|at| column(at, &schema)).collect())
-        });
+        let settled = |key: &Vec<Physical>| {
+            let places = key.iter();
+            let places = places.map(|of_key| stream.columns.iter().position(|c| c == of_key));
+            places.map(|at| Some(column(at?, &schema))).collect()
+        };
+        let key = stream.key.as_ref().and_then(settled);
+        let unique = stream.unique.iter().filter_map(settled).collect();
         let columns = (0..names.len())
             .map(|index| column(index, &schema))
             .collect();
@@ -186,6 +184,7 @@ impl Translator<'_> {
             columns,
             time,
             key,
+            unique,
             ..stream
         })
     }

@@ -189,6 +189,7 @@ impl Translator<'_> {
             updates: false,
             key: None,
             deletes: false,
+            unique: Vec::new(),
         })
     }
 

@@ -41,4 +41,5 @@ saved! {
     ByPrimaryKey = "primary key", "The row of each primary key.";
     FinalAggregate = "aggregate", "An aggregation that is emitted when its input has ended.";
     FinalRows = "final", "The rows that remain when the input has ended.";
+    MaterializedView = "view", "The rows of a materialized view.";
 }

@@ -25,6 +25,15 @@ impl Translator<'_> {
         table: Option<Arc<Table>>,
         latency_target_ns: Option<u64>,
     ) -> Result<()> {
+        let (mut stream, names) = self.result(plan)?;
+        if stream.updates && self.takes_only_last_rows(&stream, table.as_deref())? {
+            stream = self.last_rows(stream, &names)?;
+        }
+        self.write(stream, &names, table, latency_target_ns)
+    }
+
+    /// The stream of a statement's query, and the names of its columns.
+    pub(super) fn result(&mut self, plan: &LogicalPlan) -> Result<(Stream, Vec<String>)> {
         let is_final = self.session.settings.emit_final;
         self.at_end += usize::from(is_final);
         let stream = self.translate(plan);
@@ -35,11 +44,11 @@ impl Translator<'_> {
         let names = names.collect::<Vec<_>>();
         if is_final {
             self.check_final(stream.node)?;
+            if stream.updates {
+                stream = self.last_rows(stream, &names)?;
+            }
         }
-        if stream.updates && (is_final || self.takes_only_last_rows(&stream, table.as_deref())?) {
-            stream = self.last_rows(stream, &names)?;
-        }
-        self.write(stream, &names, table, latency_target_ns)
+        Ok((stream, names))
     }
 
     /// Whether a table only accepts the final result of a stream, and not the changes before it.
@@ -123,7 +132,7 @@ impl Translator<'_> {
     }
 
     /// Adds a sink. Two statements that write the same rows to the same table remain two statements.
-    fn add_sink(&mut self, spec: SinkSpec, input: usize, exchange: Exchange) {
+    pub(super) fn add_sink(&mut self, spec: SinkSpec, input: usize, exchange: Exchange) {
         let capabilities = spec.connector.capabilities();
         let node = Node {
             name: "sink".to_string(),

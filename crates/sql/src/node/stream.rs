@@ -21,9 +21,22 @@ pub struct Stream {
     pub key: Option<Vec<Physical>>,
     /// If `updates`: whether rows may be deleted.
     pub deletes: bool,
+    /// If rows are only added: choices of columns of which no two rows have the same values, as far as they
+    /// are known.
+    pub unique: Vec<Vec<Physical>>,
 }
 
 impl Stream {
+    /// The places of the columns that identify a row; `None` if nothing less than the whole row does.
+    pub fn identified_by(&self) -> Option<Vec<usize>> {
+        let place = |part: &Physical| self.columns.iter().position(|column| column == part);
+        let places = |key: &Vec<Physical>| key.iter().map(place).collect();
+        match self.updates {
+            true => places(self.key.as_ref()?),
+            false => self.unique.iter().find_map(places),
+        }
+    }
+
     /// How the rows change earlier ones.
     pub fn changes(&self) -> Changes {
         let place = |part| self.columns.iter().position(|column| column == part);

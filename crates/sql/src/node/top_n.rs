@@ -309,8 +309,12 @@ fn first(node: usize, spec: &TopNSpec, input: Stream) -> Stream {
         roles,
         time: input.time.filter(|_| is_windowed),
         updates: !is_windowed,
-        key: (!is_windowed && spec.is_by_key()).then_some(key),
+        key: (!is_windowed && spec.is_by_key()).then(|| key.clone()),
         deletes: spec.deletes(),
+        unique: (is_windowed && spec.is_by_key())
+            .then_some(key)
+            .into_iter()
+            .collect(),
     }
 }
 

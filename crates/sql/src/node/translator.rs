@@ -15,6 +15,7 @@ use arrow_schema::SchemaRef;
 use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion_expr::{Expr, ExprSchemable, LogicalPlan};
 use slackwater_control::query::{Edge, Exchange, Node as GraphNode, NodeKind, QueryGraph};
+use slackwater_engine::operator::changelog::view::Cuts;
 
 use super::facts::Node;
 use super::fields;
@@ -99,6 +100,8 @@ pub struct Translator<'a> {
     pub(super) at_end: usize,
     /// Warnings for the user.
     pub warnings: Vec<String>,
+    /// The cuts of all materialized views.
+    pub cuts: Arc<Cuts>,
 }
 
 impl<'a> Translator<'a> {
@@ -128,6 +131,7 @@ impl<'a> Translator<'a> {
             depth: 0,
             at_end: 0,
             warnings: Vec::new(),
+            cuts: Arc::default(),
         };
         for plan in plans {
             translator.collect(plan)?;

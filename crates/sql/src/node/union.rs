@@ -139,6 +139,7 @@ impl Translator<'_> {
             updates: changes,
             key: None,
             deletes: streams.iter().any(|stream| stream.deletes),
+            unique: Vec::new(),
         })
     }
 

@@ -140,6 +140,7 @@ impl Translator<'_> {
             updates: false,
             key: None,
             deletes: false,
+            unique: Vec::new(),
         }))
     }
 

@@ -136,6 +136,7 @@ impl Translator<'_> {
             updates: false,
             key: None,
             deletes: false,
+            unique: Vec::new(),
         })
     }
 }

@@ -6,11 +6,68 @@ use arrow_schema::DataType;
 use sqlparser::ast::{Ident, Query};
 use sqlparser::tokenizer::TokenWithSpan;
 
-use super::Compiler;
+use super::columns::rename;
+use super::{Compiler, STACK_BYTES};
+use crate::connectors::Connectors;
 use crate::error::{Result, SqlError, nearest};
+use crate::session::Session;
 use crate::settings::{Settings, setting};
-use crate::statement::{ColumnDefinition, ColumnKind, CreateTable};
+use crate::statement::{ColumnDefinition, ColumnKind, CreateTable, Statement, parse};
 use crate::types::{SqlType, of_tables};
+
+/// The tables, views and settings that a file declares. Its queries are checked, but not returned. The
+/// session knows what the last statement used.
+pub fn declared(
+    text: &str,
+    overrides: &[(String, String)],
+    connectors: &dyn Connectors,
+) -> Result<Session> {
+    stacker::grow(STACK_BYTES, || declared_here(text, overrides, connectors))
+}
+
+fn declared_here(
+    text: &str,
+    overrides: &[(String, String)],
+    connectors: &dyn Connectors,
+) -> Result<Session> {
+    let mut compiler = Compiler::new(connectors);
+    for placed in parse(text)? {
+        let tokens = placed.tokens.clone();
+        compiler.session.take_used();
+        compiler
+            .placed(placed)
+            .map_err(|error| error.among(&tokens))?;
+    }
+    let options = connectors.table_options();
+    for (key, value) in overrides {
+        compiler.session.settings.set(key, value, &options)?;
+    }
+    Ok(compiler.session)
+}
+
+/// Adds the view of a statement CREATE VIEW.
+pub fn add_view(session: &mut Session, statement: Statement) -> Result<()> {
+    let Statement::CreateView {
+        name,
+        if_not_exists,
+        columns,
+        query,
+    } = statement
+    else {
+        return Err(SqlError::new("only views can be declared here"));
+    };
+    if if_not_exists && session.is_view(&name.value) {
+        return Ok(());
+    }
+    let span = name.span;
+    let mut plan = session.plan(*query)?;
+    if !columns.is_empty() {
+        plan = rename(plan, &columns).map_err(|error| error.at(span))?;
+    }
+    session
+        .add_view(&name.value, plan)
+        .map_err(|error| error.at(span))
+}
 
 impl Compiler<'_> {
     pub(super) fn create_table(
@@ -46,6 +103,7 @@ impl Compiler<'_> {
 
     /// The declaration of the table after LIKE.
     fn other(&self, name: &Ident) -> Result<&CreateTable> {
+        self.session.uses(&name.value);
         self.created.get(&name.value).ok_or_else(|| {
             if self.session.is_view(&name.value) {
                 let error = format!("LIKE needs a table, and '{}' is a view", name.value);

@@ -82,6 +82,8 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
             ("order", order(&state.order)),
             ("kept", kept(state.kept)),
         ],
+        // There were none at that time.
+        StateIdentity::MaterializedView(_) => Vec::new(),
     };
     let aspects = aspects.into_iter();
     aspects

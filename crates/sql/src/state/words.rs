@@ -41,6 +41,7 @@ impl StateIdentity {
             StateIdentity::Over(_) => "an OVER",
             StateIdentity::FirstRows(_) => "a top-N",
             StateIdentity::FinalRows(_) => "an ORDER BY",
+            StateIdentity::MaterializedView(_) => "a materialized view",
         }
     }
 
@@ -118,6 +119,14 @@ impl StateIdentity {
                 ("order", order(&state.rows, &state.order)),
                 ("kept", kept(state.kept)),
             ],
+            StateIdentity::MaterializedView(state) => {
+                let keys = state.keys.as_ref();
+                let keys = keys.map(|keys| names(&state.rows, keys));
+                vec![
+                    ("rows", columns(&state.rows)),
+                    ("keys", keys.unwrap_or_else(|| "none".to_string())),
+                ]
+            }
         }
     }
 }

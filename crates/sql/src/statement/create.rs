@@ -40,13 +40,15 @@ pub(super) fn table(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     table.comment = comment(&mut parser)?;
     refused::after_columns(&parser.peek_token())?;
     if parser.parse_keyword(Keyword::WITH) {
-        options(&mut parser, &mut table)?;
+        options(&mut parser, &mut table.options, &mut table.option_places)?;
     }
     let keyword = parser.peek_token();
     if parser.parse_keyword(Keyword::LIKE) {
         table.like = Some(like::parse(&mut parser)?);
     } else if parser.parse_keyword(Keyword::AS) {
-        if has_columns {
+        // A list of nothing but the key.
+        let is_declared = !table.columns.is_empty() || table.watermark.is_some();
+        if is_declared {
             return Err(SqlError::new(
                 "CREATE TABLE … AS can't have a column list, because the query defines the columns",
             )
@@ -104,7 +106,7 @@ pub(super) fn name(parser: &mut Parser) -> Result<Ident> {
 }
 
 /// `COMMENT 'text'`, if it comes next.
-fn comment(parser: &mut Parser) -> Result<Option<String>> {
+pub(super) fn comment(parser: &mut Parser) -> Result<Option<String>> {
     if !is_word(&parser.peek_token(), "COMMENT") {
         return Ok(None);
     }
@@ -129,10 +131,10 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         // The name of a constraint is ignored.
         parser.next_token();
         parser.next_token();
-        return primary_key(parser, table, None);
+        return primary_key(parser, &mut table.primary_key, None);
     }
     if is_word(&start, "PRIMARY") {
-        return primary_key(parser, table, None);
+        return primary_key(parser, &mut table.primary_key, None);
     }
     let name = parsed(parser.parse_identifier())?;
     let mut not_null = false;
@@ -154,7 +156,7 @@ fn column(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
     not_null |= is_not_null(parser);
     let _ = parser.parse_keyword(Keyword::NULL);
     if is_word(&parser.peek_token(), "PRIMARY") {
-        primary_key(parser, table, Some(&name))?;
+        primary_key(parser, &mut table.primary_key, Some(&name))?;
     }
     let comment = comment(parser)?;
     if table
@@ -228,7 +230,11 @@ fn metadata(parser: &mut Parser, name: &Ident, sql_type: SqlType) -> Result<Colu
 }
 
 /// `PRIMARY KEY (a, b) NOT ENFORCED`; after a column, without the list.
-fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ident>) -> Result<()> {
+pub(super) fn primary_key(
+    parser: &mut Parser,
+    key: &mut Vec<Ident>,
+    column: Option<&Ident>,
+) -> Result<()> {
     let start = parser.next_token();
     if !parser.parse_keyword(Keyword::KEY) {
         return Err(SqlError::new("expected KEY")
@@ -246,7 +252,7 @@ fn primary_key(parser: &mut Parser, table: &mut CreateTable, column: Option<&Ide
                 .hint("use PRIMARY KEY (id) NOT ENFORCED"),
         );
     }
-    if !std::mem::replace(&mut table.primary_key, columns).is_empty() {
+    if !std::mem::replace(key, columns).is_empty() {
         return Err(SqlError::new("a table can have only one PRIMARY KEY").at(start.span));
     }
     Ok(())
@@ -290,7 +296,12 @@ fn sql_type(parser: &mut Parser) -> Result<SqlType> {
     }
 }
 
-fn options(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
+/// `('key' = 'value', …)`: the options, and the place of each.
+pub(super) fn options(
+    parser: &mut Parser,
+    options: &mut BTreeMap<String, String>,
+    places: &mut BTreeMap<String, Span>,
+) -> Result<()> {
     expect(parser, Token::LParen)?;
     if parser.consume_token(&Token::RParen) {
         return Ok(());
@@ -300,10 +311,10 @@ fn options(parser: &mut Parser, table: &mut CreateTable) -> Result<()> {
         let key = text(parser, "the name of an option")?;
         expect(parser, Token::Eq)?;
         let value = text(parser, "the value of an option")?;
-        if table.options.insert(key.clone(), value).is_some() {
+        if options.insert(key.clone(), value).is_some() {
             return Err(SqlError::new(format!("option '{key}' is set twice")).at(start.span));
         }
-        table.option_places.insert(key, start.span);
+        places.insert(key, start.span);
         let next = parser.next_token();
         match next.token {
             Token::Comma => {}

@@ -146,7 +146,7 @@ pub(super) fn statement(words: &[&str]) -> SqlError {
     match nearest(first, &known) {
         Some(near) => error.hint(format!("did you mean {near}?")),
         None => error.hint(
-            "the statements are CREATE TABLE, CREATE VIEW, INSERT INTO, SELECT, SET, RESET \
+            "the statements are CREATE TABLE, CREATE [MATERIALIZED] VIEW, INSERT INTO, SELECT, SET, RESET \
         and EXPLAIN",
         ),
     }
@@ -159,9 +159,8 @@ const CREATED: &[(&str, &str, &str)] = &[
     ("SCHEMA", NO_CATALOGS, LEAVE_CATALOGS),
     (
         "MATERIALIZED",
-        "CREATE MATERIALIZED is not supported: results are not stored to be queried",
-        "use CREATE VIEW to name a query, or CREATE TABLE … WITH ('connector' = …) AS SELECT … to write its \
-        rows",
+        "CREATE MATERIALIZED must be followed by VIEW",
+        "use CREATE MATERIALIZED VIEW name AS SELECT …, which keeps the rows of a query",
     ),
     (
         "SOURCE",
@@ -172,12 +171,6 @@ const CREATED: &[(&str, &str, &str)] = &[
         "STREAM",
         "CREATE STREAM is not supported",
         "use CREATE TABLE … (…) WITH ('connector' = 'file', 'path' = 'in.csv')",
-    ),
-    (
-        "SINK",
-        "CREATE SINK is not supported",
-        "use CREATE TABLE … WITH ('connector' = 'file', 'path' = 'out.csv') AS SELECT …, or CREATE TABLE \
-        and INSERT INTO",
     ),
     (
         "INDEX",

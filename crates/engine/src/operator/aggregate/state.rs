@@ -161,4 +161,8 @@ impl KeyedState for Aggregate {
         }
         Ok(())
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }

@@ -232,6 +232,10 @@ impl KeyedState for FinalRows {
         }
         Ok(())
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

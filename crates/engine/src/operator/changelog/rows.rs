@@ -22,7 +22,7 @@ use arrow_schema::SchemaRef;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use self::encoder::Encoder;
+pub(super) use self::encoder::Encoder;
 pub use self::encoder::{Encoded, RowOrder};
 use self::slab::Slab;
 use self::sorted::SortedRows;

@@ -15,6 +15,7 @@ use crate::operator::changelog::aggregate::UpdatingAggregate;
 use crate::operator::changelog::final_rows::{FinalRows, FinalSpec};
 use crate::operator::changelog::join::{ChangelogJoin, ChangelogJoinSide, ChangelogJoinSpec};
 use crate::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
+use crate::operator::changelog::view::{Cuts, View, ViewRetention, ViewSpec};
 use crate::operator::count_window::{CountWindow, CountWindowSpec};
 use crate::operator::interval_join::{IntervalJoin, IntervalJoinSpec, IntervalSide};
 use crate::operator::join::{JoinKind, JoinSide, JoinSpec, WindowJoin};
@@ -52,9 +53,11 @@ pub enum Kind {
     WindowTopN,
     AllAtEnd,
     FirstAtEnd,
+    ViewByKey,
+    ViewOfAll,
 }
 
-pub const KINDS: [Kind; 20] = [
+pub const KINDS: [Kind; 22] = [
     Kind::Running,
     Kind::Windowed,
     Kind::Refiring,
@@ -75,6 +78,8 @@ pub const KINDS: [Kind; 20] = [
     Kind::WindowTopN,
     Kind::AllAtEnd,
     Kind::FirstAtEnd,
+    Kind::ViewByKey,
+    Kind::ViewOfAll,
 ];
 
 const TIME: usize = 0;
@@ -189,7 +194,7 @@ impl Kind {
     pub fn retracts(self) -> bool {
         matches!(
             self,
-            Kind::Retracting | Kind::StreamJoin | Kind::TopN | Kind::AllAtEnd
+            Kind::Retracting | Kind::StreamJoin | Kind::TopN | Kind::AllAtEnd | Kind::ViewOfAll
         )
     }
 
@@ -204,6 +209,17 @@ impl Kind {
     }
 
     pub fn make(self) -> Box<dyn Stateful> {
+        let view = |key| -> Box<dyn Stateful> {
+            let spec = ViewSpec {
+                schema: input(),
+                key,
+                retention: Some(ViewRetention {
+                    column: TIME,
+                    us: SIZE,
+                }),
+            };
+            Box::new(View::new(spec, Arc::new(Cuts::default()).add()).unwrap())
+        };
         let fixed = || Windows::new(SIZE, SIZE, TimeUnit::Microsecond).unwrap();
         let top = |window| TopNSpec {
             partition: if window { vec![WINDOW, KEY] } else { vec![KEY] },
@@ -387,6 +403,8 @@ impl Kind {
             Kind::WindowTopN => Box::new(WindowTopN::new(top(true)).unwrap()),
             Kind::AllAtEnd => Box::new(FinalRows::new(at_end(None, true)).unwrap()),
             Kind::FirstAtEnd => Box::new(FinalRows::new(at_end(Some(3), false)).unwrap()),
+            Kind::ViewByKey => view(Some(vec![KEY])),
+            Kind::ViewOfAll => view(None),
         }
     }
 }

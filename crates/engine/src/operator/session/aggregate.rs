@@ -246,4 +246,8 @@ impl KeyedState for SessionAggregate {
             false => Ok(()),
         }
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }

@@ -273,4 +273,8 @@ impl KeyedState for SessionRows {
             false => Ok(()),
         }
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }

@@ -279,4 +279,8 @@ impl KeyedState for TemporalJoin {
         self.kept_from = watermark.saturating_sub(KEPT_BEHIND_US);
         self.versions.forget(self.kept_from)
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }

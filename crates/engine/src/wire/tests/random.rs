@@ -333,6 +333,10 @@ pub fn control_messages() -> Vec<Message> {
             stopped: true,
         },
         Message::Barrier(Barrier {
+            number: 9,
+            purpose: crate::barrier::Purpose::Publish,
+        }),
+        Message::Barrier(Barrier {
             number: 3,
             purpose: crate::barrier::Purpose::Checkpoint {
                 since: None,

@@ -75,9 +75,13 @@ impl AgentThread {
 
     /// Stores the parts of a job, with the slices that follow its batches.
     fn store(&self, job: &StoreJob, done: &impl Fn(JobDone)) {
-        let failed = |reason: String| AgentEvent::Failed {
-            barrier: job.barrier,
-            reason,
+        // A member that has ended can't store its state again.
+        let failed = |reason: String| match job.is_last {
+            true => AgentEvent::NotCommitted { reason },
+            false => AgentEvent::Failed {
+                barrier: job.barrier,
+                reason,
+            },
         };
         let written = self.write(job);
         let (parts, longest_ns) = match written {

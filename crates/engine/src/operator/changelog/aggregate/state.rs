@@ -194,4 +194,8 @@ impl KeyedState for UpdatingAggregate {
         }
         Ok(())
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }

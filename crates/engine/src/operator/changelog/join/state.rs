@@ -66,6 +66,10 @@ impl KeyedState for ChangelogJoin {
         self.retention.advance(watermark);
         Ok(())
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }
 
 impl Sliced for ChangelogJoin {

@@ -135,6 +135,11 @@ impl Encoder {
         })
     }
 
+    /// Encodes keys alone.
+    pub fn encode_keys(&self, keys: KeyColumns) -> Result<EncodedKeys> {
+        self.key_encoder.encode(keys)
+    }
+
     fn in_order(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
         let in_order = self.order.iter();
         let in_order = in_order.map(|&(column, _)| batch.column(column).clone());

@@ -35,6 +35,10 @@ impl KeyedState for TopN {
         self.retention.advance(watermark);
         Ok(())
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }
 
 impl Sliced for TopN {

@@ -222,6 +222,10 @@ impl KeyedState for WindowTopN {
         self.windows.retain(|&end, _| end > watermark);
         Ok(())
     }
+
+    fn publish(&mut self, _cut: u64) -> bool {
+        false
+    }
 }
 
 impl Sliced for WindowTopN {
