@@ -5,7 +5,8 @@
 //! ```
 //!
 //! - It listens beyond this machine only with a token, which every request then has to show.
-//! - A handler must not block: it may keep its [`Reply`] and send it later, from any thread.
+//! - A handler must not block, unless its route says so: it may keep its [`Reply`] and send it later, from
+//!   any thread.
 //! - What a client can hold is bounded: its headers, its body, the time for each, and the time in which it
 //!   takes an answer. If all places are taken, a client that has not asked yet gives way to the next one.
 //! - No timer runs but for an open connection, so without clients nothing wakes up.
@@ -16,6 +17,7 @@ mod connection;
 mod events;
 mod message;
 mod routes;
+mod stream;
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +37,7 @@ pub use events::Piece;
 pub use hyper::{Method, StatusCode};
 pub use message::{Answer, Asked, Reply};
 pub use routes::Routes;
+pub use stream::Outlet;
 
 /// The most open connections: a scraper, a browser and a few tools. 64 of them hold at most 64 × (16 KiB of
 /// headers + the largest body of a route).
@@ -53,6 +56,8 @@ pub struct Limits {
     pub connections: usize,
     /// The most of them that listen to events.
     pub streams: usize,
+    /// The most handlers that block at a time. With fewer than connections, the others wait.
+    pub threads: usize,
     /// The bytes of a request's headers.
     pub header_bytes: usize,
     /// How long a client may take to send the headers, and an open connection may be unused.
@@ -63,6 +68,8 @@ pub struct Limits {
     pub write_time: Duration,
     /// How long a handler may take.
     pub answer_time: Duration,
+    /// How long an answer may be sent while it is produced, unless it lasts as long as its client listens.
+    pub stream_time: Duration,
 }
 
 impl Default for Limits {
@@ -70,11 +77,13 @@ impl Default for Limits {
         Limits {
             connections: CONNECTIONS_MAX,
             streams: STREAMS_MAX,
+            threads: CONNECTIONS_MAX,
             header_bytes: 16 * 1024,
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
             write_time: Duration::from_secs(30),
             answer_time: Duration::from_secs(30),
+            stream_time: Duration::from_secs(600),
         }
     }
 }
@@ -103,6 +112,8 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            .max_blocking_threads(limits.threads.max(1))
+            .thread_name("http work")
             .build()?;
         // Bound here, so that the caller hears of an address that is in use.
         let listener = std::net::TcpListener::bind(address)?;
@@ -117,6 +128,9 @@ impl Server {
                 local.block_on(&runtime, async move {
                     stopped_or(stopped, accept(listener, Rc::new(connections))).await;
                 });
+                // Requests that are still worked at are cancelled, and nobody waits for them.
+                drop(local);
+                runtime.shutdown_background();
             })?;
         Ok(Server {
             address,

@@ -1,7 +1,11 @@
-//! The front doors of a running query: HTTP, metrics, and the page.
+//! The front doors of a running query and of the server: HTTP, metrics, the page, and PostgreSQL's protocol.
 //!
 //! Nothing here runs a query or reads SQL: what a door needs it asks of the program that opens it.
 
+pub mod api;
+pub mod backend;
 pub mod http;
+mod lock;
 pub mod page;
+pub mod postgres;
 pub mod prometheus;

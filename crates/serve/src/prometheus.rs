@@ -9,6 +9,7 @@
 //! The names are constants of the program, so a wrong one is a bug of ours; the values of labels come from
 //! users and are escaped. A family without samples is left out.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 /// The content type of a page in this format.
@@ -155,6 +156,53 @@ impl Family<'_> {
     }
 }
 
+/// One page of several: the samples of a family come together, as the format demands. Of samples with the
+/// same labels, the one of the first page counts.
+pub fn merge<'a>(pages: impl Iterator<Item = &'a str>) -> String {
+    struct Family<'a> {
+        head: Vec<&'a str>,
+        samples: Vec<&'a str>,
+        known: HashSet<&'a str>,
+    }
+    let mut families = Vec::<Family<'a>>::new();
+    let mut places = HashMap::<&str, usize>::new();
+    for page in pages {
+        let mut own = None;
+        for line in page.lines().filter(|line| !line.is_empty()) {
+            if let Some(rest) = line.strip_prefix("# ") {
+                let name = rest.split(' ').nth(1).unwrap_or_default();
+                let place = *places.entry(name).or_insert_with(|| {
+                    families.push(Family {
+                        head: Vec::new(),
+                        samples: Vec::new(),
+                        known: HashSet::new(),
+                    });
+                    families.len() - 1
+                });
+                let family = &mut families[place];
+                if family.samples.is_empty() && !family.head.contains(&line) {
+                    family.head.push(line);
+                }
+                own = Some(place);
+            } else if let Some(place) = own {
+                let family = &mut families[place];
+                let labels = line.rsplit_once(' ').map_or(line, |(labels, _)| labels);
+                if family.known.insert(labels) {
+                    family.samples.push(line);
+                }
+            }
+        }
+    }
+    let mut text = String::new();
+    for family in families {
+        for line in family.head.into_iter().chain(family.samples) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// Whether a name consists of letters, digits, `_` and `:`, and doesn't start with a digit.
 fn is_name(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || byte == b':';
@@ -256,6 +304,25 @@ mod tests {
                 .summary(&[], 1.5, 2);
         });
         assert!(text.ends_with("took_seconds_sum 1.5\ntook_seconds_count 2\n"));
+    }
+
+    #[test]
+    fn families_of_several_pages_come_together_once() {
+        let one = |pipeline: &str, rows: f64| {
+            text(|page| {
+                page.family("rows_total", Kind::Counter, "Rows.")
+                    .sample(&[("pipeline", pipeline)], rows);
+                page.family("cpu_seconds_total", Kind::Counter, "CPU time.")
+                    .sample(&[], rows);
+            })
+        };
+        let pages = [one("a", 1.0), one("b} 2 ", 2.0), String::new()];
+        assert_eq!(
+            merge(pages.iter().map(String::as_str)),
+            "# HELP rows_total Rows.\n# TYPE rows_total counter\n\
+             rows_total{pipeline=\"a\"} 1\nrows_total{pipeline=\"b} 2 \"} 2\n\
+             # HELP cpu_seconds_total CPU time.\n# TYPE cpu_seconds_total counter\ncpu_seconds_total 1\n"
+        );
     }
 
     #[test]

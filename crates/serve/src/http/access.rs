@@ -53,23 +53,20 @@ impl Access {
             Some(token) => {
                 let shown = text(AUTHORIZATION).and_then(bearer);
                 if !shown.is_some_and(|shown| is_same(shown.as_bytes(), token.as_bytes())) {
-                    let reason = "the token is missing or wrong\n  \
-                                  = send the header 'Authorization: Bearer TOKEN'\n";
-                    return Some(
-                        Answer::text(StatusCode::UNAUTHORIZED, reason)
-                            .with("www-authenticate", "Bearer"),
-                    );
+                    let hint = "send the header 'Authorization: Bearer TOKEN'";
+                    let status = StatusCode::UNAUTHORIZED;
+                    let refused = Answer::deny(status, "the token is missing or wrong", hint);
+                    return Some(refused.with("www-authenticate", "Bearer"));
                 }
             }
             // A page of another site can make a browser of this machine ask us under the site's own name.
             None => {
                 let host = text(HOST).map(host_of);
                 if let Some(host) = host.filter(|host| !is_this_machine(host)) {
-                    let reason = format!(
-                        "'{host}' is not a name of this machine's loopback address\n  \
-                         = use localhost or an IP address, or set a token\n"
-                    );
-                    return Some(Answer::text(StatusCode::FORBIDDEN, reason));
+                    let reason =
+                        format!("'{host}' is not a name of this machine's loopback address");
+                    let hint = "use localhost or an IP address, or set a token";
+                    return Some(Answer::deny(StatusCode::FORBIDDEN, reason, hint));
                 }
             }
         }
@@ -78,8 +75,8 @@ impl Access {
             && let Some(origin) = text(ORIGIN)
             && origin.split_once("://").map(|(_, host)| host) != text(HOST)
         {
-            let reason = format!("requests of pages from {origin} are not accepted\n");
-            return Some(Answer::text(StatusCode::FORBIDDEN, reason));
+            let reason = format!("requests of pages from {origin} are not accepted");
+            return Some(Answer::deny(StatusCode::FORBIDDEN, reason, ""));
         }
         None
     }

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -15,18 +16,23 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::Limits;
 use super::access::Access;
-use super::message::{Answer, Asked, Reply, Sent, StreamPlace};
+use super::message::{Answer, Asked, Busy, Reply, Sent, StreamPlace};
 use super::routes::{Found, Route, Routes};
+use crate::backend::Cancelled;
 
 /// The answer to a client for whom there is no place. Short enough for any socket's buffer.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\n\
                       content-length: 31\r\nretry-after: 1\r\nconnection: close\r\n\r\n\
                       there are too many connections\n";
+
+/// After so long without a word, the system asks whether a client is still there.
+const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +45,7 @@ enum Phase {
     Answering,
     /// The answer is being sent.
     Sending,
-    /// Events are being sent.
+    /// The answer is being sent while it is produced.
     Streaming,
 }
 
@@ -53,6 +59,8 @@ pub struct Connections {
     next: Cell<u64>,
     /// How many of them send events.
     streams: Rc<Cell<usize>>,
+    /// Places for handlers that block.
+    threads: Arc<Semaphore>,
 }
 
 struct Open {
@@ -71,6 +79,7 @@ impl Connections {
             open: RefCell::default(),
             next: Cell::new(0),
             streams: Rc::default(),
+            threads: Arc::new(Semaphore::new(limits.threads)),
         }
     }
 
@@ -121,8 +130,9 @@ impl Connections {
         true
     }
 
-    async fn answer(&self, phase: &Cell<Phase>, request: Request<Incoming>) -> Response<Sent> {
+    async fn answer(&self, phase: &Rc<Cell<Phase>>, request: Request<Incoming>) -> Response<Sent> {
         phase.set(Phase::Answering);
+        let path = request.uri().path().to_string();
         let found = self.routes.find(request.method(), request.uri().path());
         let is_open = matches!(&found, Found::Route(route, _) if route.is_open);
         let access = &self.access;
@@ -132,21 +142,30 @@ impl Connections {
             (None, Found::Nothing(answer)) => answer,
             (None, Found::Route(route, parts)) => self.ask(route, parts, request).await,
         };
-        if !answer.is_stream() {
+        let place = match answer.lasts() {
+            true => StreamPlace::take(&self.streams, self.limits.streams),
+            false => None,
+        };
+        if answer.lasts() && place.is_none() {
             phase.set(Phase::Sending);
-            return answer.into_response(None);
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let refused = Answer::deny(status, "too many clients listen", "close a page");
+            let refused = refused.for_path(&path);
+            return refused.into_response(None, self.limits.stream_time);
         }
-        match StreamPlace::take(&self.streams, self.limits.streams) {
-            Some(place) => {
-                phase.set(Phase::Streaming);
-                answer.into_response(Some(place))
-            }
-            None => {
-                phase.set(Phase::Sending);
-                let reason = "too many clients listen\n  = close a page\n";
-                Answer::text(StatusCode::SERVICE_UNAVAILABLE, reason).into_response(None)
-            }
+        let busy = answer.is_stream().then(|| {
+            let phase = Rc::clone(phase);
+            phase.set(Phase::Streaming);
+            Box::new(Streaming {
+                phase,
+                _place: place,
+            }) as Busy
+        });
+        if busy.is_none() {
+            phase.set(Phase::Sending);
         }
+        let answer = answer.for_path(&path);
+        answer.into_response(busy, self.limits.stream_time)
     }
 
     async fn ask(&self, route: &Route, parts: Vec<String>, request: Request<Incoming>) -> Answer {
@@ -156,26 +175,78 @@ impl Connections {
             Ok(Ok(body)) => body,
             Ok(Err(refused)) => return refused.closing(),
             Err(_) => {
-                let reason = "the body did not arrive in time\n";
-                return Answer::text(StatusCode::REQUEST_TIMEOUT, reason).closing();
+                let (status, reason) = (
+                    StatusCode::REQUEST_TIMEOUT,
+                    "the body did not arrive in time",
+                );
+                return Answer::deny(status, reason, "").closing();
             }
         };
         let (reply, answer) = Reply::new();
+        let gone = Gone(Some(Cancelled::default()));
         let asked = Asked {
             path: head.uri.path().to_string(),
             query: head.uri.query().map(str::to_string),
             headers: head.headers,
             parts,
             body,
+            cancelled: gone.0.clone().unwrap_or_default(),
         };
-        (route.handler)(asked, reply);
-        match timeout(self.limits.answer_time, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) | Err(_) => {
-                let reason = "the server is busy\n  = try again later\n";
-                Answer::text(StatusCode::SERVICE_UNAVAILABLE, reason).closing()
+        let handled = async {
+            if route.blocks {
+                let thread = Arc::clone(&self.threads).acquire_owned().await.ok()?;
+                let handler = Arc::clone(&route.handler);
+                tokio::task::spawn_blocking(move || {
+                    handler(asked, reply);
+                    drop(thread);
+                });
+            } else {
+                (route.handler)(asked, reply);
+            }
+            answer.await.ok()
+        };
+        match timeout(self.limits.answer_time, handled).await {
+            Ok(Some(answer)) => {
+                gone.keep(answer.is_stream());
+                answer
+            }
+            Ok(None) | Err(_) => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Answer::deny(status, "the server is busy", "try again later").closing()
             }
         }
+    }
+}
+
+/// Cancels the work for a client that goes before there is an answer.
+struct Gone(Option<Cancelled>);
+
+impl Gone {
+    /// There is an answer. If it is a stream, this cancels the work when it is dropped.
+    fn keep(mut self, is_stream: bool) {
+        if is_stream {
+            self.0 = None;
+        }
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        if let Some(cancelled) = &self.0 {
+            cancelled.cancel();
+        }
+    }
+}
+
+/// A connection that sends a stream, until this is dropped.
+struct Streaming {
+    phase: Rc<Cell<Phase>>,
+    _place: Option<StreamPlace>,
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.phase.set(Phase::Sending);
     }
 }
 
@@ -198,6 +269,9 @@ async fn converse(place: Place, stream: TcpStream, phase: Rc<Cell<Phase>>) {
     let limits = connections.limits;
     // An answer is written at once, so waiting for more of it gains nothing.
     let _ = stream.set_nodelay(true);
+    // The system finds out that a client which only listens has gone without a word: no timer has to.
+    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE);
     let guarded = Guarded {
         stream,
         phase: Rc::clone(&phase),
@@ -221,8 +295,8 @@ async fn converse(place: Place, stream: TcpStream, phase: Rc<Cell<Phase>>) {
 /// The whole body.
 async fn whole(body: Incoming, max: usize) -> Result<Bytes, Box<Answer>> {
     let too_large = || {
-        let reason = format!("the body has more than {max} bytes\n");
-        Box::new(Answer::text(StatusCode::PAYLOAD_TOO_LARGE, reason))
+        let reason = format!("the body has more than {max} bytes");
+        Box::new(Answer::deny(StatusCode::PAYLOAD_TOO_LARGE, reason, ""))
     };
     if body.size_hint().lower() > max as u64 {
         return Err(too_large());
@@ -232,8 +306,8 @@ async fn whole(body: Incoming, max: usize) -> Result<Bytes, Box<Answer>> {
     while let Some(frame) = std::future::poll_fn(|context| body.as_mut().poll_frame(context)).await
     {
         let Ok(frame) = frame else {
-            let reason = "the body can't be read\n";
-            return Err(Box::new(Answer::text(StatusCode::BAD_REQUEST, reason)));
+            let reason = "the body can't be read";
+            return Err(Box::new(Answer::deny(StatusCode::BAD_REQUEST, reason, "")));
         };
         if let Some(data) = frame.data_ref() {
             if bytes.len() + data.len() > max {

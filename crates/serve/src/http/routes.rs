@@ -1,11 +1,13 @@
 //! The table of routes: a method, a path and who answers.
 
+use std::sync::Arc;
+
 use hyper::{Method, StatusCode};
 
 use super::message::{Answer, Asked, Reply};
 
-/// Answers requests without blocking.
-pub type Handler = Box<dyn Fn(Asked, Reply) + Send + Sync>;
+/// Answers requests; without blocking, unless the route says so.
+pub type Handler = Arc<dyn Fn(Asked, Reply) + Send + Sync>;
 
 /// A row of the table.
 pub struct Route {
@@ -17,6 +19,8 @@ pub struct Route {
     pub(super) body_max: usize,
     /// Whether it is answered without a token.
     pub(super) is_open: bool,
+    /// Whether the handler may block, and has a thread of its own.
+    pub(super) blocks: bool,
     pub(super) handler: Handler,
 }
 
@@ -61,7 +65,8 @@ impl Routes {
             path,
             body_max,
             is_open: false,
-            handler: Box::new(handler),
+            blocks: false,
+            handler: Arc::new(handler),
         });
         self
     }
@@ -75,6 +80,23 @@ impl Routes {
             .take(1)
             .for_each(|route| route.is_open = true);
         self
+    }
+
+    /// Lets the handler of the last route block: it runs on one of a bounded number of threads
+    /// ([`super::Limits::threads`]).
+    #[must_use]
+    pub fn blocking(mut self) -> Routes {
+        self.routes
+            .iter_mut()
+            .rev()
+            .take(1)
+            .for_each(|route| route.blocks = true);
+        self
+    }
+
+    /// The methods and paths, in order.
+    pub fn paths(&self) -> impl Iterator<Item = (&Method, &'static str)> {
+        self.routes.iter().map(|route| (&route.method, route.path))
     }
 
     pub(super) fn find(&self, method: &Method, path: &str) -> Found<'_> {
@@ -95,15 +117,20 @@ impl Routes {
         }
         if !allowed.is_empty() {
             let allowed = allowed.join(", ");
-            let reason = format!("{method} is not supported at {path}\n  = use {allowed}\n");
-            let answer = Answer::text(StatusCode::METHOD_NOT_ALLOWED, reason);
+            let reason = format!("{method} is not supported at {path}");
+            let hint = format!("use {allowed}");
+            let answer = Answer::deny(StatusCode::METHOD_NOT_ALLOWED, reason, &hint);
             return Found::Nothing(answer.with("allow", &allowed));
         }
         let paths = self.routes.iter().map(|route| route.path);
         let mut paths = paths.collect::<Vec<_>>();
         paths.dedup();
-        let reason = format!("there is nothing here\n  = try {}\n", paths.join(", "));
-        Found::Nothing(Answer::text(StatusCode::NOT_FOUND, reason))
+        let hint = format!("try {}", paths.join(", "));
+        Found::Nothing(Answer::deny(
+            StatusCode::NOT_FOUND,
+            "there is nothing here",
+            &hint,
+        ))
     }
 }
 

@@ -15,11 +15,13 @@ fn limits() -> Limits {
     Limits {
         connections: 4,
         streams: 2,
+        threads: 4,
         header_bytes: 16 * 1024,
         header_time: Duration::from_millis(300),
         body_time: Duration::from_millis(300),
         write_time: Duration::from_millis(300),
         answer_time: Duration::from_millis(300),
+        stream_time: Duration::from_millis(300),
     }
 }
 
