@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: test-metrics test-page
+.PHONY: test-metrics test-page test-hostile test-clients
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -17,6 +17,7 @@ test: duckdb
 	cargo test -q -p tidy
 	cargo test --workspace $(FEATURES)
 	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
+	cargo run -q -p slackwater --example reads 10 > target/reads.out
 	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
 
 # The fast tests, then the families of SLOW, each case of the SQL files stopped and resumed, random queries,
@@ -135,6 +136,19 @@ test-chaos:
 	@command -v strace > /dev/null || { echo "strace is missing: apt-get install strace"; exit 1; }
 	cargo build -p slackwater
 	python3 tests/chaos/chaos.py --program target/debug/slackwater $(CHAOS)
+
+# Clients of PostgreSQL against the front door: psql, Python's drivers (470 MB of packages in target/clients),
+# and Go's. The server has the same door as `slackwater serve` before a few rows in memory.
+test-clients:
+	@test -x target/clients/bin/python || python3 -m venv target/clients
+	target/clients/bin/pip install --quiet --requirement tests/clients/requirements.txt
+	cargo build -p slackwater-serve --example postgres_server
+	target/clients/bin/python -B tests/clients/run.py target/debug/examples/postgres_server
+
+# Ten thousand connections, slow readers, statements of 10 MB and passwords guessed at speed, against the
+# front doors: two minutes. `cargo test -p slackwater-serve` does the same with smaller numbers.
+test-hostile:
+	cargo test -p slackwater-serve --test postgres -- --ignored --nocapture --test-threads 1 hostile::
 
 # Every interleaving of the ring and of going to sleep; a separate build, in a separate folder.
 loom:

@@ -7,6 +7,7 @@ mod demo;
 mod doors;
 mod experiments;
 mod explained;
+mod serve;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -193,6 +194,25 @@ version they use built-in ones.")]
         #[arg(long)]
         control: i32,
     },
+    /// Run a server: jobs that go on for months, and views that psql can read.
+    #[command(after_help = "\
+The server keeps what is declared in DIR and resumes all jobs when it is started again. SIGTERM and Ctrl-C
+save their state and end it.
+
+  slackwater serve --dir data
+  psql -h 127.0.0.1 -p 7432
+  slackwater serve --pg 0.0.0.0:7432 --passwords users.txt --tls-certificate cert.pem --tls-key key.pem")]
+    Serve(serve::ServeArguments),
+    /// A job of a server; `serve` starts it.
+    #[command(hide = true)]
+    Job {
+        /// The descriptor of the socket to the server
+        #[arg(long)]
+        control: i32,
+        /// The job's name, for the list of processes
+        #[arg(long)]
+        name: String,
+    },
     /// Run the published experiments, one command each.
     #[command(
         disable_help_flag = true,
@@ -310,6 +330,8 @@ pub fn main() -> ExitCode {
             print(&String::from_utf8_lossy(&script));
             ExitCode::SUCCESS
         }
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Job { control, .. } => crate::server::job_main(control),
         Command::Worker { control, .. } => crate::hosts::worker_main(control),
         Command::Topology { from, json } => shown(topology(from.as_deref(), json), USAGE),
         Command::Doctor { report } => shown(crate::doctor::diagnose(&report), USAGE),

@@ -61,9 +61,15 @@ mod tuner;
 
 mod supervisor;
 
-// A run, what it would find in checkpoints, and the command line and shell that start it.
+pub mod views;
+
+pub mod reads;
+
+// A run, what it would find in checkpoints, a server of runs, and the command line and shell that start them.
 pub mod check;
 pub mod run;
+
+pub mod server;
 
 pub mod cli;
 pub mod shell;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use slackwater_engine::operator::changelog::view::Cuts;
 use slackwater_engine::runtime::{Costs, WaitMode};
 use slackwater_sql::SqlError;
 use slackwater_sql::node::SourceSpec;
@@ -31,6 +32,7 @@ use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
 use crate::targets::Targets;
 use crate::tuner;
+use crate::views::Views;
 
 pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::{Doors, open_browser};
@@ -65,6 +67,8 @@ pub struct RunOptions {
     pub takes_pushes: bool,
     /// The terminal that shows what queries print, in this process.
     pub screen: Option<Arc<dyn Screen>>,
+    /// Makes the materialized views readable while the program runs, and afterwards.
+    pub views: Option<Arc<Views>>,
 }
 
 /// A terminal that shows what a program would print.
@@ -203,15 +207,28 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     };
     let targets = Arc::new(Targets::default());
     let doors = options.doors.as_ref();
-    let opened = doors.map(|doors| {
+    let shown = options.asker.board.as_ref();
+    let has_page = shown.is_some() || doors.is_some_and(|doors| doors.page.is_some());
+    let board = (doors.is_some() || shown.is_some()).then(|| {
         let name = Doors::name(script);
-        let job = match doors.page.is_some() {
+        let job = match has_page {
             true => Job::of(&name, &program, &plan, &catalog),
             false => Job::default(),
         };
-        doors.open(Board::new(name, job), &signals)
+        Arc::new(Board::new(name, job))
     });
-    let opened = opened.transpose().map_err(Failure::Usage)?;
+    if let (Some(shown), Some(board)) = (shown, &board) {
+        // An asker asks one run.
+        let _ = shown.set(Arc::clone(board));
+    }
+    let opened = doors.zip(board.as_ref());
+    let opened = opened.map(|(doors, board)| doors.open(board, &signals));
+    let _opened = opened.transpose().map_err(Failure::Usage)?;
+    let _closing = Closing(&program.cuts);
+    if let Some(views) = &options.views {
+        let signals = Arc::clone(&signals);
+        views.open(&program, plan.processes, move || signals.read());
+    }
     let deployment = deployment(&program, &plan);
     let query = Query {
         script,
@@ -232,7 +249,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         signals,
         notices: Arc::clone(&notices),
         targets,
-        board: opened.as_ref().map(|opened| Arc::clone(&opened.board)),
+        board,
     };
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
@@ -257,6 +274,15 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     match error {
         None => Ok(Outcome::Finished(finished)),
         Some(error) => Err(Failure::Query(error, Some(finished))),
+    }
+}
+
+/// A run whose views can be read; when it is over, what has remained of them.
+struct Closing<'a>(&'a Cuts);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.end(true);
     }
 }
 

@@ -196,6 +196,13 @@ impl Shell {
                 }
                 return Ok(Went::On);
             }
+            Statement::CreateMaterializedView(_) => {
+                self.wrong(
+                    "error: the shell doesn't keep materialized views\n  = use CREATE VIEW: the shell \
+                    computes a view when a query reads it",
+                )?;
+                return Ok(Went::Stopped);
+            }
             Statement::Select(_) => return self.query(part, piece, Kind::Select),
             Statement::Insert { .. } => return self.query(part, piece, Kind::Insert),
             Statement::Explain(_) => return self.query(part, piece, Kind::Explain),
@@ -216,7 +223,7 @@ impl Shell {
             Ok(session) => session
                 .tables
                 .get(name)
-                .map(|table| listing::written(table)),
+                .map(|table| crate::catalog::written(table)),
             Err(error) => {
                 self.wrong(&script.render(&error))?;
                 return Ok(Went::Stopped);

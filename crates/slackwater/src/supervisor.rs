@@ -94,6 +94,7 @@ pub fn run_saved(
         failure: None,
         refused: None,
         unreadable: Vec::new(),
+        finished: None,
     };
     supervisor.run_to_the_end()
 }
@@ -122,6 +123,8 @@ struct Supervisor<'a, 'b> {
     refused: Option<Refused>,
     /// What is wrong with skipped checkpoints.
     unreadable: Vec<String>,
+    /// The last checkpoint of a query that had finished before.
+    finished: Option<Manifest>,
 }
 
 /// The consequence of skipping a checkpoint, for messages.
@@ -182,6 +185,10 @@ impl Supervisor<'_, '_> {
                     .flat_map(|input| recovery.handle(now_ns(), input)),
             );
         }
+        if let Some(manifest) = self.finished.take().filter(|_| error.is_none()) {
+            self.show_views(manifest)
+                .map_err(|error| Refused::Query(error.to_string()))?;
+        }
         Ok(Ended {
             last: self.last.take(),
             restored_from: self.restored_from,
@@ -213,7 +220,8 @@ impl Supervisor<'_, '_> {
                     | RunEvent::Stored(_)
                     | RunEvent::Look(_)
                     | RunEvent::Why(_)
-                    | RunEvent::Retarget(_),
+                    | RunEvent::Retarget(_)
+                    | RunEvent::Read,
                 ) => {}
                 Err(RecvTimeoutError::Timeout) if next < until => {}
                 Err(RecvTimeoutError::Timeout) => return true,
@@ -269,6 +277,10 @@ impl Supervisor<'_, '_> {
         let finished = manifest.as_ref().is_some_and(|manifest| manifest.finished);
         if self.attempts == 0 {
             self.restored_from = restore;
+            self.finished = manifest
+                .as_ref()
+                .filter(|manifest| manifest.finished)
+                .cloned();
         }
         if let Some(manifest) = &manifest {
             self.check_compatible(manifest);

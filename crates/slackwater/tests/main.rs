@@ -31,6 +31,8 @@ mod process;
 mod processes;
 mod pushes;
 mod random;
+mod reads;
+mod server;
 mod shell;
 mod sql_files;
 #[cfg(feature = "sqlite")]
@@ -39,3 +41,4 @@ mod support;
 mod table_joins;
 mod topologies;
 mod updates;
+mod views;

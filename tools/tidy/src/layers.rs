@@ -52,7 +52,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ),
             (
                 "translate",
-                "aggregates changelog connectors late_rows node order program state warnings",
+                "aggregates changelog connectors late_rows node order program read state warnings",
             ),
         ],
     ),
@@ -81,7 +81,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("between instances", "balancer exchange ports"),
             ("checkpoints", "checkpoint"),
             ("instances", "instance intake sink_step"),
-            ("workers", "deploy protocol runtime worker"),
+            ("workers", "deploy inline protocol runtime worker"),
         ],
     ),
     (
@@ -103,9 +103,11 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
     (
         "crates/serve",
         &[
+            ("what doors need", "lock backend"),
             ("formats", "prometheus"),
             ("HTTP", "http"),
             ("the page", "page"),
+            ("doors", "api postgres"),
         ],
     ),
     (
@@ -137,7 +139,9 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
                 "doctor explain live metrics progress rebalancer tally tuner",
             ),
             ("recovery", "supervisor"),
+            ("readers of a run", "reads views"),
             ("run", "check run"),
+            ("server", "server"),
             ("command line and shell", "cli shell"),
         ],
     ),

@@ -5,7 +5,7 @@ use clap::{ArgGroup, Args};
 use crate::run::Doors;
 
 /// The environment variable of the token, which others can't read from the list of processes.
-const TOKEN: &str = "SLACKWATER_TOKEN";
+pub(super) const TOKEN: &str = "SLACKWATER_TOKEN";
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("doors").args(["metrics", "page"]).multiple(true)))]

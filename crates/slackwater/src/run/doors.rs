@@ -40,8 +40,6 @@ impl std::fmt::Debug for Doors {
 
 /// Open doors, which close when this is dropped.
 pub struct Opened {
-    /// What is shown.
-    pub board: Arc<Board>,
     _servers: Vec<Server>,
 }
 
@@ -52,12 +50,11 @@ impl Doors {
     }
 
     /// Opens the doors of a run, which is shown on `board`; `signals` passes requests on to the query.
-    pub fn open(&self, board: Board, signals: &Arc<Signals>) -> Result<Opened, String> {
-        let board = Arc::new(board);
+    pub fn open(&self, board: &Arc<Board>, signals: &Arc<Signals>) -> Result<Opened, String> {
         let mut servers = Vec::new();
         if let Some(text) = self.metrics.as_ref().filter(|_| self.metrics != self.page) {
             let address = resolve("--metrics", text)?;
-            let server = self.start(("--metrics", text), address, routes(&board, signals))?;
+            let server = self.start(("--metrics", text), address, routes(board, signals))?;
             if address.port() == 0 {
                 eprintln!("metrics at http://{}/metrics", server.address());
             }
@@ -65,7 +62,7 @@ impl Doors {
         }
         if let Some(text) = &self.page {
             let address = resolve("--page", text)?;
-            let routes = page::routes(routes(&board, signals), &board, signals);
+            let routes = page::routes(routes(board, signals), board, signals);
             let server = self.start(("--page", text), address, routes)?;
             let url = format!("http://{}/", server.address());
             eprintln!("page at {url}");
@@ -74,10 +71,7 @@ impl Doors {
             }
             servers.push(server);
         }
-        Ok(Opened {
-            board,
-            _servers: servers,
-        })
+        Ok(Opened { _servers: servers })
     }
 
     fn start(

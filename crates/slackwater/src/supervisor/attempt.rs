@@ -7,6 +7,8 @@ use slackwater_checkpoint::CheckpointWriter;
 use slackwater_engine::Error;
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::instance::SinkResult;
+use slackwater_engine::operator::changelog::view::Cuts;
+use slackwater_sql::node::MaterializedView;
 
 use super::coordinator::{Coordinator, Verdict};
 use super::events::RunEvent;
@@ -84,6 +86,15 @@ impl Attempted {
     }
 }
 
+/// An incarnation whose views can be read.
+struct Reading<'a>(&'a Cuts);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.end(false);
+    }
+}
+
 impl Query<'_> {
     /// Runs the query until it ends, is stopped or fails. `sinks` has the measurements of earlier
     /// incarnations.
@@ -116,8 +127,12 @@ impl Query<'_> {
             Some(prepared) => prepared,
             None => self.prepare(incarnation.as_ref())?,
         };
+        program.cuts.begin(&self.instances_of_views());
+        // However it ends, readers wait for the next incarnation.
+        let _reading = Reading(&program.cuts);
         let mut host = host.run(&self.work(incarnation.as_ref()), catalog)?;
         catalog.has_begun();
+        self.signals.has_begun();
         let coordinator = incarnation.as_ref().zip(writer);
         let coordinator = coordinator
             .map(|(incarnation, writer)| self.coordinator(incarnation, writer, sender.clone()));
@@ -153,6 +168,7 @@ impl Query<'_> {
             coordinator: coordinator.transpose()?,
             looks: Looks::new(self.board.as_ref()),
             questions: Questions::default(),
+            is_read: false,
         };
         watch.until_end(&events, self.duration);
         watch.looks.pause();
@@ -223,6 +239,16 @@ impl Query<'_> {
             stopped,
             abandoned,
         })
+    }
+
+    /// The number of instances of each materialized view.
+    fn instances_of_views(&self) -> Vec<usize> {
+        let of_view = |view: &MaterializedView| {
+            let instances = self.deployment.instances.iter();
+            let heads = instances.filter_map(|instance| instance.steps.first());
+            heads.filter(|head| head.node == view.node).count()
+        };
+        self.program.views.iter().map(of_view).collect()
     }
 
     /// The error if operators held more than the memory limit; it names the largest.

@@ -1,7 +1,8 @@
 //! The events of a run: one bounded queue for each attempt to run the query, so that a later attempt receives
 //! no events of an earlier one. Signals are for all attempts.
 
-use std::sync::{Mutex, MutexGuard, mpsc};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, OnceLock, mpsc};
 
 use super::coordinator::Stored;
 use crate::hosts::HostEvent;
@@ -21,6 +22,8 @@ pub enum RunEvent {
     Signal,
     /// Somebody wants to see how the query stands.
     Look(Look),
+    /// A reader waits for the rows of a materialized view.
+    Read,
     /// The question why nothing comes out, and where the answer goes.
     Why(mpsc::SyncSender<String>),
     /// Somebody changes a latency target.
@@ -37,7 +40,11 @@ pub struct Retarget {
 
 /// Passes signals on to the current attempt, or keeps one until there is an attempt. Passes scrapes on, too.
 #[derive(Default)]
-pub struct Signals(Mutex<Listening>);
+pub struct Signals {
+    listening: Mutex<Listening>,
+    /// Called whenever an incarnation has begun.
+    begun: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
 
 #[derive(Default)]
 struct Listening {
@@ -45,7 +52,25 @@ struct Listening {
     is_unheard: bool,
 }
 
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signals").finish_non_exhaustive()
+    }
+}
+
 impl Signals {
+    /// Calls `tell` whenever an incarnation has begun. Only the first call counts.
+    pub fn when_begun(&self, tell: impl Fn() + Send + Sync + 'static) {
+        let _ = self.begun.set(Box::new(tell));
+    }
+
+    /// An incarnation has begun.
+    pub fn has_begun(&self) {
+        if let Some(tell) = self.begun.get() {
+            tell();
+        }
+    }
+
     /// Creates the queue of a new attempt.
     pub fn listen(&self) -> (mpsc::SyncSender<RunEvent>, mpsc::Receiver<RunEvent>) {
         let (sender, events) = mpsc::sync_channel(RUN_EVENTS_MAX);
@@ -66,6 +91,16 @@ impl Signals {
         }
     }
 
+    /// Tells the current attempt that a reader waits. Without an attempt, the reader asks again when there
+    /// is one.
+    pub fn read(&self) {
+        let sender = self.lock().sender.clone();
+        if let Some(sender) = sender {
+            // The queue has no receiver only when the attempt is over.
+            let _ = sender.send(RunEvent::Read);
+        }
+    }
+
     /// Passes a question on to the current attempt, if there is one: otherwise the caller's queue is closed.
     pub fn ask(&self, reply: mpsc::SyncSender<String>) {
         let listening = self.lock();
@@ -83,7 +118,7 @@ impl Signals {
     }
 
     fn lock(&self) -> MutexGuard<'_, Listening> {
-        self.0.lock().expect("no thread panics under it")
+        self.listening.lock().expect("no thread panics under it")
     }
 
     /// Passes a signal on. If the queue is full the signal is dropped, and the user can send another one.

@@ -4,16 +4,17 @@
 //! once, and the answer is made from that.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::intake::PartitionSeen;
 use slackwater_sql::program::Program;
 
-use super::events::Signals;
+use super::events::{Retarget, Signals};
 use crate::doctor::{Examination, Examiner};
+use crate::metrics::{Board, Look};
 
 /// How long an answer waits for workers: a worker that is stuck in a write reports nothing, and what it said
 /// before is used instead.
@@ -38,6 +39,8 @@ struct Question {
 #[derive(Clone, Default)]
 pub struct Asker {
     pub(crate) signals: Arc<Signals>,
+    /// Where the query is shown, if somebody is going to look at it.
+    pub(crate) board: Option<Arc<OnceLock<Arc<Board>>>>,
 }
 
 impl std::fmt::Debug for Asker {
@@ -47,6 +50,44 @@ impl std::fmt::Debug for Asker {
 }
 
 impl Asker {
+    /// Asks a query, and looks at it.
+    pub(crate) fn looking() -> Asker {
+        Asker {
+            board: Some(Arc::default()),
+            ..Asker::default()
+        }
+    }
+
+    /// Changes the latency target of these sinks; returns whether the query has heard it.
+    pub(crate) fn retarget(&self, nodes: Vec<usize>, target_ns: u64) -> bool {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.signals.retarget(Retarget {
+            targets: nodes.into_iter().map(|node| (node, target_ns)).collect(),
+            done: Box::new(move || {
+                // The one who asked may have gone.
+                let _ = reply.send(());
+            }),
+        });
+        answer.recv().is_ok()
+    }
+
+    /// Looks at the query, or at what is known of it if it does not run now. `None` before it is planned.
+    pub(crate) fn look<T: Send + 'static>(
+        &self,
+        tell: impl FnOnce(&Board) -> T + Send + 'static,
+    ) -> Option<T> {
+        let board = self.board.as_ref()?.get()?;
+        let (reply, answer) = mpsc::sync_channel(1);
+        let look = Look::new(board, move |board| drop(reply.send(tell(board))));
+        let look = look.with_partitions();
+        if board.is_running() {
+            self.signals.look(look);
+        } else {
+            drop(look);
+        }
+        answer.recv().ok()
+    }
+
     /// Why nothing comes out, and why rows are late: sentences and a table. `None` if no query runs, or it
     /// does not answer.
     pub fn why(&self) -> Option<String> {

@@ -3,6 +3,11 @@
 use slackwater_checkpoint::Error;
 use slackwater_checkpoint::manifest::Manifest;
 use slackwater_checkpoint::recovery::Input;
+use slackwater_engine::Error as EngineError;
+use slackwater_engine::checkpoint::restore;
+use slackwater_engine::operator::Stateful;
+use slackwater_engine::operator::changelog::view::{View, ViewSpec};
+use slackwater_engine::state::{BucketSet, KeyedState};
 
 use super::{AGAIN, Supervisor};
 use crate::checkpoints::Restored;
@@ -45,6 +50,40 @@ impl Supervisor<'_, '_> {
         }
         self.prepared = Some(prepared);
         self.ended(epoch, phase, Input::Restored { epoch })
+    }
+
+    /// Makes the views of a query readable that had finished before.
+    ///
+    /// # Errors
+    ///
+    /// If their rows can't be read from the checkpoint.
+    pub(super) fn show_views(&self, manifest: Manifest) -> Result<(), EngineError> {
+        let program = self.query.program;
+        if program.views.is_empty() || self.query.plan.processes > 1 {
+            return Ok(());
+        }
+        let unreadable = |error: Error| EngineError::new("checkpoints", error.to_string());
+        let keys = self.query.members.keys();
+        let restored = Restored::new(&self.state.place, manifest, keys).map_err(unreadable)?;
+        program.cuts.begin(&vec![1; program.views.len()]);
+        for view in &program.views {
+            let make = || {
+                let spec = ViewSpec {
+                    schema: view.schema.clone(),
+                    key: view.key.clone(),
+                    // At the end, nothing remained that had expired.
+                    retention: None,
+                };
+                View::new(spec, view.cuts.clone())
+            };
+            let mut rows = make()?;
+            let boxed =
+                || -> slackwater_engine::Result<Box<dyn Stateful>> { Ok(Box::new(make()?)) };
+            let chains = restored.chains(view.node, None)?;
+            restore(&mut rows, &boxed, chains, &BucketSet::all())?;
+            rows.publish(u64::MAX);
+        }
+        Ok(())
     }
 
     /// Commits what the checkpoint has pending. Sinks whose prepared rows may be lost come first: if they

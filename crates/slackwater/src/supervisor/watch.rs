@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use slackwater_engine::Error;
+use slackwater_engine::barrier::{Barrier, Purpose};
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
 use slackwater_engine::protocol::{Command, WorkerEvent};
@@ -80,6 +81,8 @@ pub struct Watch<'a> {
     pub looks: Looks,
     /// What sources have said of their partitions, and who asks why nothing comes out.
     pub questions: Questions,
+    /// Whether a reader waits for the rows of a materialized view.
+    pub is_read: bool,
 }
 
 impl Watch<'_> {
@@ -102,7 +105,8 @@ impl Watch<'_> {
             let shown = self.shown.next();
             let save = self.coordinator.as_ref().and_then(Coordinator::next);
             let save = save.map(|after| Instant::now() + after);
-            let ends = [end_at, self.stop_by, self.abandon_by, save];
+            let forget = self.program.cuts.forget_at();
+            let ends = [end_at, self.stop_by, self.abandon_by, save, forget];
             let others = [shown, tick, look, live];
             let answers = [self.looks.next(), self.questions.next()];
             let deadlines = ends.into_iter().chain(others).chain(answers);
@@ -139,7 +143,11 @@ impl Watch<'_> {
                 coordinator.tick(self.host);
             }
             self.answer_looks(now);
+            if forget.is_some_and(|at| at <= now) {
+                self.program.cuts.forget();
+            }
             self.balance_behind_checkpoints();
+            self.publish();
             self.judge(now);
             self.questions.answer(self.program, self.deployment, now);
             if end_at.is_some_and(|at| at <= now) {
@@ -230,6 +238,22 @@ impl Watch<'_> {
         }
     }
 
+    /// Sends the barrier at which views publish their rows, if a reader waits for it: not while an instance
+    /// changes its worker, because a source on its way would miss the barrier. A query that is being stopped
+    /// publishes its rows at the end.
+    fn publish(&mut self) {
+        let is_settled = self.tuner.as_ref().is_none_or(Tuner::is_settled);
+        if !self.is_read || !is_settled || self.stop_by.is_some() {
+            return;
+        }
+        self.is_read = false;
+        if let Some(number) = self.program.cuts.issue() {
+            let purpose = Purpose::Publish;
+            let barrier = Command::Barrier(Barrier { number, purpose });
+            self.host.tell(HostCommand::Workers(barrier));
+        }
+    }
+
     /// Acts on the coordinator's verdict.
     fn judge(&mut self, now: Instant) {
         let Some(coordinator) = &self.coordinator else {
@@ -290,6 +314,7 @@ impl Watch<'_> {
             }
             RunEvent::Retarget(retarget) => self.retarget(retarget),
             RunEvent::Signal => self.signal(now),
+            RunEvent::Read => self.is_read = true,
             RunEvent::Why(reply) => self.ask(reply, now),
         }
     }

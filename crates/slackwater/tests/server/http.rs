@@ -1,0 +1,97 @@
+//! The page, the API and the metrics of a server.
+
+use super::{Server, table, write_input};
+
+#[test]
+fn jobs_are_seen_and_changed_over_http() {
+    let folder = tempfile::tempdir().unwrap();
+    write_input(folder.path(), 100_000);
+    let server = Server::start(folder.path());
+    server.run(&[
+        &table(folder.path(), "5000/s"),
+        "SET 'latency_target' = '20 ms'",
+    ]);
+    let text = "CREATE SINK out AS SELECT id FROM numbers
+                WITH ('connector' = 'file', 'path' = 'out.csv', 'latency_target' = '20 ms')";
+    let (status, answer) = server.http("POST", "/v1/sql", text);
+    assert_eq!(status, 200, "{answer}");
+    let (status, page) = server.http("GET", "/", "");
+    assert_eq!(status, 200);
+    assert!(page.contains("Slackwater"));
+    let (status, jobs) = server.http("GET", "/v1/jobs", "");
+    assert_eq!(status, 200, "{jobs}");
+    let jobs = serde_json::from_str::<serde_json::Value>(&jobs).unwrap();
+    assert_eq!(jobs[0]["name"], "out");
+    let target = || {
+        let (status, job) = server.http("GET", "/v1/jobs/out", "");
+        assert_eq!(status, 200, "{job}");
+        let job = serde_json::from_str::<serde_json::Value>(&job).unwrap();
+        job["report"]["counts"]["sinks"][0]["target_ms"].as_f64()
+    };
+    assert_eq!(target(), Some(20.0));
+    let (status, answer) = server.http(
+        "PATCH",
+        "/v1/jobs/out",
+        "{\"settings\": {\"latency_target\": \"50 ms\"}}",
+    );
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(target(), Some(50.0));
+    let (status, why) = server.http("GET", "/v1/jobs/out/why", "");
+    assert_eq!(status, 200, "{why}");
+    let (status, metrics) = server.http("GET", "/metrics", "");
+    assert_eq!(status, 200);
+    assert!(
+        metrics.contains("slackwater_job_status{pipeline=\"out\",status=\"running\"} 1"),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("slackwater_source_rows_total{pipeline=\"out\",table=\"numbers\"}"),
+        "{metrics}"
+    );
+    let (status, _) = server.http("PATCH", "/v1/jobs/out", "{\"status\": \"stopped\"}");
+    assert_eq!(status, 200);
+    assert_eq!(server.rows("SHOW SINKS"), ["out|file|stopped"]);
+    let (status, answer) = server.http("DELETE", "/v1/jobs/out", "");
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(server.http("GET", "/v1/jobs/out", "").0, 404);
+}
+
+#[test]
+fn pushed_rows_are_read_at_once_and_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.run(&[
+        "CREATE TABLE events (k BIGINT, v BIGINT) WITH ('connector' = 'http', 'format' = 'json')",
+    ]);
+    let rows = "{\"k\": 1, \"v\": 5}\n{\"k\": 2, \"v\": 7}\n";
+    let path = "/v1/tables/events?producer=me&sequence=1";
+    let (status, answer) = server.http("POST", path, rows);
+    assert_eq!(status, 409, "{answer}");
+    assert!(answer.contains("no job reads"), "{answer}");
+    server.run(&[
+        "CREATE MATERIALIZED VIEW sums AS SELECT k, SUM(v) AS total FROM events GROUP BY k",
+        "CREATE MATERIALIZED VIEW counts AS SELECT COUNT(*) AS n FROM events",
+    ]);
+    // The second one is the first one again.
+    for _ in 0..2 {
+        let (status, answer) = server.http("POST", path, rows);
+        assert_eq!(status, 200, "{answer}");
+    }
+    server.wait_for("SELECT * FROM sums", &["1|5", "2|7"]);
+    server.wait_for("SELECT * FROM counts", &["2"]);
+    let (status, answer) = server.http("POST", "/v1/tables/events", "{\"k\": 1}\n{\"k\": \"x\"}\n");
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer.contains("line 2"), "{answer}");
+    assert_eq!(server.http("POST", "/v1/tables/nothing", rows).0, 404);
+    // After a restart, too.
+    assert_eq!(server.stop(), Some(0));
+    let server = Server::start(folder.path());
+    assert_eq!(server.http("POST", path, rows).0, 200);
+    assert_eq!(
+        server
+            .http("POST", "/v1/tables/events?producer=me&sequence=2", rows)
+            .0,
+        200
+    );
+    server.wait_for("SELECT * FROM counts", &["4"]);
+}
