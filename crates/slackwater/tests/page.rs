@@ -378,7 +378,7 @@ fn wrong_requests_are_answered_with_what_to_do() {
         ),
         ("PATCH", "/v1/jobs/query", "", "{", 400, "send {"),
         ("DELETE", "/v1/jobs/query", "", "", 405, "use GET, PATCH"),
-        ("POST", "/v1/sql", "", "", 404, "= try"),
+        ("POST", "/v1/sql", "", "", 404, "try /metrics"),
         (
             "PATCH",
             "/v1/jobs/query",

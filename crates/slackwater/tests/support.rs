@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use slackwater::report::Report;
-use slackwater::run::{Failure, Outcome, RunOptions, run};
+use slackwater::run::{Failure, Outcome, RunOptions, StateOptions, run};
 use slackwater::slow::Slowness;
 use slackwater::views::Views;
+use slackwater_engine::expression::row_text;
 
 /// The folder of real inputs with reference answers, where the checkout has one beside it.
 pub fn data() -> Option<PathBuf> {
@@ -49,6 +51,31 @@ pub fn run_read(
         ..options(settings)
     };
     ran(text, &options)
+}
+
+/// The rows that a materialized view keeps when its inputs have ended, in order. With `state`, the query has
+/// ended before, and they are those of its last checkpoint.
+pub fn kept_rows(text: &str, view: &str, state: Option<&Path>) -> Vec<String> {
+    let views = Arc::new(Views::default());
+    let options = RunOptions {
+        views: Some(Arc::clone(&views)),
+        state: state.map(|place| StateOptions {
+            place: place.display().to_string(),
+            from_scratch: false,
+            accepts_duplicates: false,
+        }),
+        ..options(&[])
+    };
+    ran(text, &options).unwrap_or_else(|error| panic!("{error}"));
+    let cut = views.cut(view, Duration::ZERO, Duration::from_secs(10));
+    let cut = cut.unwrap_or_else(|error| panic!("{view}: {error}"));
+    let mut rows = Vec::new();
+    for batch in cut.batches(1000) {
+        let batch = batch.unwrap();
+        rows.extend((0..batch.num_rows()).map(|row| row_text(&batch, row)));
+    }
+    rows.sort();
+    rows
 }
 
 fn options(settings: &[(&str, &str)]) -> RunOptions {

@@ -15,7 +15,7 @@ use slackwater_sql::node::Saved;
 use slackwater_sql::program::compile;
 
 use crate::crash::{rounds_long, seeds};
-use crate::support::{Seeded, left_of};
+use crate::support::{Seeded, kept_rows, left_of};
 use queries::{CHANGELOGS, JOINS, Query, WINDOWS};
 
 /// Sequences of each query in the short test.
@@ -216,6 +216,14 @@ impl<'a> Case<'a> {
         rows.into_values().collect()
     }
 
+    /// The rows of the materialized view, if the query has one; with `state` those of its last checkpoint.
+    fn kept(&self, output: &str, state: Option<&Path>) -> Vec<String> {
+        match self.query.sql.contains("VIEW kept") {
+            true => kept_rows(&self.text(output, false), "kept", state),
+            false => Vec::new(),
+        }
+    }
+
     fn check(&self, seeded: &mut Seeded) {
         let mut printed = String::new();
         self.run("whole", &[], false, &mut printed);
@@ -244,6 +252,8 @@ impl<'a> Case<'a> {
             self.run("saved", &arguments, true, &mut printed);
         }
         let found = self.answer("saved", &printed);
+        let kept = self.kept("saved", Some(&self.folder.join("state")));
+        assert_eq!(kept, self.kept("again", None), "{}{log}", self.title());
         let count = |rows: &[String]| {
             let mut counts = BTreeMap::<String, i64>::new();
             rows.iter()

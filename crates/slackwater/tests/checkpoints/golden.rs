@@ -20,7 +20,7 @@ use slackwater_sql::node::Saved;
 use slackwater_sql::program::compile;
 use slackwater_sql::state::VERSION;
 
-use crate::support::{Seeded, left_of};
+use crate::support::{self, Seeded, left_of};
 use cases::CASES;
 
 /// Rows of each table.
@@ -201,11 +201,26 @@ fn restored(version: &Path, case: &Path) -> Result<(), String> {
     if after["number"].as_u64() <= before["number"].as_u64() {
         return Err("no checkpoint was stored after it had resumed".to_string());
     }
+    let kept = read("kept.txt");
+    if !kept.is_empty() {
+        let found = kept_rows(folder.path(), &read("query.sql"), Some(&path("state")));
+        if found != kept {
+            return Err(format!("the view keeps:\n{found}expected:\n{kept}"));
+        }
+    }
     let mut nodes = nodes(&after);
     match nodes.find(|node| node["identity"]["state"]["version"] != VERSION) {
         Some(node) => Err(format!("not in the present form: {}", node["identity"])),
         None => Ok(()),
     }
+}
+
+/// What the materialized view of a query in a folder keeps at the end.
+fn kept_rows(folder: &Path, text: &str, state: Option<&Path>) -> String {
+    let path = "'path' = '";
+    let text = text.replace(path, &format!("{path}{}/", folder.display()));
+    let rows = support::kept_rows(&text, "kept", state).into_iter();
+    rows.map(|row| row + "\n").collect()
 }
 
 /// What a query has come to: what it printed by its first column, or what is left of what it wrote.
@@ -316,6 +331,12 @@ WITH ('connector' = 'file', 'path' = '{files}', 'csv.null' = ''{rate});\n"
         let printed = printed.unwrap_or_else(|error| panic!("{}: {error}", self.name));
         let expected = answer(whole.path(), &printed);
         assert!(!expected.is_empty(), "{}: no rows", self.name);
+        let has_view = self.sql.contains("VIEW kept");
+        let kept = has_view.then(|| {
+            let folder = tempfile::tempdir().unwrap();
+            copy_all(version, folder.path());
+            kept_rows(folder.path(), &self.text(false), None)
+        });
         for attempt in 0..TRIES {
             let folder = tempfile::tempdir().unwrap();
             copy_all(version, folder.path());
@@ -330,6 +351,9 @@ WITH ('connector' = 'file', 'path' = '{files}', 'csv.null' = ''{rate});\n"
             fs::write(path("expected.txt"), &expected).unwrap();
             if !printed.is_empty() {
                 fs::write(path("printed.txt"), printed).unwrap();
+            }
+            if let Some(kept) = &kept {
+                fs::write(path("kept.txt"), kept).unwrap();
             }
             fs::create_dir_all(to).unwrap();
             copy_all(folder.path(), to);

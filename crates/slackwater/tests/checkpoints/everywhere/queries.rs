@@ -341,4 +341,22 @@ pub const CHANGELOGS: &[Query] = &[
             "SELECT COUNT(*), COALESCE(k, 0) FROM a GROUP BY k",
         )
     },
+    // Their rows are compared, too.
+    query(
+        "k INT, n BIGINT",
+        "SELECT k, COUNT(*) FROM a GROUP BY k;
+         CREATE MATERIALIZED VIEW kept AS SELECT k, COUNT(*) AS n, MAX(v) AS m FROM a GROUP BY k",
+    ),
+    query(
+        "id INT",
+        "SELECT a.id FROM a JOIN b ON a.k = b.k;
+         CREATE MATERIALIZED VIEW kept AS SELECT a.g, b.g AS h FROM a JOIN b ON a.k = b.k",
+    ),
+    query(
+        "n BIGINT",
+        "SELECT COUNT(*) FROM a;
+         CREATE MATERIALIZED VIEW kept WITH ('retention' = '3 s') AS
+           SELECT window_end, k, SUM(v) AS s FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' SECOND)
+           GROUP BY window_start, window_end, k",
+    ),
 ];

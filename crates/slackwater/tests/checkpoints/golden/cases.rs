@@ -212,4 +212,14 @@ ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.5' SECOND AND b.ts <= a.ts + INTERVAL
             "SELECT id, k, v FROM both",
         )
     },
+    Case {
+        end: End::StoppedLater,
+        sink: PRINT,
+        ..case(
+            "view",
+            "k INT, n BIGINT, PRIMARY KEY (k) NOT ENFORCED",
+            "SELECT COALESCE(k, 0), COUNT(*) FROM a GROUP BY COALESCE(k, 0);
+CREATE MATERIALIZED VIEW kept AS SELECT k, COUNT(*) AS n, MAX(v) AS m FROM a GROUP BY k",
+        )
+    },
 ];
