@@ -222,6 +222,13 @@ impl Refusal {
         serde_json::json!({ "error": error }).to_string()
     }
 
+    /// The refusal of a text in which the refused statement begins at this character.
+    #[must_use]
+    pub fn moved(mut self, begin: usize) -> Refusal {
+        self.position = self.position.map(|position| position + begin);
+        self
+    }
+
     /// Adds what to do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Refusal {

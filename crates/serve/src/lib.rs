@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod backend;
+pub mod client;
 pub mod http;
 mod lock;
 pub mod page;

@@ -19,6 +19,7 @@ use slackwater_engine::runtime::WORKER_NAME;
 
 use crate::explain::{Format, Price};
 use crate::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run_script};
+use crate::shell::Remote;
 use crate::terminal::{FAILED, USAGE, print, say};
 use arguments::{QueryArguments, duration, key_value, rows_per_s};
 use doors::DoorArguments;
@@ -130,13 +131,20 @@ Statements end with ';'. \\? lists the commands, Ctrl-C ends a query, Ctrl-D the
 before the first prompt. If standard input is not a terminal, it is run like a file.
 
   slackwater sql tables.sql
-  slackwater sql < statements.sql")]
+  slackwater sql < statements.sql
+  slackwater sql --connect 127.0.0.1:7480        (a server: see slackwater serve)")]
     Sql {
         /// Files of SQL statements that are run first
         files: Vec<PathBuf>,
         /// A setting, as with SET; overrides SET and can be given several times
         #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
         settings: Vec<(String, String)>,
+        /// Run the statements on the server whose --http is this address
+        #[arg(long, value_name = "ADDRESS")]
+        connect: Option<String>,
+        /// With --connect: the token of the server [default: $SLACKWATER_TOKEN]
+        #[arg(long, requires = "connect")]
+        token: Option<String>,
     },
     /// Print a script with which a shell completes this command line.
     #[command(after_help = "\
@@ -161,11 +169,19 @@ before the first prompt. If standard input is not a terminal, it is run like a f
     #[command(after_help = "\
   slackwater run query.sql --report report.json
   slackwater doctor report.json
+  slackwater doctor busy_airports      (a job of a server)
 
 In the shell, \\why says the same of a query that runs.")]
     Doctor {
-        /// The file that run --report has written
+        /// The file that run --report has written, or a job of a server
+        #[arg(value_name = "REPORT|JOB")]
         report: PathBuf,
+        /// The server's --http
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7480")]
+        connect: String,
+        /// The token of the server [default: $SLACKWATER_TOKEN]
+        #[arg(long)]
+        token: Option<String>,
     },
     /// Say what a new version of a query can use of the state that the old one has saved.
     #[command(after_help = check::HELP)]
@@ -317,7 +333,21 @@ pub fn main() -> ExitCode {
             }
         }
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::Sql { files, settings } => ExitCode::from(crate::shell::run(&files, settings)),
+        Command::Sql {
+            files,
+            settings,
+            connect: None,
+            ..
+        } => ExitCode::from(crate::shell::run(&files, settings, None)),
+        Command::Sql {
+            files,
+            settings,
+            connect: Some(address),
+            token,
+        } => match Remote::new(&address, doors::token(token), settings) {
+            Ok(remote) => ExitCode::from(crate::shell::run(&files, Vec::new(), Some(remote))),
+            Err(error) => complain(&error, FAILED),
+        },
         Command::Completions { shell } => {
             // Into memory first, because writing into a closed pipe would panic.
             let mut script = Vec::new();
@@ -334,7 +364,20 @@ pub fn main() -> ExitCode {
         Command::Job { control, .. } => crate::server::job_main(control),
         Command::Worker { control, .. } => crate::hosts::worker_main(control),
         Command::Topology { from, json } => shown(topology(from.as_deref(), json), USAGE),
-        Command::Doctor { report } => shown(crate::doctor::diagnose(&report), USAGE),
+        Command::Doctor {
+            report,
+            connect,
+            token,
+        } => match report.exists() {
+            true => shown(crate::doctor::diagnose(&report), USAGE),
+            false => {
+                let job = report.display().to_string();
+                shown(
+                    crate::shell::why(&connect, doors::token(token), &job),
+                    USAGE,
+                )
+            }
+        },
         Command::Check(arguments) => arguments.run(),
         Command::Checkpoints { place } => shown(crate::checkpoints::list(&place), FAILED),
         Command::Calibrate(arguments) => {

@@ -30,6 +30,7 @@ pub mod report;
 pub mod script;
 pub mod signals;
 pub mod slow;
+mod split;
 mod targets;
 mod terminal;
 

@@ -9,12 +9,13 @@ mod helper;
 mod keys;
 mod listing;
 mod live_table;
+mod remote;
 mod screen;
-mod split;
 mod words;
 
 use std::collections::VecDeque;
-use std::io::{IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,9 +29,10 @@ use crate::catalog::{BuiltIn, connector_of};
 use crate::report::count;
 use crate::run::{Asker, Failure, Finished, Outcome, RunOptions, run_script};
 use crate::script::Script;
+use crate::split::{Piece, split};
 use crate::terminal::{FAILED, USAGE, print, say};
 use keys::Listening;
-use split::{Piece, split};
+pub(crate) use remote::{Remote, why};
 use words::Words;
 
 use screen::End;
@@ -69,6 +71,8 @@ pub(crate) struct Shell {
     has_ended: bool,
     /// The lines of an unfinished statement.
     unfinished: String,
+    /// The server that runs the statements; `None`: they run here.
+    remote: Option<Remote>,
     /// Whether SIGTERM or SIGHUP has arrived.
     is_terminated: Arc<AtomicBool>,
     /// Whether the shell waits for a line, in which case these signals end it at once.
@@ -76,7 +80,11 @@ pub(crate) struct Shell {
 }
 
 /// Runs a shell and returns its exit code.
-pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
+pub(crate) fn run(
+    files: &[PathBuf],
+    settings: Vec<(String, String)>,
+    remote: Option<Remote>,
+) -> u8 {
     let mut shell = Shell {
         declared: Vec::new(),
         settings,
@@ -87,6 +95,7 @@ pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
         typed: VecDeque::new(),
         has_ended: false,
         unfinished: String::new(),
+        remote,
         is_terminated: Arc::default(),
         is_waiting: Arc::default(),
     };
@@ -102,6 +111,15 @@ pub fn run(files: &[PathBuf], settings: Vec<(String, String)>) -> u8 {
         Ok(()) | Err(Stop::Quit) => 0,
         Err(Stop::Failed(code)) => code,
     }
+}
+
+/// What `make` makes of a stream that is readable after Ctrl-C, SIGTERM and SIGHUP.
+fn with_signal_pipe<T>(make: impl FnOnce(UnixStream) -> io::Result<T>) -> io::Result<T> {
+    let (interrupted, interrupt) = UnixStream::pair()?;
+    for signal in crate::signals::ending() {
+        signal_hook::low_level::pipe::register(signal, interrupt.try_clone()?)?;
+    }
+    make(interrupted)
 }
 
 /// The folder in which the history is stored.
@@ -164,6 +182,9 @@ impl Shell {
     }
 
     fn statement(&mut self, part: &str, piece: &Piece) -> Result<Went, Stop> {
+        if self.remote.is_some() {
+            return self.send(part, piece);
+        }
         if let Some(command) = commands::meant(&piece.words()) {
             self.command(&command)?;
             return Ok(Went::On);
@@ -283,7 +304,11 @@ impl Shell {
 
     /// Updates completion after a declaration.
     fn refresh(&mut self) -> Result<(), Stop> {
-        let words = Words::of(&self.session()?);
+        let mut words = Words::of(&self.session()?);
+        if let Some(remote) = &self.remote {
+            let known = remote.words(words);
+            words = known.map_err(|failed| Shell::unreachable(&failed))?;
+        }
         *self.words() = words;
         Ok(())
     }

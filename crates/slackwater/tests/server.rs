@@ -4,6 +4,7 @@ mod declarations;
 mod http;
 mod killed;
 mod reads;
+mod shell;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -105,7 +105,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             ("what doors need", "lock backend"),
             ("formats", "prometheus"),
-            ("HTTP", "http"),
+            ("HTTP", "client http"),
             ("the page", "page"),
             ("doors", "api postgres"),
         ],
@@ -128,7 +128,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             (
                 "base",
-                "machine measure probe report script signals slow targets terminal",
+                "machine measure probe report script signals slow split targets terminal",
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),

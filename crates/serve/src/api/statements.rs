@@ -3,13 +3,13 @@
 use hyper::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use crate::backend::{Answer, Backend, Kind, Parameter, Refusal};
+use crate::backend::{Answer, Backend, Kind, Parameter, Refusal, Statement};
 use crate::http::{Asked, Reply};
 
 use super::forms::Form;
 use super::output::{Output, Stop};
 use super::query::Query;
-use super::{Api, Refused};
+use super::{Api, Refused, literal};
 
 const FORMS: [Form; 6] = [
     Form::Lines,
@@ -26,6 +26,8 @@ pub struct Statements {
     pub text: String,
     /// The values for `$1`, `$2`, …, if there is one statement.
     pub parameters: Vec<Parameter>,
+    /// What is set before: keys and values.
+    pub settings: Vec<(String, String)>,
 }
 
 /// Runs the statements of the body.
@@ -58,12 +60,13 @@ fn read(asked: &Asked) -> Result<(Statements, Form), Refused> {
         false => Statements {
             text: text.to_string(),
             parameters: Vec::new(),
+            settings: Vec::new(),
         },
     };
     Ok((statements, form))
 }
 
-/// Reads `{"query": "…", "parameters": […]}`.
+/// Reads `{"query": "…", "parameters": […], "settings": {…}}`.
 fn from_json(text: &str) -> Result<Statements, Refusal> {
     let hint = r#"send {"query": "SELECT …", "parameters": ["a", 1, null]}, or SQL as text/plain"#;
     let refuse = |message: String| Refusal::new(Kind::Value, message).hint(hint);
@@ -80,6 +83,11 @@ fn from_json(text: &str) -> Result<Statements, Refusal> {
         Some(Value::Array(given)) => given,
         Some(_) => return Err(refuse("'parameters' is not an array".to_string())),
     };
+    let set = match fields.remove("settings") {
+        None => serde_json::Map::new(),
+        Some(Value::Object(set)) => set,
+        Some(_) => return Err(refuse("'settings' is not an object".to_string())),
+    };
     if let Some(name) = fields.keys().next() {
         return Err(refuse(format!("the field '{name}' is not supported")));
     }
@@ -91,8 +99,14 @@ fn from_json(text: &str) -> Result<Statements, Refusal> {
             Err(refuse("a parameter is an array or an object".to_string()))
         }
     });
+    let settings = set.into_iter().map(|(key, value)| match value {
+        Value::String(value) => Ok((key, value)),
+        Value::Bool(_) | Value::Number(_) => Ok((key, value.to_string())),
+        _ => Err(refuse(format!("the setting '{key}' is not a string"))),
+    });
     Ok(Statements {
         parameters: parameters.collect::<Result<Vec<Parameter>, Refusal>>()?,
+        settings: settings.collect::<Result<Vec<(String, String)>, Refusal>>()?,
         text,
     })
 }
@@ -120,6 +134,20 @@ fn run_all(
     output: &mut Output,
 ) -> Result<(), Stop> {
     let mut session = backend.session();
+    for (key, value) in &statements.settings {
+        let set = format!("SET {} = {}", literal(key), literal(value));
+        let set = Statement {
+            text: set.into(),
+            begin: 0,
+        };
+        session
+            .run(&set, &[], output.cancelled())
+            .map_err(|refusal| Refusal {
+                // It is not in the text.
+                position: None,
+                ..refusal
+            })?;
+    }
     let parsed = session.parse(&statements.text)?;
     if !statements.parameters.is_empty() && parsed.len() != 1 {
         let message = format!("there are parameters, and {} statements", parsed.len());
@@ -132,17 +160,11 @@ fn run_all(
         }
         let is_last = number + 1 == parsed.len();
         let answer = session.run(statement, &statements.parameters, output.cancelled());
-        let answer = answer.map_err(|refusal| moved(refusal, statement.begin))?;
+        let answer = answer.map_err(|refusal| refusal.moved(statement.begin))?;
         match answer {
             Answer::Done { tag, notices } => output.done(&tag, &notices, is_last)?,
             Answer::Rows(rows) => output.rows(rows, is_last)?,
         }
     }
     Ok(())
-}
-
-/// The refusal of a statement that begins at this character.
-fn moved(mut refusal: Refusal, begin: usize) -> Refusal {
-    refusal.position = refusal.position.map(|position| position + begin);
-    refusal
 }

@@ -39,6 +39,7 @@ pub(super) fn follow(api: &Api, asked: Asked, reply: Reply) {
         let statements = Statements {
             text: format!("SUBSCRIBE {}", quoted(&view.name)),
             parameters: Vec::new(),
+            settings: Vec::new(),
         };
         Ok((statements, form))
     };
@@ -105,7 +106,11 @@ fn select(api: &Api, asked: &Asked) -> Result<(Select, Form), Refused> {
     if let Some(offset) = offset {
         text.push_str(&format!(" OFFSET {offset}"));
     }
-    let statements = Statements { text, parameters };
+    let statements = Statements {
+        text,
+        parameters,
+        settings: Vec::new(),
+    };
     let select = Select {
         statements,
         condition: place,

@@ -122,9 +122,12 @@ impl Routes {
             let answer = Answer::deny(StatusCode::METHOD_NOT_ALLOWED, reason, &hint);
             return Found::Nothing(answer.with("allow", &allowed));
         }
-        let paths = self.routes.iter().map(|route| route.path);
-        let mut paths = paths.collect::<Vec<_>>();
-        paths.dedup();
+        let mut paths = Vec::new();
+        for route in &self.routes {
+            if !paths.contains(&route.path) {
+                paths.push(route.path);
+            }
+        }
         let hint = format!("try {}", paths.join(", "));
         Found::Nothing(Answer::deny(
             StatusCode::NOT_FOUND,

@@ -270,7 +270,7 @@ impl NodeSurvival {
     }
 
     /// What becomes of it, in words.
-    fn words(&self) -> String {
+    pub fn words(&self) -> String {
         let is_source = self.kind == NodeKind::Source;
         let rows = match self.state_rows {
             1 => "1 stored row".to_string(),

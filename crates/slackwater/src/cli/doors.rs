@@ -5,7 +5,7 @@ use clap::{ArgGroup, Args};
 use crate::run::Doors;
 
 /// The environment variable of the token, which others can't read from the list of processes.
-pub(super) const TOKEN: &str = "SLACKWATER_TOKEN";
+const TOKEN: &str = "SLACKWATER_TOKEN";
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("doors").args(["metrics", "page"]).multiple(true)))]
@@ -30,12 +30,16 @@ impl DoorArguments {
         if self.metrics.is_none() && self.page.is_none() {
             return None;
         }
-        let from_environment = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
         Some(Doors {
             metrics: self.metrics,
             page: self.page,
             opens_browser: false,
-            token: self.token.or_else(from_environment),
+            token: token(self.token),
         })
     }
+}
+
+/// The token of the command line, else of the environment.
+pub(super) fn token(given: Option<String>) -> Option<String> {
+    given.or_else(|| std::env::var(TOKEN).ok().filter(|token| !token.is_empty()))
 }

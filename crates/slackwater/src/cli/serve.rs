@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slackwater_serve::backend::{Backend, Refusal};
 use slackwater_serve::{api, http, postgres};
 
-use super::doors::TOKEN;
+use super::doors::token;
 use crate::server::{Doors, Format, Level, Log, Server};
 use crate::terminal::{FAILED, USAGE, say};
 
@@ -127,11 +127,10 @@ fn open_http(
     server: &Arc<Server>,
     backend: &Arc<dyn Backend>,
 ) -> Result<http::Server, String> {
-    let from_environment = || std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let measured = Arc::clone(server);
     let options = api::Options {
         address,
-        token: arguments.token.clone().or_else(from_environment),
+        token: token(arguments.token.clone()),
         limits: http::Limits::default(),
         pages: Box::new(move || measured.metrics()),
     };

@@ -5,9 +5,14 @@ use slackwater_sql::settings::Settings;
 use slackwater_sql::statement::query_of;
 use slackwater_sql::statement::server::{Alter, Change};
 
+use super::catalog::Object;
 use super::declared::{Known, New};
 use super::statements::{BEGIN_PATIENCE, Done, check, is, not_kept, other_kind};
 use super::{STOP_PATIENCE, Server};
+
+/// The hint where a query can't go on with the state.
+const ANOTHER: &str =
+    "create another materialized view with the new query, and drop this one later";
 
 impl Server {
     /// Changes a job's settings or query. It goes on with its state.
@@ -76,11 +81,14 @@ impl Server {
         };
         let job = self.job(name)?;
         let runs = !matches!(job.state().status, Status::Stopped);
-        job.ask_to_stop();
-        job.wait_until_stopped(STOP_PATIENCE);
         let mut object = old.object.clone();
         (object.text, object.settings, object.ended) = (new_text, settings, None);
         let known = Known::of(object, examined);
+        if matches!(alter.change, Change::Query(_)) {
+            done.notices.extend(self.surviving(&known)?);
+        }
+        job.ask_to_stop();
+        job.wait_until_stopped(STOP_PATIENCE);
         self.replace(&known)?;
         if runs {
             job.start(self.begin(&known)?);
@@ -90,9 +98,7 @@ impl Server {
                 self.replace(&old)?;
                 job.start(self.begin(&old)?);
                 let message = format!("'{name}' stays as it was, and goes on: {reason}");
-                return Err(Refusal::new(Wrong::System, message).hint(
-                    "create another materialized view with the new query, and drop this one later",
-                ));
+                return Err(Refusal::new(Wrong::System, message).hint(ANOTHER));
             }
             if running.is_err() {
                 done.notices
@@ -101,6 +107,27 @@ impl Server {
         }
         drop(changing);
         Ok(done)
+    }
+
+    /// What a changed job finds in the last checkpoint of what it was, before anything is changed.
+    fn surviving(&self, known: &Known) -> Result<Vec<String>, Refusal> {
+        let Object { name, text, .. } = &known.object;
+        let begin = self.begin(known)?;
+        let script = self.declared().script(name, text)?;
+        // Without a checkpoint, nothing is lost.
+        let Ok(survival) = crate::check::check(&script, &begin.settings, &begin.state) else {
+            return Ok(Vec::new());
+        };
+        if !survival.resumes {
+            let reasons = survival.reasons().collect::<Vec<_>>().join("; ");
+            let message =
+                format!("'{name}' stays as it is, because its state does not fit: {reasons}");
+            return Err(Refusal::new(Wrong::System, message).hint(ANOTHER));
+        }
+        let nodes = survival.nodes.iter();
+        Ok(nodes
+            .map(|node| format!("{} {}", node.key, node.words()))
+            .collect())
     }
 
     /// The statement of a materialized view with another query.

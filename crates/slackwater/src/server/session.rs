@@ -20,6 +20,7 @@ use super::subscription;
 use super::views_rows::{Ends, Reading, ServerRows, refused_read};
 use crate::reads::Limits;
 use crate::script::Script;
+use crate::split::split;
 
 /// A conversation. Its settings are its own.
 pub struct Conversation {
@@ -47,11 +48,20 @@ impl Conversation {
 
 impl Session for Conversation {
     fn parse(&self, text: &str) -> Result<Vec<Statement>, Refusal> {
-        read(text)?;
-        Ok(vec![Statement {
-            text: text.into(),
-            begin: 0,
-        }])
+        let pieces = split(text).into_iter().filter(|piece| !piece.is_empty());
+        let statements = pieces.map(|piece| {
+            // What stands before a piece is blank in it.
+            let own = piece.placed.trim_start();
+            Statement {
+                begin: piece.placed.chars().count() - own.chars().count(),
+                text: own.into(),
+            }
+        });
+        let statements = statements.collect::<Vec<_>>();
+        for statement in &statements {
+            read(&statement.text).map_err(|refusal| refusal.moved(statement.begin))?;
+        }
+        Ok(statements)
     }
 
     fn describe(&self, statement: &Statement) -> Result<Description, Refusal> {

@@ -9,6 +9,7 @@ use slackwater_sql::program::declared;
 use super::{Shell, Stop};
 use super::{keys, listing};
 use crate::catalog::BuiltIn;
+use crate::split::Piece;
 use crate::terminal::{aligned, print, say};
 
 /// The commands: name, argument and description.
@@ -31,8 +32,9 @@ pub const COMMANDS: &[(&str, &str, &str)] = &[
     ),
     (
         "why",
-        "",
-        "while a query runs: says which partition holds the others back, and why rows are late",
+        "[job]",
+        "while a query runs, or of a server's job: says which partition holds the others back, and why rows \
+         are late",
     ),
     ("q", "", "leaves the shell"),
 ];
@@ -48,6 +50,9 @@ impl Shell {
             .split_once(char::is_whitespace)
             .unwrap_or((&line[1..], ""));
         let argument = argument.trim().trim_matches('"');
+        if let Some(done) = self.command_of_server(name, argument) {
+            return done;
+        }
         match (name, argument) {
             ("?" | "h" | "help", _) => print(&help()),
             ("q" | "quit", _) => return Err(Stop::Quit),
@@ -85,6 +90,30 @@ impl Shell {
         Ok(())
     }
 
+    /// Executes a command about the server, if there is one and the command is about it.
+    fn command_of_server(&mut self, name: &str, argument: &str) -> Option<Result<(), Stop>> {
+        let remote = self.remote.as_ref()?;
+        let said = match (name, argument) {
+            ("d", "") => remote.list(),
+            ("why", job) => remote.why(job),
+            ("d", name) => {
+                let placed = format!("DESCRIBE `{}`", name.replace('`', "``"));
+                let piece = Piece {
+                    placed,
+                    ended: true,
+                };
+                return Some(self.send("\\d", &piece).map(drop));
+            }
+            ("drop", _) => {
+                let instead =
+                    "\\drop forgets what the shell itself knows\n  = use DROP TABLE, DROP VIEW, …";
+                return Some(self.wrong(instead));
+            }
+            _ => return None,
+        };
+        Some(self.say_of_server(said))
+    }
+
     fn list_functions(&self, prefix: &str) {
         let words = self.words();
         let mut line = String::new();
@@ -107,6 +136,11 @@ impl Shell {
         let mut any = false;
         for declared in set {
             print(&format!("  {}\n", declared.text.trim()));
+            any = true;
+        }
+        let remote = self.remote.iter().flat_map(|remote| remote.settings());
+        for (key, value) in remote {
+            print(&format!("  '{key}' = '{value}'\n"));
             any = true;
         }
         for (key, value) in &self.settings {

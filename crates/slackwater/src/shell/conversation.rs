@@ -9,8 +9,8 @@ use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Editor};
 
 use super::helper::Helper;
-use super::split::{ends_inside, is_complete};
 use super::{Shell, Stop, state_folder};
+use crate::split::{ends_inside, is_complete};
 use crate::terminal::{FAILED, say};
 
 /// The number of statements in the history.
@@ -38,9 +38,12 @@ impl Shell {
             // The file does not exist the first time.
             let _ = editor.load_history(history);
         }
+        let at = self.remote.as_ref();
+        let at = at.map(|remote| format!(", the server at {}", remote.address()));
         say(&format!(
-            "Slackwater {}: \\? for help, \\q to leave\n",
-            env!("CARGO_PKG_VERSION")
+            "Slackwater {}{}: \\? for help, \\q to leave\n",
+            env!("CARGO_PKG_VERSION"),
+            at.unwrap_or_default()
         ));
         loop {
             let prompt = match self.unfinished.is_empty() {

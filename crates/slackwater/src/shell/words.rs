@@ -121,6 +121,18 @@ impl Words {
         words
     }
 
+    /// With these tables and their columns, instead of its own.
+    pub fn with_tables(mut self, tables: impl Iterator<Item = (String, Vec<String>)>) -> Words {
+        (self.tables, self.columns) = Default::default();
+        for (name, columns) in tables {
+            self.tables.push(name);
+            self.columns.extend(columns);
+        }
+        self.columns.sort();
+        self.columns.dedup();
+        self
+    }
+
     /// The functions whose names start with `prefix`.
     pub fn functions(&self, prefix: &str) -> Vec<&String> {
         let prefix = prefix.to_lowercase();
@@ -133,7 +145,7 @@ impl Words {
         if let Some(command) = line.strip_prefix('\\') {
             return self.complete_command(command);
         }
-        if let Some(start) = super::split::open_quote(line) {
+        if let Some(start) = crate::split::open_quote(line) {
             let found = self.quoted(&line[..start - 1], &line[start..]);
             let found = found.into_iter().map(|name| format!("{name}'"));
             return (start, found.collect());
@@ -171,7 +183,7 @@ impl Words {
     /// What may stand in quotes behind `before`: a setting behind SET, an option of a table that is created,
     /// and the values of those that name something.
     fn quoted(&self, before: &str, prefix: &str) -> Vec<String> {
-        let pieces = super::split::split(before);
+        let pieces = crate::split::split(before);
         let statement = pieces.last().map_or("", |piece| piece.placed.trim());
         let first = statement.split_whitespace().next().unwrap_or_default();
         let names = match statement.strip_suffix('=') {

@@ -127,7 +127,7 @@ fn jobs_are_stopped_started_and_changed() {
     write_input(folder.path(), 2_000);
     let server = Server::start(folder.path());
     server.run(&[
-        &table(folder.path(), "1000/s"),
+        &table(folder.path(), "400/s"),
         "CREATE SINK written AS SELECT id FROM numbers WITH ('connector' = 'file', 'path' = 'out.csv')",
         "STOP JOB written",
     ]);
@@ -200,5 +200,50 @@ fn tables_of_queries_and_inserts_are_jobs() {
     assert_eq!(
         server.rows("SHOW TABLES"),
         ["a|file", "b|file", "c|file", "numbers|file", "small|file"]
+    );
+}
+
+#[test]
+fn a_changed_query_says_what_state_it_goes_on_with_or_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    write_input(folder.path(), 700);
+    let server = Server::start(folder.path());
+    server.run(&[
+        &table(folder.path(), ""),
+        "CREATE MATERIALIZED VIEW sums AS SELECT k, COUNT(*) AS n FROM numbers GROUP BY k",
+    ]);
+    let counted = (0..7).map(|k| format!("{k}|100")).collect::<Vec<_>>();
+    server.wait_for(
+        "SELECT k, n FROM sums",
+        &counted.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+    // The state of another aggregate is of no use.
+    let other = "ALTER MATERIALIZED VIEW sums AS SELECT k, SUM(v) AS n FROM numbers GROUP BY k";
+    let error = server.error(other);
+    assert!(
+        error.contains("'sums' stays as it is, because its state does not fit"),
+        "{error}"
+    );
+    assert_eq!(server.rows("SELECT k, n FROM sums"), counted);
+    // What comes after the aggregate has no state.
+    let (sender, notices) = std::sync::mpsc::channel();
+    let mut config = postgres::Config::new();
+    config
+        .host("127.0.0.1")
+        .port(server.port)
+        .user("me")
+        .dbname("slackwater");
+    config.notice_callback(move |notice| sender.send(notice.message().to_string()).unwrap());
+    let mut client = config.connect(postgres::NoTls).unwrap();
+    let other = "ALTER MATERIALIZED VIEW sums AS
+                 SELECT k, COUNT(*) AS n FROM numbers GROUP BY k HAVING k > 4";
+    client.batch_execute(other).unwrap();
+    drop((client, config));
+    let notices = notices.iter().collect::<Vec<_>>();
+    assert!(
+        notices
+            .iter()
+            .any(|notice| notice.contains("continues with 7 stored rows")),
+        "{notices:?}"
     );
 }

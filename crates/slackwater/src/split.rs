@@ -25,7 +25,7 @@ impl Piece {
 impl Piece {
     /// The statement's first words, without comments and commands before it: as many as a STATEMENT SET
     /// starts with, and one more.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub fn words(&self) -> Vec<String> {
         let mut text = self.placed.trim_start();
         while text.starts_with('\\') {
             text = text
