@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::part_process::PartArguments;
 use crate::{
     balance, broadcast, checkpoint, chunking, fleet, hibench, line, link, nexmark, placement,
-    target, wait,
+    serve, target, wait,
 };
 
 /// Measure: published experiments, one command each.
@@ -45,6 +45,8 @@ enum Command {
     Nexmark(nexmark::Arguments),
     /// Predicted gain from placement on a machine with 16 NUMA nodes, and scaling measured here
     Placement(placement::Arguments),
+    /// What a server of jobs costs, and how soon it answers: views, pushes, reads, idle jobs
+    Serve(serve::Arguments),
     /// What a latency target costs and whether it is met, compared with fixed settings and a hand-written
     /// program
     Target(target::Arguments),
@@ -95,6 +97,7 @@ impl CommandLine {
             Command::Link(arguments) => link::run(&arguments),
             Command::Nexmark(arguments) => nexmark::run(&arguments),
             Command::Placement(arguments) => placement::run(&arguments),
+            Command::Serve(arguments) => serve::run(&arguments),
             Command::Target(arguments) => target::run(&arguments),
             Command::Wait(arguments) => wait::run(&arguments),
             Command::Completions { shell } => {

@@ -23,6 +23,7 @@ mod nexmark;
 mod part_process;
 mod placement;
 mod programs;
+mod serve;
 mod target;
 mod usage;
 mod wait;

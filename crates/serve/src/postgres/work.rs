@@ -140,6 +140,10 @@ impl Conversation {
     ) -> Result<(Running, usize, bool), Fault> {
         let (mut rows, form) = (0, Arc::new(form));
         let cancelled = running.cancelled.clone();
+        if running.are_changes {
+            // The client learns that it listens now: the first change may be long in coming.
+            wire.send().await?;
+        }
         loop {
             let (form, left) = (Arc::clone(&form), rows_max.map(|max| max - rows));
             let next = move || {

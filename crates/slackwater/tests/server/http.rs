@@ -101,3 +101,22 @@ fn pushed_rows_are_read_at_once_and_once() {
     );
     server.wait_for("SELECT * FROM counts", &["4"]);
 }
+
+/// A driver that sends the next message once it has the answer to this one would wait forever.
+#[test]
+fn a_subscription_begins_before_its_first_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.run(&[
+        "CREATE TABLE events (k BIGINT) WITH ('connector' = 'http')",
+        "CREATE MATERIALIZED VIEW ks AS SELECT k FROM events",
+    ]);
+    let mut client = server.client();
+    let (cancel, none) = (client.cancel_token(), [""; 0]);
+    let mut changes = client.query_raw("SUBSCRIBE ks", none).unwrap();
+    assert_eq!(server.http("POST", "/v1/tables/events", "7\n").0, 200);
+    let row = postgres::fallible_iterator::FallibleIterator::next(&mut changes);
+    assert_eq!(row.unwrap().unwrap().get::<_, i64>("k"), 7);
+    // The driver waits for the end of what it has asked for.
+    cancel.cancel_query(postgres::NoTls).unwrap();
+}
