@@ -23,11 +23,13 @@ const HTML: &str = concat!(
     include_str!("page/uplot/uPlot.iife.min.js"),
     "</script>\n<script>\n'use strict';\n",
     include_str!("page/base.js"),
+    include_str!("page/figures.js"),
     include_str!("page/graph.js"),
     include_str!("page/charts.js"),
     include_str!("page/tables.js"),
     include_str!("page/target.js"),
     include_str!("page/server.js"),
+    include_str!("page/sql.js"),
     include_str!("page/main.js"),
     "</script>\n</html>\n",
 );

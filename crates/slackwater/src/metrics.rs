@@ -48,6 +48,8 @@ struct State {
     begun: u64,
     /// Whether an incarnation runs, and hears requests.
     is_running: bool,
+    /// Whether the inputs have ended, and no other incarnation follows.
+    is_finished: bool,
     /// The most CPU time that was shown: that of a process which has just ended is counted in two places.
     cpu_s: f64,
     bad_rows: BadRows,
@@ -118,6 +120,11 @@ impl Board {
         state.now = None;
     }
 
+    /// The run has ended, and what is known of it is shown from now on.
+    pub fn finish(&self) {
+        self.lock().is_finished = true;
+    }
+
     /// The page for Prometheus.
     pub fn page(&self) -> String {
         let (counts, totals) = counted(&mut self.lock());
@@ -142,6 +149,7 @@ impl Board {
 fn status(state: &State) -> &'static str {
     match (state.is_running, state.begun) {
         (true, _) => "running",
+        (false, _) if state.is_finished => "finished",
         (false, 0) => "starting",
         (false, _) => "restarting",
     }

@@ -59,6 +59,8 @@ pub struct RunOptions {
     pub machine: Option<Machine>,
     /// Where checkpoints are stored and resumed from; `None` for a query without checkpoints.
     pub state: Option<StateOptions>,
+    /// The name under which it is shown; `None` for that of its file.
+    pub name: Option<String>,
     /// The doors through which others look at the query; `None` for none.
     pub doors: Option<Doors>,
     /// Asks the query while it runs.
@@ -210,7 +212,8 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let shown = options.asker.board.as_ref();
     let has_page = shown.is_some() || doors.is_some_and(|doors| doors.page.is_some());
     let board = (doors.is_some() || shown.is_some()).then(|| {
-        let name = Doors::name(script);
+        let name = options.name.clone();
+        let name = name.unwrap_or_else(|| Doors::name(script));
         let job = match has_page {
             true => Job::of(&name, &program, &plan, &catalog),
             false => Job::default(),
@@ -255,6 +258,9 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         None => run_once(&query, &catalog)?,
         Some(state) => run_with_state(&query, &mut catalog, state)?,
     };
+    if let Some(board) = query.board.as_ref().filter(|_| error.is_none()) {
+        board.finish();
+    }
     finished.explained = explained;
     if error.is_none() && learns(&program) {
         let operators = &finished.report.plan.operators;

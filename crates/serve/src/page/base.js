@@ -59,9 +59,9 @@ function eventTime(ms) {
 const percent = (share) => `${digits(share * 100, 1)} %`;
 
 class Refused extends Error {
-  constructor(status, reason, hint) {
+  constructor(status, reason, hint, lines) {
     super(hint ? `${reason} (${hint})` : reason);
-    this.status = status;
+    [this.status, this.lines] = [status, lines];
   }
 }
 
@@ -81,12 +81,16 @@ async function ask(path, options = {}) {
   const response = await fetch(path, { ...options, headers, cache: 'no-store' });
   if (response.ok) return response;
   const text = await response.text();
+  // What was done before the error comes in lines before it.
+  const lines = text.split('\n').filter((line) => line.trim());
   let said = {};
   try {
-    said = JSON.parse(text);
-  } catch { /* plain text */ }
+    said = JSON.parse(lines[lines.length - 1]);
+  } catch {
+    lines.splice(0, lines.length, JSON.stringify({ error: { message: text.trim() || response.statusText } }));
+  }
   const reason = said.error?.message || said.error || said.message || text.trim() || response.statusText;
-  throw new Refused(response.status, reason, said.hint || said.error?.hint);
+  throw new Refused(response.status, reason, said.hint || said.error?.hint, lines);
 }
 
 const askJson = async (path, options) => (await ask(path, options)).json();

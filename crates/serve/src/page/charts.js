@@ -58,6 +58,7 @@ function remember(point) {
 
 function drawCharts() {
   if (!charts.rate) makeCharts();
+  else fitCharts();
   const now = history.at[history.at.length - 1] ?? 0;
   const ago = history.at.map((at) => at - now);
   // A logarithm has no zero.
@@ -82,13 +83,17 @@ function dropCharts() {
   }
 }
 
+function fitCharts() {
+  for (const drawn of Object.values(charts)) {
+    const width = drawn.root.parentNode.clientWidth;
+    // Nothing while the charts are hidden.
+    if (width > 0 && width !== drawn.width) drawn.setSize({ width: Math.max(200, width), height: 150 });
+  }
+}
+
 let resizing;
 addEventListener('resize', () => {
   clearTimeout(resizing);
-  resizing = setTimeout(() => {
-    for (const drawn of Object.values(charts)) {
-      drawn.setSize({ width: Math.max(200, drawn.root.parentNode.clientWidth), height: 150 });
-    }
-  }, 150);
+  resizing = setTimeout(fitCharts, 150);
 });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', dropCharts);

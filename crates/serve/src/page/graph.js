@@ -1,7 +1,7 @@
 // The plan as a graph: sources on the left, sinks on the right.
 
 const SVG = 'http://www.w3.org/2000/svg';
-const BOX = { width: 176, height: 74, across: 84, down: 22 };
+const BOX = { width: 176, height: 74, across: 70, down: 22 };
 let drawn;
 
 function svg(name, attributes, ...children) {

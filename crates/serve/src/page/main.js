@@ -1,171 +1,66 @@
-// Chooses a job, listens to it, and shows what it says.
+// Asks for the jobs, chooses one, listens to it, and connects again when the server was away.
 
-// The figures are of the last seconds, or since the target was changed.
-const WINDOW_S = 5;
-const WINDOW_MIN_S = 2;
+// How often a server is asked for its jobs, and one that is away whether it is back.
 const AGAIN_MS = 2000;
-const state = { name: null, job: null, seen: [], isServer: false, listening: null };
+const PATIENCE_MS = 10_000;
+let asking;
+let again;
 
-const difference = (now, before) => Math.max(0, now - before);
-
-// The percentile of the rows between two looks at a sink's latencies.
-function percentile(latency, before, share) {
-  const known = new Map(before || []);
-  const rows = latency.map(([ms, all]) => [ms, all - (known.get(ms) || 0)]).filter(([, some]) => some > 0);
-  let left = Math.ceil(rows.reduce((sum, [, some]) => sum + some, 0) * share);
-  for (const [ms, some] of rows) {
-    left -= some;
-    if (left <= 0) return ms;
-  }
-  return null;
+// Looks at the jobs now; one look at a time.
+function look() {
+  asking ??= lookOnce().finally(() => { asking = undefined; });
+  return asking;
 }
 
-// What happened between two looks: rates by node, source, sink and worker.
-function flowBetween(before, now) {
-  const seconds = Math.max(1e-3, now.at_s - before.at_s);
-  const rate = (one, other) => difference(one, other ?? 0) / seconds;
-  const flow = now.nodes.map((node, at) => ({
-    rate: rate(node.rows, before.nodes[at]?.rows),
-    busy: rate(node.busy_s, before.nodes[at]?.busy_s),
-    waiting: node.waiting,
-    state: node.state_bytes,
-  }));
-  const named = (list, key, of) => {
-    const known = new Map(list.map((one) => [one[key], one]));
-    return (one) => [one[key], of(one, known.get(one[key]) || {})];
-  };
-  flow.sources = Object.fromEntries(now.sources.map(named(before.sources, 'table', (one, other) => ({
-    rate: rate(one.rows, other.rows),
-  }))));
-  flow.sinks = Object.fromEntries(now.sinks.map(named(before.sinks, 'table', (one, other) => ({
-    rate: rate(one.rows, other.rows),
-    p50: percentile(one.latency, other.latency, 0.5),
-    p99: percentile(one.latency, other.latency, 0.99),
-    target: one.target_ms,
-  }))));
-  flow.workers = Object.fromEntries(now.workers.map(named(before.workers, 'worker', (one, other) => ({
-    cores: one.cpu_s === null ? NaN : rate(one.cpu_s, other.cpu_s),
-    wakeups: one.wakeups === null ? null : rate(one.wakeups, other.wakeups),
-  }))));
-  flow.rows = Object.values(flow.sources).reduce((sum, source) => sum + source.rate, 0);
-  flow.cores = rate(now.cpu_s, before.cpu_s);
-  flow.seconds = seconds;
-  return flow;
+// The same after something was changed: a look that has begun before may not have seen it.
+async function lookAnew() {
+  await asking;
+  await look();
 }
 
-// The sink that is nearest to its target, or furthest above it; without targets, the slowest. One that was chosen
-// stands for itself.
-function worst(flow) {
-  const chosen = chosenSink();
-  const named = Object.entries(flow.sinks).filter(([table]) => !chosen || table === chosen);
-  const sinks = named.map(([, sink]) => sink).filter((sink) => sink.p99 !== null);
-  const badness = (sink) => (sink.target ? 1e6 * (sink.p99 / sink.target) : 0) + sink.p99 / 1e6;
-  return sinks.reduce((found, sink) => (!found || badness(sink) > badness(found) ? sink : found), null);
-}
-
-function forget() {
-  state.seen = [];
-  forgetHistory();
-  measured.clear();
-}
-
-function restartWindow() {
-  state.seen = state.seen.slice(-1);
-}
-
-function showCounts(counts) {
-  let last = state.seen[state.seen.length - 1];
-  if (last && last.at_s > counts.at_s) {
-    // Another run of the same query.
-    forget();
-    last = undefined;
-  }
-  state.seen.push(counts);
-  while (state.seen.length > 2 && counts.at_s - state.seen[1].at_s >= WINDOW_S) state.seen.shift();
-  showStatus(counts.status);
-  say('since', `up ${span(counts.at_s)}, ${count(counts.sources.reduce((sum, one) => sum + one.rows, 0))} rows read`);
-  showTarget(counts);
-  const flow = flowBetween(last ? state.seen[0] : counts, counts);
-  if (!last) drawCharts();
-  if (last) {
-    const now = flowBetween(last, counts);
-    const slowest = worst(now);
-    remember({
-      at: counts.at_s, rate: now.rows, cores: now.cores, goal: targetOf(counts), p50: slowest?.p50, p99: slowest?.p99,
-    });
-    drawCharts();
-    state.cores = flow.cores;
-    showFigures(counts, flow);
-  }
-  showPlan(flow);
-  showTables(state.job, counts, flow);
-  byId('main').dataset.looks = String(Number(byId('main').dataset.looks || 0) + 1);
-}
-
-function showFigures(counts, flow) {
-  showCost(flow.cores);
-  say('rate', count(flow.rows));
-  const late = counts.sources.reduce((sum, source) => sum + source.late, counts.late_elsewhere);
-  const bad = counts.sources.reduce((sum, source) => sum + source.bad, counts.bad_elsewhere);
-  say('rows-said', `${count(late)} late, ${count(bad)} bad`);
-  const slowest = worst(flow);
-  say('p99', slowest ? milliseconds(slowest.p99) : '–');
-  const isLate = slowest?.target && slowest.p99 > slowest.target;
-  const verdict = !slowest ? 'no rows went out' : !slowest.target ? 'no target' : isLate ? 'late: of' : 'in time: of';
-  say('p99-said', slowest?.target ? `${verdict} ${milliseconds(slowest.target)}` : verdict);
-  byId('p99').classList.toggle('late', Boolean(isLate));
-  byId('p99').classList.toggle('met', Boolean(slowest?.target && !isLate));
-  const isWhole = flow.seconds >= WINDOW_MIN_S;
-  showMeasured(targetOf(counts), { cores: flow.cores, p99: slowest?.p99, rate: flow.rows, isWhole });
-}
-
-function showStatus(status) {
-  say('status', status);
-  byId('status').className = `pill ${status === 'running' ? 'running' : status === 'gone' ? 'gone' : ''}`;
-}
-
-function hear(name, data) {
-  if (name === 'job') {
-    const text = JSON.stringify(data);
-    // The same as before the tab was hidden.
-    if (text === state.text) return;
-    [state.job, state.text] = [data, text];
-    forget();
-    say('job-name', data.name);
-    say('version', `Slackwater ${data.version}`);
-    document.title = `${data.name} – Slackwater`;
-    drawPlan(data.plan);
-  } else if (name === 'counts' && state.job) {
-    showCounts(data);
+async function lookOnce() {
+  clearTimeout(again);
+  if (document.hidden) return;
+  try {
+    const jobs = await askJson('/v1/jobs', { signal: AbortSignal.timeout(PATIENCE_MS) });
+    say('problem', '');
+    lock(false);
+    state.jobs = jobs;
+    state.isServer = !jobs.some((job) => job.is_run);
+    choose();
+    follow();
+    showServer();
+    if (state.isServer || !state.listening) again = setTimeout(look, AGAIN_MS);
+  } catch (error) {
+    lost(error);
   }
 }
 
-function show(name) {
-  state.listening?.abort();
-  [state.name, state.isGone] = [name, false];
-  const listening = new AbortController();
-  state.listening = listening;
-  listen(`/v1/jobs/${encodeURIComponent(name)}/events`, listening.signal, hear)
-    .then(() => gone('the query has ended, or the server was stopped'))
-    .catch((error) => {
-      if (listening.signal.aborted) return;
-      if (error instanceof Refused) gone(error.message, error.status);
-      else gone('the connection is lost: the query has ended, or the server was stopped');
-    });
+// The server does not answer, or not to us.
+function lost(error) {
+  hang();
+  if (error instanceof Refused && error.status === 401) {
+    say('problem', remembered('token') ? 'The token is wrong.' : '');
+    return lock(true);
+  }
+  showStatus(state.isServer ? 'no connection' : 'gone');
+  byId('main').classList.add('old');
+  const nobody = state.isServer ? 'The server does not answer'
+    : 'Nobody answers: the query has ended, or the server was stopped';
+  say('problem', `${error instanceof Refused ? error.message : nobody}. Asking again every ${AGAIN_MS / 1000} s.`);
+  again = setTimeout(look, AGAIN_MS);
 }
 
-function gone(reason, status) {
-  state.isGone = true;
-  showStatus('gone');
-  if (status === 401) return askForToken();
-  say('problem', reason);
-  // It may be started again at the same address.
-  setTimeout(begin, AGAIN_MS);
-}
-
-function askForToken() {
-  byId('token-form').hidden = false;
-  byId('token').focus();
+// Without the token there is nothing to see.
+function lock(isLocked) {
+  const form = byId('token-form');
+  if (form.hidden === !isLocked) return;
+  form.hidden = !isLocked;
+  byId('main').hidden = isLocked;
+  if (isLocked) {
+    byId('server').hidden = true;
+    byId('token').focus();
+  }
 }
 
 byId('token-form').addEventListener('submit', (event) => {
@@ -173,38 +68,89 @@ byId('token-form').addEventListener('submit', (event) => {
   try {
     sessionStorage.setItem('token', byId('token').value);
   } catch { /* asked again the next time */ }
-  byId('token-form').hidden = true;
-  begin();
+  byId('token').value = '';
+  look();
 });
 
-async function begin() {
-  if (document.hidden) return;
+// The job in the address, such as #job=busy: it can be kept as a bookmark.
+function nameInAddress() {
   try {
-    const list = await askJson('/v1/jobs');
-    say('problem', '');
-    state.jobs = list;
-    state.isServer = !list.some((job) => job.is_run);
-    const names = list.map((job) => job.name);
-    const name = names.includes(state.name) ? state.name : names[0];
-    if (name === undefined) {
-      showStatus('no job');
-      setTimeout(begin, AGAIN_MS);
-    } else if (name !== state.name || state.listening?.signal.aborted !== false || state.isGone) {
-      show(name);
-    }
-    showServer();
-  } catch (error) {
-    if (error instanceof Refused && error.status === 401) {
-      if (remembered('token')) say('problem', 'the token is wrong');
-      return askForToken();
-    }
-    gone(error instanceof Refused ? error.message : 'nobody answers: the query has ended, or the server was stopped');
+    return location.hash.startsWith('#job=') ? decodeURIComponent(location.hash.slice(5)) : null;
+  } catch {
+    return null;
+  }
+}
+
+// The job that was asked for, the one that was shown, or the first.
+function choose() {
+  const names = state.jobs.map((job) => job.name);
+  const found = [nameInAddress(), state.name].find((name) => names.includes(name)) ?? names[0] ?? null;
+  if (found === state.name) return;
+  hang();
+  [state.name, state.job, state.text] = [found, null, null];
+  forget();
+  forgetTarget();
+  say('job-name', found ?? '');
+  say('since', '');
+  say('job-said', '');
+  document.title = found === null ? 'Slackwater' : `${found} – Slackwater`;
+  byId('graph').replaceChildren();
+  delete byId('main').dataset.looks;
+}
+
+addEventListener('hashchange', () => {
+  if (nameInAddress() !== null) lookAnew();
+});
+
+const jobNow = () => state.jobs.find((job) => job.name === state.name);
+
+// Listens to the job if it has something to say.
+function follow() {
+  const job = jobNow();
+  const speaks = job && (job.is_run || (job.process !== null && job.status !== 'starting'));
+  if (!speaks) hang();
+  else if (!state.listening) listenTo(job.name);
+}
+
+function hang() {
+  state.listening?.abort();
+  state.listening = null;
+}
+
+function listenTo(name) {
+  const own = new AbortController();
+  state.listening = own;
+  const ended = (error) => {
+    if (own.signal.aborted) return;
+    state.listening = null;
+    // The list says how the job is, and whether the server answers.
+    if (state.isServer) again = setTimeout(look, AGAIN_MS / 4);
+    else lost(error ?? new Error('the end'));
+  };
+  const path = `/v1/jobs/${encodeURIComponent(name)}/events`;
+  listen(path, own.signal, (event, data) => own.signal.aborted || hear(event, data)).then(ended, ended);
+}
+
+function hear(event, data) {
+  if (event === 'job') {
+    byId('main').classList.remove('old');
+    const text = JSON.stringify(data);
+    // The same as before the tab was hidden.
+    if (text === state.text) return;
+    [state.job, state.text] = [data, text];
+    forget();
+    say('version', `Slackwater ${data.version}`);
+    byId('live').hidden = false;
+    drawPlan(data.plan);
+  } else if (event === 'counts' && state.job) {
+    showCounts(data);
   }
 }
 
 // A page that nobody sees asks for nothing.
 document.addEventListener('visibilitychange', () => {
-  if (document.hidden) state.listening?.abort();
-  else begin();
+  clearTimeout(again);
+  if (document.hidden) hang();
+  else look();
 });
-begin();
+look();

@@ -1,105 +1,117 @@
-// What only a server has: several jobs, start, stop, drop, and a box for SQL.
+// What only a server has: several jobs, and buttons to start, stop and drop them.
 
-// The most rows that are shown of an answer; of changes, the last ones.
-const ROWS_MAX = 200;
-let running;
+const IN_WORDS = {
+  starting: 'It is being started.',
+  running: '',
+  stopped: 'It is stopped. Its state is kept: Start continues where it was stopped.',
+  finished: 'Its inputs have ended.',
+  failed: 'Start tries again from its last checkpoint.',
+};
+const KINDS = { running: 'running', failed: 'gone', 'no connection': 'gone', gone: 'gone' };
+let views = [];
+
+function showStatus(status, place = byId('status')) {
+  say(place, status);
+  const kind = `pill ${KINDS[status] || ''}`;
+  if (place.className !== kind) place.className = kind;
+}
+
+// The line below the name. A server knows better than its job whether that runs.
+function showHead(status, since) {
+  const job = jobNow();
+  const isListed = state.isServer && !(job?.status === 'running' && status === 'restarting');
+  showStatus(isListed ? job?.status ?? 'no job' : status);
+  const words = [since, state.isServer && job?.process ? `process ${job.process}` : '',
+    job?.starts > 1 ? `started ${count(job.starts)} times` : ''];
+  say('since', words.filter(Boolean).join(', '));
+}
+
+// The list keeps its buttons, so that the one with the focus keeps it.
+function showJobs() {
+  const list = byId('jobs');
+  while (list.children.length > state.jobs.length) list.lastChild.remove();
+  state.jobs.forEach((job, at) => {
+    let button = list.children[at]?.firstChild;
+    if (!button) {
+      button = element('button', { type: 'button' }, element('span', { class: 'job' }), ' ', element('span'));
+      button.addEventListener('click', () => { location.hash = `job=${encodeURIComponent(button.value)}`; });
+      list.append(element('li', {}, button));
+    }
+    button.value = job.name;
+    button.title = job.name;
+    say(button.firstChild, job.name);
+    showStatus(job.status, button.lastChild);
+    const isShown = String(job.name === state.name);
+    if (button.getAttribute('aria-current') !== isShown) button.setAttribute('aria-current', isShown);
+  });
+  byId('no-jobs').hidden = state.jobs.length > 0;
+}
 
 function showServer() {
-  byId('jobs-nav').hidden = !state.isServer;
-  byId('sql').hidden = !state.isServer;
+  byId('server').hidden = !state.isServer;
+  byId('job-buttons').hidden = !state.isServer;
   if (!state.isServer) return;
-  const buttons = state.jobs.map((job) => {
-    const button = element('button', { type: 'button', 'aria-current': String(job.name === state.name) },
-      `${job.name} (${job.status})`);
-    button.addEventListener('click', () => {
-      state.name = job.name;
-      begin();
-    });
-    return element('li', {}, button);
-  });
-  byId('jobs').replaceChildren(...buttons);
-  const status = state.jobs.find((job) => job.name === state.name)?.status;
-  byId('start').disabled = status === 'running' || status === 'starting';
-  byId('stop').disabled = status !== 'running';
-  byId('drop').disabled = status === undefined;
+  showJobs();
+  const job = jobNow();
+  byId('main').hidden = !job;
+  if (!job) return;
+  byId('main').classList.toggle('old', !state.listening);
+  const isLive = Boolean(state.listening);
+  if (!isLive) {
+    byId('live').hidden = true;
+    state.text = null;
+    showHead(job.status, '');
+  } else if (state.seen.length === 0) {
+    showStatus(job.status);
+  }
+  say('reason', job.reason ?? '');
+  say('in-words', isLive && job.status !== 'finished' ? '' : IN_WORDS[job.status] ?? '');
+  byId('start').disabled = job.status === 'running' || job.status === 'starting';
+  byId('stop').disabled = job.status === 'stopped' || job.status === 'failed' || job.process === null;
+  showViewButtons();
 }
 
-async function changeJob(method, change) {
+// Buttons for the rows of a materialized view.
+async function showViewButtons() {
+  const { name } = state;
+  if (state.askedViews !== name) {
+    state.askedViews = name;
+    try {
+      const all = await askJson('/v1/views');
+      views = all.filter((view) => view.kind === 'materialized view').map((view) => view.name);
+    } catch {
+      state.askedViews = null;
+    }
+  }
+  const isView = views.includes(state.name);
+  byId('rows-of').hidden = !isView;
+  byId('changes-of').hidden = !isView;
+}
+
+const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
+byId('rows-of').addEventListener('click', () => runText(`SELECT * FROM ${quoted(state.name)} LIMIT 100`));
+byId('changes-of').addEventListener('click', () => runText(`SUBSCRIBE ${quoted(state.name)}`));
+
+async function changeJob(during, after, method, change) {
+  const { name } = state;
+  say('job-said', `${during} ${name}.`);
+  const focused = document.activeElement;
   try {
-    const path = `/v1/jobs/${encodeURIComponent(state.name)}`;
+    const path = `/v1/jobs/${encodeURIComponent(name)}`;
     await (change ? sendJson(method, path, change) : ask(path, { method }));
-    say('problem', '');
+    await lookAnew();
+    say('job-said', `${name} ${after}.`);
   } catch (error) {
-    say('problem', error.message);
+    await lookAnew();
+    say('job-said', `Error: ${error.message}`);
   }
-  begin();
+  // A button that can't be pressed any more has lost the focus.
+  if (focused.disabled) (byId('start').disabled ? byId('stop') : byId('start')).focus();
 }
 
-byId('start').addEventListener('click', () => changeJob('PATCH', { status: 'running' }));
-byId('stop').addEventListener('click', () => changeJob('PATCH', { status: 'stopped' }));
+byId('start').addEventListener('click', () => changeJob('Starting', 'was started', 'PATCH', { status: 'running' }));
+byId('stop').addEventListener('click', () => changeJob('Stopping', 'was stopped', 'PATCH', { status: 'stopped' }));
 byId('drop').addEventListener('click', () => {
-  if (confirm(`Drop ${state.name} and its state?`)) changeJob('DELETE');
-});
-
-// Shows the lines of an answer: columns, rows, and how each statement ended.
-function answerBox() {
-  let [columns, rows, all] = [[], [], 0];
-  const draw = () => {
-    fill('rows', columns.map((column) => [column.name]), rows.map((row) =>
-      columns.map((column) => (row[column.name] === null ? 'NULL' : typeof row[column.name] === 'object'
-        ? JSON.stringify(row[column.name]) : String(row[column.name])))));
-  };
-  let drawing;
-  return (line) => {
-    if (line.columns) [columns, rows, all] = [line.columns, [], 0];
-    if (line.row) {
-      all += 1;
-      rows.push(line.row);
-      if (rows.length > ROWS_MAX) rows.shift();
-      say('sql-said', all > rows.length ? `${count(all)} rows, the last ${rows.length} of them:` : `${count(all)} rows`);
-    }
-    if (line.done !== undefined) say('sql-said', [line.done, ...(line.notices || [])].join('. '));
-    if (line.error) say('sql-said', `Error: ${line.error.message}${line.error.hint ? ` (${line.error.hint})` : ''}`);
-    // Many rows in a moment are drawn once.
-    drawing ??= requestAnimationFrame(() => {
-      drawing = undefined;
-      draw();
-    });
-  };
-}
-
-async function runSql() {
-  running?.abort();
-  const own = new AbortController();
-  running = own;
-  byId('sql-end').disabled = false;
-  say('sql-said', 'Running.');
-  try {
-    const response = await ask('/v1/sql?format=lines', {
-      method: 'POST', headers: { 'content-type': 'text/plain' }, body: byId('sql-text').value, signal: own.signal,
-    });
-    const show = answerBox();
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = '';
-    for (;;) {
-      const { value, done } = await reader.read();
-      const lines = (rest + (value || '')).split('\n');
-      rest = done ? '' : lines.pop();
-      lines.filter((line) => line.trim()).forEach((line) => show(JSON.parse(line)));
-      if (done) break;
-    }
-  } catch (error) {
-    say('sql-said', own.signal.aborted ? 'Ended.' : `Error: ${error.message}`);
-  }
-  if (running === own) byId('sql-end').disabled = true;
-  begin();
-}
-
-byId('sql-form').addEventListener('submit', (event) => {
-  event.preventDefault();
-  runSql();
-});
-byId('sql-end').addEventListener('click', () => running?.abort());
-byId('sql-text').addEventListener('keydown', (event) => {
-  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) runSql();
+  const what = `Drop ${state.name}, with its state and its rows? This can't be undone.`;
+  if (confirm(what)) changeJob('Dropping', 'was dropped', 'DELETE');
 });

@@ -44,7 +44,7 @@ function place(target) {
 }
 
 function speak(target) {
-  const text = target === null ? 'any time: no target is set' : milliseconds(target);
+  const text = target === null ? 'any time (no target is set)' : milliseconds(target);
   say('target-value', text);
   byId('slider').setAttribute('aria-valuetext', text);
 }
@@ -54,16 +54,29 @@ function showTarget(counts) {
   if (performance.now() - changedAt > SETTLES_MS) place(targetOf(counts));
 }
 
-async function send(target) {
-  const name = encodeURIComponent(state.name);
+// Another job is shown.
+function forgetTarget() {
+  changedAt = -Infinity;
+  byId('slider').disabled = true;
+  byId('sink').value = '';
+  say('target-value', 'no target');
+  say('target-said', '');
+  for (const id of ['cores', 'money', 'p99', 'rate']) say(id, '–');
+  for (const id of ['p99-said', 'rows-said']) say(id, '');
+}
+
+async function send(job, target) {
+  const name = encodeURIComponent(job);
   const sink = chosenSink();
   const setting = sink ? `latency_target.${sink}` : 'latency_target';
   const change = { settings: { [setting]: `${target} ms` } };
   try {
     await sendJson('PATCH', `/v1/jobs/${name}`, change);
+    if (job !== state.name) return;
     say('target-said', `The target is now ${milliseconds(target)}.`);
     restartWindow();
   } catch (error) {
+    if (job !== state.name) return;
     say('target-said', `The target was not changed: ${error.message}`);
     changedAt = -Infinity;
   }
@@ -74,7 +87,8 @@ byId('slider').addEventListener('input', () => {
   changedAt = performance.now();
   speak(target);
   clearTimeout(sending);
-  sending = setTimeout(() => send(target), 120);
+  const job = state.name;
+  sending = setTimeout(() => send(job, target), 120);
 });
 byId('sink').addEventListener('change', () => { changedAt = -Infinity; });
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::intake::PartitionSeen;
+use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 
 use super::sentences;
@@ -13,6 +14,8 @@ use super::sources::{Examined, Now, Source};
 #[derive(Debug, Default)]
 pub struct Examiner {
     seen: BTreeMap<usize, Vec<PartitionSeen>>,
+    /// When one of them was heard last.
+    heard_ns: u64,
 }
 
 /// What is known of all sources of a query.
@@ -28,6 +31,7 @@ impl Examiner {
     /// Takes what an instance has seen.
     pub fn hear(&mut self, instance: usize, partitions: Vec<PartitionSeen>) {
         self.seen.insert(instance, partitions);
+        self.heard_ns = now_ns();
     }
 
     /// What is known now.
@@ -49,7 +53,7 @@ impl Examiner {
             }
         });
         let sources = sources.collect::<Vec<Source<'_>>>();
-        let now = Now::read();
+        let now = Now::read().of_what_was_heard(self.heard_ns);
         let mut examined = sources
             .iter()
             .map(|source| (source.node, source.examined(program, &now)));

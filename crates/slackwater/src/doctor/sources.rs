@@ -19,6 +19,9 @@ use crate::report::{
 /// The shares of rows to keep for which settings are proposed, in thousandths.
 const KEPT: [u64; 2] = [990, 999];
 
+/// How long what sources have told holds: twice the interval at which a page asks them.
+const FRESH: Duration = Duration::from_secs(2);
+
 /// A table and its partitions.
 #[derive(Debug, Clone)]
 pub struct Examined {
@@ -50,6 +53,19 @@ impl Now {
         Now {
             ns: now_ns(),
             wall: SystemTime::now(),
+        }
+    }
+
+    /// The moment to which what was heard at `heard_ns` belongs. What came since was not told yet: a source
+    /// that tells once a second would seem to be silent for a second. One that tells no more is silent.
+    pub(super) fn of_what_was_heard(self, heard_ns: u64) -> Now {
+        let ago = Duration::from_nanos(self.ns.saturating_sub(heard_ns));
+        if ago > FRESH {
+            return self;
+        }
+        Now {
+            ns: heard_ns.min(self.ns),
+            wall: self.wall.checked_sub(ago).unwrap_or(self.wall),
         }
     }
 
@@ -245,5 +261,30 @@ fn operator(lateness: Lateness) -> String {
                 WindowKind::Count => "windows of rows".to_string(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_busy_source_is_not_silent_between_two_looks() {
+        let second = 1_000_000_000;
+        let moment = |heard_ns| {
+            let now = Now {
+                ns: 100 * second,
+                wall: UNIX_EPOCH + Duration::from_secs(1000),
+            };
+            let now = now.of_what_was_heard(heard_ns);
+            (
+                now.ns / second,
+                now.wall.duration_since(UNIX_EPOCH).unwrap().as_secs(),
+            )
+        };
+        assert_eq!(moment(99 * second), (99, 999));
+        // It does not answer any more.
+        assert_eq!(moment(90 * second), (100, 1000));
+        assert_eq!(moment(101 * second), (100, 1000));
     }
 }

@@ -100,6 +100,7 @@ fn run(begin: &Begin, channel: Channel, heard: Channel) -> ExitCode {
     }
     let options = RunOptions {
         settings: begin.settings.clone(),
+        name: Some(begin.name.clone()),
         asker,
         state: Some(StateOptions {
             place: begin.state.clone(),

@@ -63,6 +63,26 @@ fn jobs_are_seen_and_changed_over_http() {
 }
 
 #[test]
+fn regression_a_job_is_shown_under_its_whole_name_and_as_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    write_input(folder.path(), 10);
+    let server = Server::start(folder.path());
+    // The part before the last dot, after the last slash, was taken for the name.
+    server.run(&[
+        &table(folder.path(), "5000/s"),
+        "CREATE MATERIALIZED VIEW `<b>x.y</b>` AS SELECT COUNT(*) AS n FROM numbers",
+    ]);
+    server.wait_for("SELECT * FROM `<b>x.y</b>`", &["10"]);
+    server.wait_for("SHOW MATERIALIZED VIEWS", &["<b>x.y</b>|finished"]);
+    let (status, job) = server.http("GET", "/v1/jobs/%3Cb%3Ex.y%3C%2Fb%3E", "");
+    assert_eq!(status, 200, "{job}");
+    let job = serde_json::from_str::<serde_json::Value>(&job).unwrap();
+    assert_eq!(job["report"]["job"]["name"], "<b>x.y</b>");
+    // Its process stays, for its rows; it was shown as restarting.
+    assert_eq!(job["report"]["counts"]["status"], "finished");
+}
+
+#[test]
 fn pushed_rows_are_read_at_once_and_once() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
