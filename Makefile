@@ -115,6 +115,8 @@ test-page: build
 	cargo test -p slackwater-serve page
 	/usr/bin/python3 tests/page/page.py --program target/release/slackwater \
 	  --axe target/axe/package/axe.min.js
+	/usr/bin/python3 tests/page/server.py --program target/release/slackwater \
+	  --axe target/axe/package/axe.min.js
 
 # Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
 # simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.

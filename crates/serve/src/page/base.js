@@ -78,7 +78,14 @@ async function ask(path, options = {}) {
   const headers = { ...options.headers };
   const token = remembered('token');
   if (token) headers.authorization = `Bearer ${token}`;
-  const response = await fetch(path, { ...options, headers, cache: 'no-store' });
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, cache: 'no-store' });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    // The browser's words name neither the server nor a reason.
+    throw new Error('the server does not answer', { cause: error });
+  }
   if (response.ok) return response;
   const text = await response.text();
   // What was done before the error comes in lines before it.

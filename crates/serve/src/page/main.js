@@ -22,18 +22,18 @@ async function lookOnce() {
   clearTimeout(again);
   if (document.hidden) return;
   try {
-    const jobs = await askJson('/v1/jobs', { signal: AbortSignal.timeout(PATIENCE_MS) });
-    say('problem', '');
-    lock(false);
-    state.jobs = jobs;
-    state.isServer = !jobs.some((job) => job.is_run);
-    choose();
-    follow();
-    showServer();
-    if (state.isServer || !state.listening) again = setTimeout(look, AGAIN_MS);
+    state.jobs = await askJson('/v1/jobs', { signal: AbortSignal.timeout(PATIENCE_MS) });
   } catch (error) {
-    lost(error);
+    return lost(error);
   }
+  if (document.hidden) return;
+  say('problem', '');
+  lock(false);
+  state.isServer = !state.jobs.some((job) => job.is_run);
+  choose();
+  follow();
+  showServer();
+  if (state.isServer || !state.listening) again = setTimeout(look, AGAIN_MS);
 }
 
 // The server does not answer, or not to us.
@@ -47,7 +47,8 @@ function lost(error) {
   byId('main').classList.add('old');
   const nobody = state.isServer ? 'The server does not answer'
     : 'Nobody answers: the query has ended, or the server was stopped';
-  say('problem', `${error instanceof Refused ? error.message : nobody}. Asking again every ${AGAIN_MS / 1000} s.`);
+  const reason = error instanceof Refused ? error.message : nobody;
+  say('problem', `${reason}. Asking again every ${AGAIN_MS / 1000} s.`);
   again = setTimeout(look, AGAIN_MS);
 }
 

@@ -66,8 +66,11 @@ function showServer() {
   }
   say('reason', job.reason ?? '');
   say('in-words', isLive && job.status !== 'finished' ? '' : IN_WORDS[job.status] ?? '');
-  byId('start').disabled = job.status === 'running' || job.status === 'starting';
-  byId('stop').disabled = job.status === 'stopped' || job.status === 'failed' || job.process === null;
+  // Without a process it may run, too: it has died, and is about to be replaced. The process of a finished view
+  // stays, for its rows.
+  const runs = job.status === 'running' || job.status === 'starting' || job.process !== null;
+  byId('start').disabled = runs;
+  byId('stop').disabled = !runs;
   showViewButtons();
 }
 
@@ -109,8 +112,10 @@ async function changeJob(during, after, method, change) {
   if (focused.disabled) (byId('start').disabled ? byId('stop') : byId('start')).focus();
 }
 
-byId('start').addEventListener('click', () => changeJob('Starting', 'was started', 'PATCH', { status: 'running' }));
-byId('stop').addEventListener('click', () => changeJob('Stopping', 'was stopped', 'PATCH', { status: 'stopped' }));
+byId('start').addEventListener('click', () =>
+  changeJob('Starting', 'was started', 'PATCH', { status: 'running' }));
+byId('stop').addEventListener('click', () =>
+  changeJob('Stopping', 'was stopped', 'PATCH', { status: 'stopped' }));
 byId('drop').addEventListener('click', () => {
   const what = `Drop ${state.name}, with its state and its rows? This can't be undone.`;
   if (confirm(what)) changeJob('Dropping', 'was dropped', 'DELETE');

@@ -11,13 +11,16 @@ let running;
 const asWritten = (line) =>
   JSON.parse(line, (_, value, context) => (typeof value === 'number' && context?.source) || value);
 
-const cellOf = (value) =>
-  value === null || value === undefined ? 'NULL' : typeof value === 'object' ? JSON.stringify(value) : String(value);
+const cellOf = (value) => {
+  if (value === null || value === undefined) return 'NULL';
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+};
 
 // Shows the lines of an answer: columns, rows, and how each statement ended.
 class AnswerBox {
-  constructor(areChanges) {
-    [this.areChanges, this.columns, this.rows, this.all, this.done] = [areChanges, [], [], 0, []];
+  constructor(text) {
+    [this.columns, this.rows, this.all, this.done] = [[], [], 0, []];
+    this.subscribes = /\bSUBSCRIBE\b/i.test(text);
     this.draw();
     say('sql-done', '');
     say('sql-error', '');
@@ -25,14 +28,20 @@ class AnswerBox {
   }
 
   hear(line) {
-    if (line.columns) [this.columns, this.rows, this.all] = [line.columns, [], 0];
+    if (line.columns) {
+      [this.columns, this.rows, this.all] = [line.columns, [], 0];
+      this.areChanges = this.subscribes && line.columns[0]?.name === 'op';
+    }
     if (line.row) {
       this.all += 1;
       if (this.areChanges) this.rows.unshift(line.row);
       if (!this.areChanges && this.rows.length < ROWS_MAX) this.rows.push(line.row);
       if (this.rows.length > ROWS_MAX) this.rows.pop();
     }
-    if (line.done !== undefined) this.done.push([line.done, ...(line.notices || [])].join('\n  '));
+    // How many rows there were is said with them.
+    const tag = /^SELECT \d+$/.test(line.done) ? undefined : line.done;
+    const said = [tag, ...(line.notices || [])].filter((text) => text !== undefined);
+    if (said.length > 0) this.done.push(said.join('\n  '));
     if (line.error) showError(line.error);
     this.drawing ??= setTimeout(() => this.draw(), DRAW_MS);
   }
@@ -43,9 +52,9 @@ class AnswerBox {
     byId('rows-box').hidden = this.columns.length === 0;
     fill('rows', this.columns.map(({ name, type }) => [name, NUMBERS.test(type) ? 'number' : '']),
       this.rows.map((row) => this.columns.map(({ name }) => cellOf(row[name]))));
-    if (this.areChanges) {
-      [...byId('rows').tBodies[0].rows].forEach((row, at) => { row.className = this.rows[at].op[0] === '+' ? 'added' : 'gone'; });
-    }
+    [...byId('rows').tBodies[0].rows].forEach((row, at) => {
+      row.className = !this.areChanges ? '' : this.rows[at].op.startsWith('+') ? 'added' : 'removed';
+    });
     say('sql-done', this.done.join('\n'));
     if (this.columns.length > 0) say('sql-said', this.inWords());
   }
@@ -54,7 +63,7 @@ class AnswerBox {
     const [all, shown] = [Number(this.all), this.rows.length];
     const noun = this.areChanges ? 'change' : 'row';
     const counted = `${count(all)} ${noun}${all === 1 ? '' : 's'}`;
-    if (this.areChanges) return shown < all ? `${counted}; the last ${shown}, the newest first:` : `${counted}, the newest first:`;
+    if (this.areChanges) return `${counted}${shown < all ? `; the last ${shown}` : ''}, the newest first:`;
     return shown < all ? `${counted}; the first ${shown}:` : `${counted}.`;
   }
 }
@@ -99,7 +108,7 @@ async function runSql() {
   const before = state.jobs.map((job) => job.name);
   byId('sql-text').removeAttribute('aria-invalid');
   byId('sql-end').disabled = false;
-  const box = new AnswerBox(/^\s*(--[^\n]*\n\s*)*SUBSCRIBE\b/i.test(text));
+  const box = new AnswerBox(text);
   say('sql-said', 'Running.');
   let ended = '';
   try {
@@ -110,7 +119,7 @@ async function runSql() {
   } catch (error) {
     if (own.signal.aborted) ended = 'Ended. ';
     else if (error instanceof Refused) error.lines.forEach((line) => box.hear(asWritten(line)));
-    else showError({ message: 'The answer broke off: the server does not answer.' });
+    else showError({ message: `The answer broke off: ${error.message}.` });
   }
   if (running !== own) return clearTimeout(box.drawing);
   say('sql-said', '');
@@ -148,3 +157,14 @@ byId('sql-text').addEventListener('keydown', (event) => {
   }
 });
 byId('sql-text').value = remembered('sql') ?? '';
+
+byId('example').addEventListener('click', () => {
+  byId('sql-text').value = `-- Visits of a web site, and how many there were of each address.
+CREATE TABLE visits (ts_ms BIGINT, ip STRING,
+  ts AS TO_TIMESTAMP_LTZ(ts_ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'rate' = '1000/s');
+
+CREATE MATERIALIZED VIEW busy AS SELECT ip, COUNT(*) AS visits FROM visits GROUP BY ip;
+SELECT * FROM busy ORDER BY visits DESC LIMIT 3;`;
+  byId('sql-text').focus();
+});
