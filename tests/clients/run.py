@@ -1,8 +1,6 @@
 """Starts two servers, one that lets everybody in and one with a password and TLS, and runs the tests.
 
-run.py SERVER: SERVER is crates/serve/examples/postgres_server.rs, which has the same door as
-`slackwater serve` before a few rows in memory. Each of psql, Python's drivers and Go's is tested if it is
-there.
+run.py PROGRAM: PROGRAM is slackwater. Each of psql, Python's drivers and Go's is tested if it is there.
 """
 
 import os
@@ -12,15 +10,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
 
-
-def start(command):
-    """Starts a server. It ends with its standard input, and prints its address."""
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    address = process.stdout.readline().strip()
-    if not address:
-        sys.exit(f"{command[0]} has not started")
-    return process, address.rsplit(":", 1)[1]
+import objects
+import serving
 
 
 def certificate(folder):
@@ -33,32 +26,42 @@ def certificate(folder):
     return files
 
 
-def main(server):
+def main(program):
     parts = {"psql": [sys.executable, "-m", "unittest", "test_psql"],
              "python3": [sys.executable, "-m", "unittest", "test_clients"],
              "go": ["go", "test", "-count=1", "./..."]}
     failed = []
     with tempfile.TemporaryDirectory() as folder:
+        folders = [os.path.join(folder, name) for name in ("open", "closed")]
+        for each in folders:
+            os.mkdir(each)
         passwords = os.path.join(folder, "passwords")
         with open(passwords, "w") as file:
             file.write("ada:secret\n")
         files = certificate(folder)
-        open_server, port = start([server, "127.0.0.1:0"])
-        tls_server, tls_port = start([server, "127.0.0.1:0", passwords, *files])
-        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PGPORT": port, "TLS_PORT": tls_port,
-                                    "TLS_CERTIFICATE": files[0]}
-        for program, command in parts.items():
-            if not shutil.which(program):
-                print(f"note: {program} is missing: its tests are skipped")
-                continue
-            where = os.path.join(HERE, "go") if program == "go" else HERE
-            print(f"{program}:", flush=True)
-            if subprocess.run(command, cwd=where, env=environment, timeout=600).returncode:
-                failed.append(program)
-        for process in (open_server, tls_server):
-            process.stdin.close()
-            if process.wait(timeout=60):
-                failed.append("the server")
+        servers = [serving.Server(program, folders[0]),
+                   serving.Server(program, folders[1], "--passwords", passwords,
+                                  "--tls-certificate", files[0], "--tls-key", files[1])]
+        ports = [str(server.pg_port) for server in servers]
+        try:
+            objects.make(folders[0], port=ports[0], user="ada")
+            objects.make(folders[1], port=ports[1], user="ada", password="secret", sslmode="require")
+            environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PGPORT": ports[0],
+                                        "TLS_PORT": ports[1], "TLS_CERTIFICATE": files[0]}
+            for program, command in parts.items():
+                if not shutil.which(program):
+                    print(f"note: {program} is missing: its tests are skipped")
+                    continue
+                where = os.path.join(HERE, "go") if program == "go" else HERE
+                print(f"{program}:", flush=True)
+                if subprocess.run(command, cwd=where, env=environment, timeout=600).returncode:
+                    failed.append(program)
+        finally:
+            ended = [server.stop() for server in servers]
+        if not all(ended):
+            failed.append("a server")
+        if failed:
+            print("the log of the server that lets everybody in:", *servers[0].log[-20:], sep="\n")
     sys.exit(f"failed: {', '.join(failed)}" if failed else None)
 
 

@@ -27,8 +27,9 @@ class Psql(unittest.TestCase):
         for command in ("\\d", "\\d+", "\\dt", "\\dv", "\\dm", "\\dm+", "\\di", "\\dn", "\\du", "\\l", "\\dp",
                         "\\dx", "\\df", "\\dT", "\\db", "\\dD", "\\det", "\\conninfo", "\\encoding"):
             psql("-c", command)
-        self.assertIn("public|numbers|table|slackwater", rows("\\dt"))
-        self.assertEqual(rows("\\dm"), ["public|types|materialized view|slackwater"])
+        self.assertIn("public|numbers_file|table|slackwater", rows("\\dt"))
+        views = [f"public|{name}|materialized view|slackwater" for name in ("numbers", "ticks", "types")]
+        self.assertEqual(rows("\\dm"), views)
         self.assertEqual(rows("\\dv"), ["public|Odd name|view|slackwater"])
 
     def test_descriptions(self):
@@ -42,7 +43,7 @@ class Psql(unittest.TestCase):
     def test_answers(self):
         self.assertEqual(rows("SELECT * FROM numbers LIMIT 3"), ["0|", "1|number 1", "2|number 2"])
         expanded = psql("-x", "-c", "SELECT a_bigint, a_zoned FROM types").stdout
-        self.assertIn("2024-02-29 12:34:56.789+00", expanded)
+        self.assertIn("2024-02-29 12:34:56.789", expanded)
         self.assertEqual(len(rows("SELECT * FROM numbers LIMIT 2500")), 2500)
         fetched = psql("-At", "-v", "FETCH_COUNT=100", "-c", "SELECT * FROM numbers LIMIT 2500").stdout
         self.assertEqual(len(fetched.splitlines()), 2500)
@@ -60,7 +61,7 @@ class Psql(unittest.TestCase):
 
     def test_control_c_cancels(self):
         command = ["psql", "-X", "-h", "127.0.0.1", "-p", PORT, "-U", "ada", "slackwater"]
-        process = subprocess.Popen([*command, "-c", "SUBSCRIBE numbers"], stderr=subprocess.PIPE,
+        process = subprocess.Popen([*command, "-c", "SUBSCRIBE ticks"], stderr=subprocess.PIPE,
                                    stdout=subprocess.DEVNULL, text=True)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

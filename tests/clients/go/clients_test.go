@@ -67,7 +67,7 @@ func TestPgxParameters(t *testing.T) {
 
 func TestPgxTypes(t *testing.T) {
 	client := connect(t, "")
-	rows, err := client.Query(context.Background(), "SELECT * FROM types")
+	rows, err := client.Query(context.Background(), "SELECT * FROM types ORDER BY a_bigint DESC")
 	check(t, err)
 	found, err := pgx.CollectRows(rows, pgx.RowToMap)
 	check(t, err)
@@ -118,7 +118,7 @@ func TestPgxErrorsAndCancels(t *testing.T) {
 	equal(t, report.Position, 1)
 	limit, stop := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer stop()
-	rows, err := client.Query(limit, "SUBSCRIBE numbers")
+	rows, err := client.Query(limit, "SUBSCRIBE ticks")
 	for err == nil && rows.Next() {
 	}
 	if err == nil {
@@ -151,7 +151,7 @@ func TestPq(t *testing.T) {
 	equal(t, report.Code, "42601")
 	limit, stop := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer stop()
-	rows, err := database.QueryContext(limit, "SUBSCRIBE numbers")
+	rows, err := database.QueryContext(limit, "SUBSCRIBE ticks")
 	for err == nil && rows.Next() {
 	}
 	if err == nil {

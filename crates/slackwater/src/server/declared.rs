@@ -164,7 +164,14 @@ impl Declared {
             let key = table.primary_key.iter();
             let key = key.map(|&at| table.physical.field(at).name().as_str());
             let key = key.collect::<BTreeSet<&str>>();
-            columns(&table.schema, |name| key.contains(name))
+            let not_null = table.not_null.iter();
+            let not_null = not_null.map(|&at| table.physical.field(at).name().as_str());
+            let not_null = not_null.collect::<BTreeSet<&str>>();
+            let mut columns = columns(&table.schema, |name| key.contains(name));
+            for column in &mut columns {
+                column.nullable &= !not_null.contains(column.name.as_str());
+            }
+            columns
         });
         if !new.kind.is_job() {
             let of_view = || {

@@ -54,6 +54,26 @@ fn what_is_declared_is_listed_and_described() {
 }
 
 #[test]
+fn columns_that_are_never_null_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.run(&["CREATE TABLE t (a BIGINT NOT NULL, b AS a + 1, c STRING, d INT NOT NULL)
+                  WITH ('connector' = 'blackhole')"]);
+    assert_eq!(
+        server.rows("DESCRIBE t"),
+        [
+            "a|BIGINT|NOT NULL|",
+            "b|BIGINT||",
+            "c|STRING||",
+            "d|INT|NOT NULL|"
+        ]
+    );
+    let columns = "SELECT attname, attnotnull FROM pg_catalog.pg_attribute
+                   WHERE attrelid = 't'::regclass AND attnum > 0";
+    assert_eq!(server.rows(columns), ["a|t", "b|f", "c|f", "d|t"]);
+}
+
+#[test]
 fn errors_name_the_place_and_the_fix() {
     let folder = tempfile::tempdir().unwrap();
     write_input(folder.path(), 10);
