@@ -139,13 +139,19 @@ test-chaos:
 	cargo build -p slackwater
 	python3 tests/chaos/chaos.py --program target/debug/slackwater $(CHAOS)
 
-# Clients of PostgreSQL against the front door: psql, Python's drivers (470 MB of packages in target/clients),
-# and Go's. The server has the same door as `slackwater serve` before a few rows in memory.
+# Clients of PostgreSQL against `slackwater serve`: psql, Python's drivers (470 MB of packages in
+# target/clients), Go's (from Go 1.25 on), and dbt (in target/dbt). Debian's Go is too old to be installed here.
 test-clients:
+	@command -v psql > /dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends postgresql-client openssl; }
+	@command -v psql > /dev/null || { echo "psql is missing: apt-get install postgresql-client openssl"; exit 1; }
+	@command -v go > /dev/null || echo "note: go is missing (https://go.dev/dl): its tests are skipped"
 	@test -x target/clients/bin/python || python3 -m venv target/clients
 	target/clients/bin/pip install --quiet --requirement tests/clients/requirements.txt
-	cargo build -p slackwater-serve --example postgres_server
-	target/clients/bin/python -B tests/clients/run.py target/debug/examples/postgres_server
+	@test -x target/dbt/bin/python || python3 -m venv target/dbt
+	target/dbt/bin/pip install --quiet --requirement tests/clients/dbt/requirements.txt
+	cargo build -p slackwater $(FEATURES)
+	target/clients/bin/python -B tests/clients/run.py target/debug/slackwater target/dbt/bin/dbt
 
 # Ten thousand connections, slow readers, statements of 10 MB and passwords guessed at speed, against the
 # front doors: two minutes. `cargo test -p slackwater-serve` does the same with smaller numbers.

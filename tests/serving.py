@@ -39,8 +39,7 @@ class Server:
 
     def memory_max(self):
         """The most bytes of memory that the server's process has had; its jobs have their own."""
-        with open(f"/proc/{self.process.pid}/status") as file:
-            return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) << 10
+        return memory_max(self.process.pid)
 
     def stop(self):
         """Ends it as a user does. Returns whether it ended well."""
@@ -60,3 +59,9 @@ def wait_for(what, wanted, limit_s=PATIENCE_S):
         if time.monotonic() > end:
             raise SystemExit(f"not in {limit_s} s: {what}")
         time.sleep(0.05)
+
+
+def memory_max(pid):
+    """The most bytes of memory that a process has had."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) << 10

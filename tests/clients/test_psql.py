@@ -40,6 +40,10 @@ class Psql(unittest.TestCase):
         self.assertIn("View definition:", psql("-c", '\\d+ "Odd name"').stdout)
         self.assertIn("Did not find", psql("-c", "\\d nothing", check=False).stderr)
 
+    def test_columns_of_tables_and_views(self):
+        self.assertEqual(rows("\\d ticks"), ["n|bigint|||", "name|text|||"])
+        self.assertEqual(rows("\\d numbers_file"), ["n|bigint||not null|", "name|text|||"])
+
     def test_answers(self):
         self.assertEqual(rows("SELECT * FROM numbers LIMIT 3"), ["0|", "1|number 1", "2|number 2"])
         expanded = psql("-x", "-c", "SELECT a_bigint, a_zoned FROM types").stdout
@@ -53,11 +57,23 @@ class Psql(unittest.TestCase):
     def test_copies(self):
         copied = psql("-c", "\\copy (SELECT * FROM numbers LIMIT 2) TO STDOUT (FORMAT csv, HEADER)").stdout
         self.assertEqual(copied, "n,name\n0,\n1,number 1\n")
+        copied = psql("-c", "COPY numbers TO STDOUT").stdout.splitlines()
+        self.assertEqual(sorted(copied)[:2], ["0\t\\N", "1\tnumber 1"])
+        self.assertEqual(len(copied), 10_000)
+
+    def test_notices(self):
+        text = "CREATE TABLE IF NOT EXISTS numbers_file (n BIGINT) WITH ('connector' = 'blackhole')"
+        done = psql("-c", text, check=False)
+        self.assertEqual(done.stdout, "CREATE TABLE\n")
+        self.assertEqual(done.stderr, "NOTICE:  there is already a table 'numbers_file'\n")
 
     def test_errors_show_the_place(self):
         failed = psql("-v", "VERBOSITY=verbose", "-c", "SHOW TimeZone;\nSELEC 1", check=False).stderr
-        self.assertIn("42601", failed)
-        self.assertIn("LINE 2: SELEC 1", failed)
+        self.assertIn("ERROR:  42601", failed)
+        self.assertIn("LINE 2: SELEC 1\n        ^", failed)
+        failed = psql("-v", "VERBOSITY=verbose", "-c", "SELECT nn FROM numbers", check=False).stderr
+        self.assertIn("ERROR:  42703", failed)
+        self.assertIn("LINE 1: SELECT nn FROM numbers\n               ^", failed)
 
     def test_control_c_cancels(self):
         command = ["psql", "-X", "-h", "127.0.0.1", "-p", PORT, "-U", "ada", "slackwater"]
