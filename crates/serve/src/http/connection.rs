@@ -131,7 +131,6 @@ impl Connections {
     }
 
     async fn answer(&self, phase: &Rc<Cell<Phase>>, request: Request<Incoming>) -> Response<Sent> {
-        phase.set(Phase::Answering);
         let path = request.uri().path().to_string();
         let found = self.routes.find(request.method(), request.uri().path());
         let is_open = matches!(&found, Found::Route(route, _) if route.is_open);
@@ -140,7 +139,7 @@ impl Connections {
         let answer = match (refused, found) {
             (Some(refused), _) => refused,
             (None, Found::Nothing(answer)) => answer,
-            (None, Found::Route(route, parts)) => self.ask(route, parts, request).await,
+            (None, Found::Route(route, parts)) => self.ask(phase, route, parts, request).await,
         };
         let place = match answer.lasts() {
             true => StreamPlace::take(&self.streams, self.limits.streams),
@@ -168,7 +167,13 @@ impl Connections {
         answer.into_response(busy, self.limits.stream_time)
     }
 
-    async fn ask(&self, route: &Route, parts: Vec<String>, request: Request<Incoming>) -> Answer {
+    async fn ask(
+        &self,
+        phase: &Cell<Phase>,
+        route: &Route,
+        parts: Vec<String>,
+        request: Request<Incoming>,
+    ) -> Answer {
         let (head, body) = request.into_parts();
         let read = timeout(self.limits.body_time, whole(body, route.body_max));
         let body = match read.await {
@@ -182,6 +187,8 @@ impl Connections {
                 return Answer::deny(status, reason, "").closing();
             }
         };
+        // Not before: a client whose body does not come must not hold a place that others need.
+        phase.set(Phase::Answering);
         let (reply, answer) = Reply::new();
         let gone = Gone(Some(Cancelled::default()));
         let asked = Asked {

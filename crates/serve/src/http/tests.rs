@@ -203,6 +203,28 @@ fn half_requests_end_and_make_room_for_others() {
 }
 
 #[test]
+fn half_bodies_make_room_for_others() {
+    let server = server(Limits {
+        body_time: PATIENCE,
+        header_time: PATIENCE,
+        ..limits()
+    });
+    let mut half = Vec::new();
+    for _ in 0..3 * limits().connections {
+        let mut stream = connect(&server);
+        let request = "POST /v1/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\
+                       connection: close\r\n\r\n12345678";
+        stream.write_all(request.as_bytes()).unwrap();
+        half.push(stream);
+        assert_serves(&server);
+    }
+    // The latest ones still have their places.
+    let mut last = half.pop().unwrap();
+    last.write_all(b"9").unwrap();
+    assert!(said(last).ends_with("x 9\n"));
+}
+
+#[test]
 fn a_body_that_does_not_come_or_is_too_large_is_refused() {
     let server = server(limits());
     let post = |body: &str| {

@@ -57,8 +57,10 @@ fn what_is_declared_is_listed_and_described() {
 fn columns_that_are_never_null_are_shown() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    server.run(&["CREATE TABLE t (a BIGINT NOT NULL, b AS a + 1, c STRING, d INT NOT NULL)
-                  WITH ('connector' = 'blackhole')"]);
+    server.run(&[
+        "CREATE TABLE t (a BIGINT NOT NULL, b AS a + 1, c STRING, d INT NOT NULL)
+                  WITH ('connector' = 'blackhole')",
+    ]);
     assert_eq!(
         server.rows("DESCRIBE t"),
         [
