@@ -1,6 +1,7 @@
 """Starts two servers, one that lets everybody in and one with a password and TLS, and runs the tests.
 
-run.py PROGRAM: PROGRAM is slackwater. Each of psql, Python's drivers and Go's is tested if it is there.
+run.py PROGRAM [DBT]: PROGRAM is slackwater. Each of psql, Python's drivers, Go's and dbt is tested if it is
+there.
 """
 
 import os
@@ -26,10 +27,11 @@ def certificate(folder):
     return files
 
 
-def main(program):
+def main(program, dbt):
     parts = {"psql": [sys.executable, "-m", "unittest", "test_psql"],
              "python3": [sys.executable, "-m", "unittest", "test_clients"],
-             "go": ["go", "test", "-count=1", "./..."]}
+             "go": ["go", "test", "-count=1", "./..."],
+             dbt: [sys.executable, "-m", "unittest", "test_dbt"]}
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         folders = [os.path.join(folder, name) for name in ("open", "closed")]
@@ -47,7 +49,8 @@ def main(program):
             objects.make(folders[0], port=ports[0], user="ada")
             objects.make(folders[1], port=ports[1], user="ada", password="secret", sslmode="require")
             environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PGPORT": ports[0],
-                                        "TLS_PORT": ports[1], "TLS_CERTIFICATE": files[0]}
+                                        "TLS_PORT": ports[1], "TLS_CERTIFICATE": files[0], "DBT": dbt,
+                                        "PYTHONPATH": os.path.dirname(HERE)}
             for program, command in parts.items():
                 if not shutil.which(program):
                     print(f"note: {program} is missing: its tests are skipped")
@@ -66,4 +69,4 @@ def main(program):
 
 
 if __name__ == "__main__":
-    main(os.path.abspath(sys.argv[1]))
+    main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else "dbt")

@@ -54,6 +54,11 @@ class Psql(unittest.TestCase):
         described = psql("-At", text="SELECT n, name FROM numbers LIMIT 1 \\gdesc\n").stdout
         self.assertEqual(described.splitlines(), ["n|bigint", "name|text"])
 
+    def test_names_may_have_the_schema_before_them(self):
+        query = 'SELECT "public"."numbers"."name" FROM "slackwater"."public"."numbers" WHERE public.numbers.n = 4'
+        self.assertEqual(rows(query), ["number 4"])
+        self.assertEqual(len(rows("COPY public.numbers TO STDOUT")), 10_000)
+
     def test_copies(self):
         copied = psql("-c", "\\copy (SELECT * FROM numbers LIMIT 2) TO STDOUT (FORMAT csv, HEADER)").stdout
         self.assertEqual(copied, "n,name\n0,\n1,number 1\n")

@@ -20,6 +20,7 @@ mod local;
 mod message;
 mod numeric;
 mod parameters;
+mod qualified;
 mod rows;
 mod scram;
 mod settings;

@@ -28,6 +28,7 @@ use rusqlite::{Connection, Statement, params_from_iter};
 use crate::backend::{Backend, Object, Parameter};
 use crate::lock::lock;
 
+pub use fill::DATABASE_NAME;
 pub use functions::Facts;
 use functions::{Asking, FACTS, elements};
 

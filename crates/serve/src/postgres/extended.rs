@@ -9,6 +9,7 @@ use super::conversation::{Asked, Conversation, Fault, Opened, moved};
 use super::local;
 use super::message::{self, Frontend, Report, Target, Transaction};
 use super::parameters;
+use super::qualified::unqualified;
 use super::rows::{Columns, Form, columns};
 use super::statements::{Portal, Prepared, State};
 use super::types::PgType;
@@ -139,7 +140,7 @@ impl Conversation {
         text: &str,
         before: usize,
     ) -> Result<(Vec<u32>, Option<Columns>), Fault> {
-        let text = text.to_owned();
+        let text = unqualified(text).into_owned();
         let describe = move |session: &mut dyn Session| {
             let nothing = Description {
                 parameters: vec![],

@@ -11,6 +11,7 @@ use crate::lock::lock;
 use super::command::Fetch;
 use super::conversation::{Asked, Conversation, Fault, Opened, moved};
 use super::message::{self, Report};
+use super::qualified::unqualified;
 use super::rows::{End, Form, Running};
 use super::wire::Wire;
 
@@ -40,7 +41,8 @@ impl Conversation {
         asked: Asked<'_>,
     ) -> Result<Opened, Fault> {
         let cancelled = Cancelled::default();
-        let (text, before, parameters) = (asked.text.to_owned(), asked.before, asked.parameters);
+        let text = unqualified(asked.text).into_owned();
+        let (before, parameters) = (asked.before, asked.parameters);
         let for_run = cancelled.clone();
         let run = move |session: &mut dyn Session| {
             let mut last = None;

@@ -92,6 +92,23 @@ fn the_catalog_has_types_in_the_extended_protocol() {
     assert!(found[1].get::<_, bool>(4));
 }
 
+/// SQLite's own LIKE disregards case and has no escape, and its MATCH fails.
+#[test]
+fn like_regards_case_and_ilike_does_not() {
+    let (_door, mut client) = client();
+    let mut names = |condition: &str| {
+        let query = format!("SELECT relname FROM pg_class WHERE relname {condition} ORDER BY 1");
+        rows(&mut client, &query).concat()
+    };
+    assert_eq!(names("LIKE 'num%'"), ["numbers"]);
+    assert!(names("LIKE 'NUM%'").is_empty());
+    assert_eq!(names("ILIKE 'NUM%'"), ["numbers"]);
+    assert_eq!(names("~~* 'NUM%'"), ["numbers"]);
+    assert!(names("NOT ILIKE 'NUM%' AND relname = 'numbers'").is_empty());
+    assert_eq!(names(r"LIKE 'types\_p%'"), ["types_pkey"]);
+    assert!(names(r"LIKE 'num\_ers'").is_empty());
+}
+
 /// A client that reads only what it knows works without the rest; it must not fail.
 #[test]
 fn what_sqlite_does_not_understand_has_no_rows_and_a_notice() {

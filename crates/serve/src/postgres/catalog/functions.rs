@@ -93,9 +93,13 @@ fn show(text: impl Into<String>) -> Value {
 /// Adds all of them.
 pub fn add(sqlite: &Connection, names: Names, asking: &Asking) -> Result<()> {
     let names = Arc::new(names);
-    // -1: any number of arguments.
     let define = |name: &str, call: Box<dyn Fn(&Context<'_>) -> Value + Send + Sync>| {
-        sqlite.create_scalar_function(name, -1, FunctionFlags::SQLITE_UTF8, move |context| {
+        let count = match OPERATORS.iter().any(|(operator, _)| *operator == name) {
+            // SQLite prefers its own function if that has the number of arguments and this has any.
+            true => 2,
+            false => -1,
+        };
+        sqlite.create_scalar_function(name, count, FunctionFlags::SQLITE_UTF8, move |context| {
             Ok(call(context))
         })
     };
@@ -225,13 +229,17 @@ impl Pattern {
     }
 }
 
+/// The functions of SQLite's operators REGEXP, LIKE and MATCH, which stands for ILIKE, with the flags of their
+/// regular expressions.
+const OPERATORS: [(&str, Option<&str>); 3] = [
+    ("regexp", None),
+    ("like", Some("(?s)")),
+    ("match", Some("(?si)")),
+];
+
 /// Functions of strings: patterns are PostgreSQL's.
 fn strings(define: Define<'_>) -> Result<()> {
-    for (name, flags) in [
-        ("regexp", None),
-        ("like", Some("(?s)")),
-        ("match", Some("(?si)")),
-    ] {
+    for (name, flags) in OPERATORS {
         let last = Pattern::default();
         let matches = move |context: &Context<'_>| {
             let (pattern, value) = (text(context, 0)?, text(context, 1)?);

@@ -1,0 +1,2 @@
+{{ config(materialized='view') }}
+SELECT n, name FROM {{ source('files', 'numbers_file') }} WHERE name IS NOT NULL
