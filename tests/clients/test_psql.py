@@ -77,7 +77,7 @@ class Psql(unittest.TestCase):
         self.assertIn("ERROR:  42601", failed)
         self.assertIn("LINE 2: SELEC 1\n        ^", failed)
         failed = psql("-v", "VERBOSITY=verbose", "-c", "SELECT nn FROM numbers", check=False).stderr
-        self.assertIn("ERROR:  42703", failed)
+        self.assertIn("ERROR:  42703: there is no column", failed)
         self.assertIn("LINE 1: SELECT nn FROM numbers\n               ^", failed)
 
     def test_control_c_cancels(self):

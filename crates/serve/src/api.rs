@@ -162,7 +162,9 @@ impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Refused {
         let status = match refusal.kind {
             // What SQL names is no part of the path.
-            Kind::Syntax | Kind::Undefined | Kind::Value => StatusCode::BAD_REQUEST,
+            Kind::Syntax | Kind::Undefined | Kind::UndefinedColumn | Kind::Value => {
+                StatusCode::BAD_REQUEST
+            }
             Kind::NoSuchJob => StatusCode::NOT_FOUND,
             Kind::Duplicate | Kind::Dependent | Kind::NotRunning => StatusCode::CONFLICT,
             Kind::Cancelled => StatusCode::GATEWAY_TIMEOUT,

@@ -252,8 +252,10 @@ impl fmt::Display for Refusal {
 pub enum Kind {
     /// The text is not valid SQL, or not supported.
     Syntax,
-    /// A table, view or column is not there.
+    /// A table or view is not there.
     Undefined,
+    /// A column is not there.
+    UndefinedColumn,
     /// A job is not there.
     NoSuchJob,
     /// There is already something with the name.
@@ -281,7 +283,7 @@ impl Kind {
     pub fn word(self) -> &'static str {
         match self {
             Kind::Syntax => "syntax",
-            Kind::Undefined => "undefined",
+            Kind::Undefined | Kind::UndefinedColumn => "undefined",
             Kind::NoSuchJob => "no_such_job",
             Kind::Duplicate => "duplicate",
             Kind::Dependent => "dependent",

@@ -419,6 +419,7 @@ fn code(kind: Kind) -> &'static str {
     match kind {
         Kind::Syntax => "42601",
         Kind::Undefined => "42P01",
+        Kind::UndefinedColumn => "42703",
         Kind::NoSuchJob => "42704",
         Kind::Duplicate => "42P07",
         Kind::Dependent => "2BP01",

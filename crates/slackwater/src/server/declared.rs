@@ -415,6 +415,9 @@ fn kind(message: &str) -> Wrong {
     if message.contains("there is already") {
         return Wrong::Duplicate;
     }
+    if message.contains("there is no column ") {
+        return Wrong::UndefinedColumn;
+    }
     match message.contains("there is no ") {
         true => Wrong::Undefined,
         false => Wrong::Syntax,

@@ -160,7 +160,9 @@ pub fn add(sqlite: &Connection, names: Names, asking: &Asking) -> Result<()> {
         | "pg_get_function_result" | "pg_get_function_arguments" | "pg_get_statisticsobjdef_columns"
         | "pg_postmaster_start_time" | "inet_server_addr" | "inet_client_addr", _ => Value::Null);
     function!("pg_relation_size" | "pg_total_relation_size" | "pg_table_size" | "pg_database_size"
-        | "pg_indexes_size" | "txid_current" | "pg_my_temp_schema", _ => Value::Integer(0));
+        | "pg_indexes_size" | "txid_current" | "pg_my_temp_schema" | "pg_is_other_temp_schema", _ => {
+        Value::Integer(0)
+    });
     function!("pg_size_pretty", context => show(format!("{} bytes", number(context, 0).unwrap_or(0))));
     function!("pg_advisory_unlock_all" | "pg_sleep", _ => show(""));
     function!("format_type", context => match number(context, 0) {
