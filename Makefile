@@ -140,11 +140,12 @@ test-chaos:
 	python3 tests/chaos/chaos.py --program target/debug/slackwater $(CHAOS)
 
 # Clients of PostgreSQL against `slackwater serve`: psql, Python's drivers (470 MB of packages in
-# target/clients), Go's (from Go 1.25 on), and dbt (in target/dbt). Debian's Go is too old to be installed here.
+# target/clients), Go's (Go 1.25 or later, which Debian does not have), and dbt (in target/dbt).
 test-clients:
 	@command -v psql > /dev/null || [ "$$(id -u)" != 0 ] || \
 	  { apt-get update && apt-get install -y --no-install-recommends postgresql-client openssl; }
-	@command -v psql > /dev/null || { echo "psql is missing: apt-get install postgresql-client openssl"; exit 1; }
+	@command -v psql > /dev/null || \
+	  { echo "psql is missing: apt-get install postgresql-client openssl"; exit 1; }
 	@command -v go > /dev/null || echo "note: go is missing (https://go.dev/dl): its tests are skipped"
 	@test -x target/clients/bin/python || python3 -m venv target/clients
 	target/clients/bin/pip install --quiet --requirement tests/clients/requirements.txt
@@ -153,10 +154,13 @@ test-clients:
 	cargo build -p slackwater $(FEATURES)
 	target/clients/bin/python -B tests/clients/run.py target/debug/slackwater target/dbt/bin/dbt
 
-# Ten thousand connections, slow readers, statements of 10 MB and passwords guessed at speed, against the
-# front doors: two minutes. `cargo test -p slackwater-serve` does the same with smaller numbers.
+# Ten thousand connections, slow readers, half requests, statements of 10 MB, bodies of 64 MB, passwords
+# guessed at speed and random bytes, against the front doors, and against `slackwater serve` with a job: three
+# minutes. `cargo test -p slackwater-serve` does the first with smaller numbers. SEED=7 sends other bytes.
 test-hostile:
 	cargo test -p slackwater-serve --test postgres -- --ignored --nocapture --test-threads 1 hostile::
+	cargo build -p slackwater $(FEATURES)
+	python3 -B tests/hostile/hostile.py target/debug/slackwater --seed $(or $(SEED),1)
 
 # Every interleaving of the ring and of going to sleep; a separate build, in a separate folder.
 loom:

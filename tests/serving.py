@@ -61,7 +61,7 @@ def wait_for(what, wanted, limit_s=PATIENCE_S):
         time.sleep(0.05)
 
 
-def memory_max(pid):
-    """The most bytes of memory that a process has had."""
+def memory_max(pid, line="VmHWM"):
+    """The most bytes of memory that a process has had; with the line VmRSS, those that it has."""
     with open(f"/proc/{pid}/status") as file:
-        return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) << 10
+        return int(re.search(line + r":\s+(\d+) kB", file.read())[1]) << 10

@@ -25,7 +25,8 @@ class Dbt(unittest.TestCase):
 
     def dbt(self, *arguments):
         environment = os.environ | {
-            "PGPORT": PORT, "PGPASSWORD": "secret", "PGSSLMODE": "require", "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+            "PGPORT": PORT, "PGPASSWORD": "secret", "PGSSLMODE": "require",
+            "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
             "DBT_TARGET_PATH": self.folder, "DBT_LOG_PATH": self.folder, "DBT_PROFILES_DIR": PROJECT,
         }
         command = [os.environ["DBT"], "--no-use-colors", *arguments, "--project-dir", PROJECT]

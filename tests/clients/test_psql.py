@@ -55,7 +55,8 @@ class Psql(unittest.TestCase):
         self.assertEqual(described.splitlines(), ["n|bigint", "name|text"])
 
     def test_names_may_have_the_schema_before_them(self):
-        query = 'SELECT "public"."numbers"."name" FROM "slackwater"."public"."numbers" WHERE public.numbers.n = 4'
+        query = """SELECT "public"."numbers"."name" FROM "slackwater"."public"."numbers"
+                   WHERE public.numbers.n = 4"""
         self.assertEqual(rows(query), ["number 4"])
         self.assertEqual(len(rows("COPY public.numbers TO STDOUT")), 10_000)
 

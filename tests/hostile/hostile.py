@@ -159,7 +159,8 @@ class Attacks:
         long = query("x" * (PG_MESSAGE - 100))[:-1]
         for client in pg:
             send(client.socket, long)
-        head = f"POST /v1/tables/x HTTP/1.1\r\nhost: 127.0.0.1:{self.http}\r\ncontent-length: {HTTP_BODY}\r\n\r\n"
+        head = f"POST /v1/tables/x HTTP/1.1\r\nhost: 127.0.0.1:{self.http}\r\n"
+        head += f"content-length: {HTTP_BODY}\r\n\r\n"
         bodies = []
         for _ in range(2 * HTTP_CLIENTS):
             raw = socket.create_connection(("127.0.0.1", self.http), timeout=60)
@@ -186,7 +187,8 @@ class Attacks:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
             raw.settimeout(60)
             raw.connect(("127.0.0.1", self.http))
-            send(raw, f"GET /v1/views/busy/changes HTTP/1.1\r\nhost: 127.0.0.1:{self.http}\r\n\r\n".encode())
+            head = f"GET /v1/views/busy/changes HTTP/1.1\r\nhost: 127.0.0.1:{self.http}\r\n\r\n"
+            send(raw, head.encode())
             followers.append(raw)
         following = sum(raw.recv(12) == b"HTTP/1.1 200" for raw in followers)
         assert 0 < following <= HTTP_STREAMS, f"{following} follow"
@@ -195,7 +197,8 @@ class Attacks:
             self.are_answered()
         close(followers)
         close(reader.socket for reader in readers)
-        return f"{len(readers)} SUBSCRIBE, {refused} of them refused; {following} of {len(followers)} /changes"
+        return (f"{len(readers)} SUBSCRIBE, {refused} of them refused;"
+                f" {following} of {len(followers)} /changes")
 
     def giants(self):
         """Bodies of 64 MB, and statements of 10 MB."""
@@ -270,8 +273,8 @@ class Attacks:
             done = attack()
             memory = self.server.memory_max() / MIB
             took = time.monotonic() - began
-            print(f"{attack.__name__}: {done}; {took:.1f} s; the server's most memory so far: {memory:.0f} MiB",
-                  flush=True)
+            print(f"{attack.__name__}: {done}; {took:.1f} s;"
+                  f" the server's most memory so far: {memory:.0f} MiB", flush=True)
 
 
 def send(raw, data):
@@ -302,7 +305,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "passwords"), "w") as file:
             file.write("ada:secret\n")
-        server = serving.Server(os.path.abspath(arguments.program), folder, "--passwords", "passwords", http=True)
+        program = os.path.abspath(arguments.program)
+        server = serving.Server(program, folder, "--passwords", "passwords", http=True)
         try:
             attack(server, arguments.seed)
         except BaseException:
@@ -330,8 +334,11 @@ def attack(server, seed):
     assert job(client) == began, "the job was started again"
     taken, bound = server.memory_max() - before, memory_bound()
     jobs = serving.memory_max(began[0])
-    print(f"the server: {server.memory_max() / MIB:.0f} MiB at most, {before / MIB:.0f} MiB before; it has taken"
-          f" {taken / MIB:.0f} MiB of {bound / MIB:.0f} MiB that it may; the job: {jobs / MIB:.0f} MiB at most")
+    after = serving.memory_max(server.process.pid, "VmRSS")
+    print(f"the server: {before / MIB:.0f} MiB before, {server.memory_max() / MIB:.0f} MiB at most,"
+          f" {after / MIB:.0f} MiB after; it has taken"
+          f" {taken / MIB:.0f} MiB of {bound / MIB:.0f} MiB that it may;"
+          f" the job: {jobs / MIB:.0f} MiB at most")
     assert taken < bound, f"the server has taken {taken} bytes"
 
 

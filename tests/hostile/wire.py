@@ -52,7 +52,8 @@ class Pg:
         self.socket.sendall(message(b"p", b"SCRAM-SHA-256\0" + struct.pack("!I", len(body)) + body))
         challenge = self.expect(b"R", 11).decode()
         parts = dict(part.split("=", 1) for part in challenge.split(","))
-        salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(parts["s"]), int(parts["i"]))
+        salt, rounds = base64.b64decode(parts["s"]), int(parts["i"])
+        salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
         last = f"c=biws,r={parts['r']}"
         signed = f"{first},{challenge},{last}".encode()
         key = hmac.digest(salted, b"Client Key", "sha256")

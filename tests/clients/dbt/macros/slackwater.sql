@@ -30,7 +30,7 @@
   {{ return(slackwater_create("CREATE MATERIALIZED VIEW " ~ this ~ " AS " ~ sql, slackwater_existing())) }}
 {% endmaterialization %}
 
-{# A job that writes the rows somewhere: {{ "{{ config(materialized='sink', with={'connector': 'blackhole'}) }}" }} #}
+{# A job that writes the rows to what the option "with" says: config(materialized='sink', with={…}). #}
 {% materialization sink, adapter='postgres' %}
   {% set names = run_query("SHOW SINKS").columns[0].values() %}
   {% set options = [] %}

@@ -231,8 +231,8 @@ impl Pattern {
     }
 }
 
-/// The functions of SQLite's operators REGEXP, LIKE and MATCH, which stands for ILIKE, with the flags of their
-/// regular expressions.
+/// The functions of SQLite's operators REGEXP, LIKE and MATCH, which stands for ILIKE, with the flags of
+/// their regular expressions.
 const OPERATORS: [(&str, Option<&str>); 3] = [
     ("regexp", None),
     ("like", Some("(?s)")),
