@@ -1,4 +1,7 @@
 //! Rows that are pushed over HTTP, and read by SUBSCRIBE.
+//!
+//! A request is answered when the job has read its rows, which under a latency target may take most of the
+//! target. So several producers take turns, as they do wherever rows are pushed one request after the other.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -17,6 +20,9 @@ pub const TARGET_MS: u64 = 20;
 
 /// The time between two requests.
 const EVERY_NS: u64 = 10_000_000;
+
+/// Clients that push, in turn.
+const PRODUCERS: u64 = 4;
 
 /// Rows of this time are not counted: the job adapts to the load.
 const WARM_UP_S: f64 = 2.0;
@@ -43,14 +49,19 @@ pub fn measure(plan: &Plan) -> Result<Push, String> {
     let end_ns = counted_ns + (plan.seconds * 1e9) as u64;
     let requests = (end_ns - begin_ns) / EVERY_NS;
     let (pushed, read, usage) = std::thread::scope(|scope| {
-        let pushing = scope.spawn(|| {
-            let pushed = push(&server.http, requests, per_request, begin_ns);
-            if pushed.is_err() {
-                // Otherwise the reader would wait for the rows.
-                server.kill();
-            }
-            pushed
+        let server = &server;
+        let producers = (0..PRODUCERS).map(|number| {
+            scope.spawn(move || {
+                let own = (number..requests).step_by(PRODUCERS as usize);
+                let pushed = push(&server.http, own, per_request, begin_ns);
+                if pushed.is_err() {
+                    // Otherwise the reader would wait for the rows.
+                    server.kill();
+                }
+                pushed
+            })
         });
+        let producers = producers.collect::<Vec<_>>();
         let measuring = scope.spawn(|| {
             sleep_until(counted_ns);
             server.usage_over(Duration::from_secs_f64(plan.seconds))
@@ -70,12 +81,13 @@ pub fn measure(plan: &Plan) -> Result<Push, String> {
             Ok(times_ms)
         };
         let read = read();
-        let joined = "a thread of the experiment panicked";
-        Ok::<_, String>((
-            pushing.join().map_err(|_| joined)?,
-            read,
-            measuring.join().map_err(|_| joined)?,
-        ))
+        let panicked = "a thread of the experiment panicked";
+        let mut pushed: Result<Vec<f64>, String> = Ok(Vec::new());
+        for producer in producers {
+            let own = producer.join().map_err(|_| panicked)?;
+            pushed = pushed.and_then(|all| Ok([all, own?].concat()));
+        }
+        Ok::<_, String>((pushed, read, measuring.join().map_err(|_| panicked)?))
     })?;
     // Otherwise the client would wait for the end of the changes.
     server.kill();
@@ -93,14 +105,19 @@ pub fn measure(plan: &Plan) -> Result<Push, String> {
 }
 
 /// Pushes rows, each request when it is due; how long each took to be answered, in milliseconds.
-fn push(address: &str, requests: u64, rows: u64, begin_ns: u64) -> Result<Vec<f64>, String> {
+fn push(
+    address: &str,
+    requests: impl Iterator<Item = u64>,
+    rows: u64,
+    begin_ns: u64,
+) -> Result<Vec<f64>, String> {
     let failed = |error: std::io::Error| format!("{address}: {error}");
     let mut stream = TcpStream::connect(address).map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     let mut answers = BufReader::new(stream.try_clone().map_err(failed)?);
     let mut times_ms = Vec::new();
-    for request in 0..requests {
+    for request in requests {
         let due_ns = begin_ns + request * EVERY_NS;
         sleep_until(due_ns);
         let body = (0..rows).map(|row| format!("{},{due_ns}\n", request * rows + row));

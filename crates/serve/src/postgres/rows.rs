@@ -1,6 +1,8 @@
 //! An answer of rows on its way to a client: batches are taken from the backend as the client takes rows, and
 //! encoded in pieces of a bounded size, on a thread that may block.
 
+use std::collections::VecDeque;
+use std::iter::Fuse;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -18,6 +20,9 @@ use super::types::PgType;
 /// About how many bytes of rows are encoded before they are sent. A row that is longer is sent as it is.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// The most rows of a batch that is taken in advance.
+const SHORT_ROWS: usize = 64;
+
 /// The names and types of columns.
 pub type Columns = Arc<Vec<(String, PgType)>>;
 
@@ -33,7 +38,9 @@ pub struct Running {
     pub columns: Columns,
     pub are_changes: bool,
     pub cancelled: Cancelled,
-    batches: Box<dyn Iterator<Item = Result<RecordBatch, Refusal>> + Send>,
+    /// What was taken of the batches in advance: `None` is their end.
+    fetched: VecDeque<Option<Result<RecordBatch, Refusal>>>,
+    batches: Fuse<Box<dyn Iterator<Item = Result<RecordBatch, Refusal>> + Send>>,
     batch: Option<RecordBatch>,
     /// The next row of the batch.
     at: usize,
@@ -78,12 +85,38 @@ impl Running {
             columns: columns(&rows.schema),
             are_changes: rows.are_changes,
             cancelled,
-            batches: rows.batches,
+            fetched: VecDeque::new(),
+            batches: rows.batches.fuse(),
             batch: None,
             at: 0,
             taken: 0,
             permit: None,
         }
+    }
+
+    /// Takes the rows of a short answer now, on a thread that may block anyway: sending them needs none then.
+    pub fn fetch_if_short(mut self) -> Running {
+        if self.are_changes {
+            return self;
+        }
+        let first = self.batches.next();
+        let is_short = match &first {
+            Some(Ok(batch)) => {
+                batch.num_rows() <= SHORT_ROWS && batch.get_array_memory_size() <= PIECE_BYTES
+            }
+            Some(Err(_)) | None => true,
+        };
+        let has_more = matches!(first, Some(Ok(_)));
+        self.fetched.push_back(first);
+        if is_short && has_more {
+            self.fetched.push_back(self.batches.next());
+        }
+        self
+    }
+
+    /// Whether all of its rows are here, so that taking them does not block.
+    pub fn is_here(&self) -> bool {
+        matches!(self.fetched.back(), Some(None | Some(Err(_))))
     }
 
     /// Rows that this door has itself.
@@ -120,7 +153,7 @@ impl Running {
                     break End::Piece;
                 }
                 (self.batch, self.at) = (None, 0);
-                match self.batches.next() {
+                match self.next_batch() {
                     Some(Ok(batch)) if batch.num_columns() == self.columns.len() => {
                         self.batch = Some(batch);
                     }
@@ -144,6 +177,13 @@ impl Running {
             piece.rows += 1;
         };
         piece
+    }
+
+    fn next_batch(&mut self) -> Option<Result<RecordBatch, Refusal>> {
+        match self.fetched.pop_front() {
+            Some(fetched) => fetched,
+            None => self.batches.next(),
+        }
     }
 
     fn row(

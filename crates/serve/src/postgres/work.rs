@@ -15,6 +15,12 @@ use super::qualified::unqualified;
 use super::rows::{End, Form, Running};
 use super::wire::Wire;
 
+/// What a statement has answered, with the first of its rows.
+enum Ran {
+    Done { tag: String, notices: Vec<String> },
+    Rows(Running),
+}
+
 impl Conversation {
     pub async fn ask_catalog(
         &mut self,
@@ -51,13 +57,16 @@ impl Conversation {
                 let answer = session.run(&statement, &parameters, &for_run);
                 last = Some(answer.map_err(|refusal| moved(refusal, begin))?);
             }
-            Ok::<_, Refusal>(last)
+            Ok::<_, Refusal>(last.map(|answer| match answer {
+                Answer::Rows(rows) => Ran::Rows(Running::new(rows, for_run).fetch_if_short()),
+                Answer::Done { tag, notices } => Ran::Done { tag, notices },
+            }))
         };
         let answer = self.ask(wire, &cancelled, run).await?;
         match answer {
             Ok(None) => Ok(Opened::Empty),
             // It was done, even if the client did not want it any longer.
-            Ok(Some(Answer::Done { tag, notices })) => {
+            Ok(Some(Ran::Done { tag, notices })) => {
                 self.changed = true;
                 Ok(Opened::Done { tag, notices })
             }
@@ -65,9 +74,8 @@ impl Conversation {
                 check(&cancelled)?;
                 Err(Report::of(refusal, before).into())
             }
-            Ok(Some(Answer::Rows(rows))) => {
+            Ok(Some(Ran::Rows(mut running))) => {
                 check(&cancelled)?;
-                let mut running = Running::new(rows, cancelled);
                 if running.are_changes {
                     let permit = Arc::clone(&self.shared.streams).try_acquire_owned();
                     let refused = |_| Report {
@@ -148,12 +156,16 @@ impl Conversation {
         }
         loop {
             let (form, left) = (Arc::clone(&form), rows_max.map(|max| max - rows));
-            let next = move || {
-                let piece = running.piece(&form, left);
-                (running, piece)
-            };
             let piece;
-            (running, piece) = self.blocking(wire, &cancelled, next).await?;
+            if running.is_here() {
+                piece = running.piece(&form, left);
+            } else {
+                let next = move || {
+                    let piece = running.piece(&form, left);
+                    (running, piece)
+                };
+                (running, piece) = self.blocking(wire, &cancelled, next).await?;
+            }
             rows += piece.rows;
             wire.out.unsplit(piece.bytes);
             check(&cancelled)?;

@@ -251,8 +251,7 @@ impl Talk<'_> {
                 );
                 self.wait_for_views(limit)?;
                 let cut = self.shared.views.cut(&view, max_age, limit)?;
-                self.send(&cut.get(keys).map_err(failed)?)?;
-                self.end()
+                self.send(&cut.get(keys).map_err(failed)?)
             }
             Ask::Push { table, producer } => {
                 let push = Push {

@@ -48,6 +48,12 @@ impl Conversation {
 
 impl Session for Conversation {
     fn parse(&self, text: &str) -> Result<Vec<Statement>, Refusal> {
+        if self.is_prepared(text) {
+            return Ok(vec![Statement {
+                text: text.into(),
+                begin: 0,
+            }]);
+        }
         let pieces = split(text).into_iter().filter(|piece| !piece.is_empty());
         let statements = pieces.map(|piece| {
             // What stands before a piece is blank in it.
@@ -97,6 +103,9 @@ impl Session for Conversation {
         cancelled: &Cancelled,
     ) -> Result<Answer, Refusal> {
         let text = &statement.text;
+        if self.is_prepared(text) {
+            return self.read(text, parameters, cancelled);
+        }
         match read(text)? {
             Read::Server(statement) => self.run_server_statement(statement, text, cancelled),
             Read::Sql(placed) => self.run_sql(placed, text, parameters, cancelled),
@@ -299,6 +308,12 @@ impl Conversation {
                 return Err(Refusal::new(Wrong::Internal, "DROP was not recognized"));
             }
         })
+    }
+
+    /// Whether a statement is a SELECT that this session has read before: it is not parsed again.
+    fn is_prepared(&self, text: &str) -> bool {
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.has(&self.server, text)
     }
 
     /// The columns and parameters of a SELECT.

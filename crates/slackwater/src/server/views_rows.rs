@@ -20,7 +20,7 @@ use crate::script::Script;
 
 /// How old the rows may be that a reader sees: readers within that time share a cut, so that many of them
 /// cost the query no more than a few.
-const AGE: Duration = Duration::from_millis(10);
+const AGE: Duration = Duration::from_millis(100);
 
 /// How long a reader without a limit of time waits for rows.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,6 +47,12 @@ pub struct Prepared {
 }
 
 impl Reading {
+    /// Whether a read has been planned for the views that there are now.
+    pub fn has(&self, server: &Server, text: &str) -> bool {
+        let own = self.0.as_ref().filter(|own| own.has(text));
+        own.is_some_and(|own| own.version == server.declared().version)
+    }
+
     /// The reads of the views that there are now.
     ///
     /// # Errors
@@ -77,6 +83,11 @@ impl Reading {
 }
 
 impl Prepared {
+    /// Whether a read has been planned.
+    pub fn has(&self, text: &str) -> bool {
+        self.prepared.contains_key(text)
+    }
+
     /// A read, which is planned once.
     ///
     /// # Errors
@@ -221,11 +232,9 @@ impl ServerRows {
             limit_ns: nanoseconds(limits.left().unwrap_or(PATIENCE)),
         };
         talk.ask(&ask, &key)?;
-        let found = rows(&talk.told()?.bytes)?;
-        if matches!(talk.told()?.message, Told::End) {
-            job.keep(talk);
-        }
-        Ok(found)
+        let found = talk.told()?;
+        job.keep(talk);
+        rows(&found.bytes)
     }
 }
 
