@@ -20,7 +20,7 @@ use crate::script::Script;
 
 /// How old the rows may be that a reader sees: readers within that time share a cut, so that many of them
 /// cost the query no more than a few.
-const AGE: Duration = Duration::from_millis(100);
+const AGE: Duration = Duration::from_millis(25);
 
 /// How long a reader without a limit of time waits for rows.
 const PATIENCE: Duration = Duration::from_secs(60);
