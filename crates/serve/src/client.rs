@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::body::{Body as _, Incoming};
@@ -23,7 +24,7 @@ pub struct Client {
     address: String,
     token: Option<String>,
     /// Readable when the user does not want to wait any longer.
-    interrupted: UnixStream,
+    interrupted: Option<UnixStream>,
 }
 
 /// Why there is no answer, or only a part of it.
@@ -64,8 +65,17 @@ impl Client {
         Ok(Client {
             address: address.to_string(),
             token,
-            interrupted,
+            interrupted: Some(interrupted),
         })
+    }
+
+    /// A client that nobody interrupts, without a token.
+    pub fn of(address: &str) -> Client {
+        Client {
+            address: address.to_string(),
+            token: None,
+            interrupted: None,
+        }
     }
 
     /// The address.
@@ -81,7 +91,7 @@ impl Client {
     pub fn json(&self, path: &str) -> Result<Value, Failed> {
         let mut body = Vec::new();
         let mut take = |piece: Bytes| body.extend_from_slice(&piece);
-        self.ask(Method::GET, path, None, &mut take)?;
+        self.ask(Method::GET, path, None, None, &mut take)?;
         serde_json::from_slice(&body).map_err(|error| self.broken(&error))
     }
 
@@ -105,8 +115,18 @@ impl Client {
             Method::POST,
             "/v1/sql?format=text",
             Some(body.to_string()),
+            None,
             take,
         )
+    }
+
+    /// Sends JSON, for which the server may take so long; its answer is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses, can't be reached, or takes too long.
+    pub fn post(&self, path: &str, json: String, within: Duration) -> Result<(), Failed> {
+        self.ask(Method::POST, path, Some(json), Some(within), &mut |_| {})
     }
 
     fn ask(
@@ -114,12 +134,16 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<String>,
+        within: Option<Duration>,
         take: &mut dyn FnMut(Bytes),
     ) -> Result<(), Failed> {
         // What interrupted the request before is not about this one.
-        while matches!((&self.interrupted).read(&mut [0; 64]), Ok(1..)) {}
+        if let Some(mut interrupted) = self.interrupted.as_ref() {
+            while matches!(interrupted.read(&mut [0; 64]), Ok(1..)) {}
+        }
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
+            .enable_time()
             .build()
             .map_err(|error| self.broken(&error))?;
         let mut request = Request::builder()
@@ -138,6 +162,10 @@ impl Client {
             tokio::select! {
                 biased;
                 interrupted = self.interrupted() => Err(interrupted),
+                () = over(within) => {
+                    let address = &self.address;
+                    Err(Failed::Unreachable(format!("{address} does not answer")))
+                }
                 answered = self.exchange(request, take) => answered,
             }
         })
@@ -145,9 +173,9 @@ impl Client {
 
     /// Waits until the user does not want to wait any longer.
     async fn interrupted(&self) -> Failed {
-        let waiting = self.interrupted.try_clone();
-        let waiting = waiting.and_then(tokio::net::UnixStream::from_std);
-        let Ok(waiting) = waiting else {
+        let waiting = self.interrupted.as_ref().map(UnixStream::try_clone);
+        let waiting = waiting.map(|waiting| waiting.and_then(tokio::net::UnixStream::from_std));
+        let Some(Ok(waiting)) = waiting else {
             // Without descriptors, a request can't be interrupted.
             return std::future::pending().await;
         };
@@ -221,6 +249,14 @@ impl Client {
         let cause = error.source().map(|cause| format!(": {cause}"));
         let (address, cause) = (&self.address, cause.unwrap_or_default());
         Failed::Unreachable(format!("{address}: {error}{cause}"))
+    }
+}
+
+/// Waits until the time is over; without one, forever.
+async fn over(within: Option<Duration>) {
+    match within {
+        Some(within) => tokio::time::sleep(within).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -33,6 +33,7 @@ pub mod slow;
 mod split;
 mod targets;
 mod terminal;
+pub mod traces;
 
 // What is known about this host and about earlier runs.
 pub mod calibrate;

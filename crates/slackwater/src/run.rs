@@ -7,7 +7,7 @@ mod pushes;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use slackwater_engine::operator::changelog::view::Cuts;
 use slackwater_engine::runtime::{Costs, WaitMode};
@@ -31,6 +31,7 @@ use crate::slow::Slowness;
 use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
 use crate::targets::Targets;
+use crate::traces::Traces;
 use crate::tuner;
 use crate::views::Views;
 
@@ -211,9 +212,10 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let doors = options.doors.as_ref();
     let shown = options.asker.board.as_ref();
     let has_page = shown.is_some() || doors.is_some_and(|doors| doors.page.is_some());
+    let name = options.name.clone();
+    let name = name.unwrap_or_else(|| Doors::name(script));
+    let traces = Traces::of_environment(&name).map_err(Failure::Usage)?;
     let board = (doors.is_some() || shown.is_some()).then(|| {
-        let name = options.name.clone();
-        let name = name.unwrap_or_else(|| Doors::name(script));
         let job = match has_page {
             true => Job::of(&name, &program, &plan, &catalog),
             false => Job::default(),
@@ -253,6 +255,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         notices: Arc::clone(&notices),
         targets,
         board,
+        traces: traces.clone(),
     };
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
@@ -296,9 +299,11 @@ impl Drop for Closing<'_> {
 fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Cost, Failure> {
     let mut sinks = catalog.sinks().map(|(_, sink)| sink);
     sinks.try_for_each(|sink| query.check_sink(sink, false))?;
+    let begun = SystemTime::now();
     let attempted = query.attempt(catalog, None, None, Vec::new());
     let attempted = attempted.map_err(|error| Failure::Query(error.to_string(), None))?;
     let error = attempted.error.as_ref().map(|error| error.to_string());
+    query.trace(begun, None, error.clone());
     Ok((finished(attempted), error))
 }
 

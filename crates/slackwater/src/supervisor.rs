@@ -20,7 +20,7 @@ mod watch;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use slackwater_checkpoint::manifest::{Manifest, NodeKind};
 use slackwater_checkpoint::recovery::{Input, Limits, Output, Recovery};
@@ -338,7 +338,15 @@ impl Supervisor<'_, '_> {
             }
             None => Vec::new(),
         };
-        let attempted = match self.query.attempt(self.catalog, claimed, prepared, sinks) {
+        let begun = SystemTime::now();
+        let attempted = self.query.attempt(self.catalog, claimed, prepared, sinks);
+        let error = match &attempted {
+            Ok(attempted) => attempted.error.as_ref(),
+            Err(error) => Some(error),
+        };
+        let error = error.map(ToString::to_string);
+        self.query.trace(begun, Some(epoch), error);
+        let attempted = match attempted {
             Ok(attempted) => attempted,
             Err(error) => {
                 return Some(self.not_started(epoch, error.to_string(), error.is_final));

@@ -40,5 +40,6 @@ mod sqlite;
 mod support;
 mod table_joins;
 mod topologies;
+mod traces;
 mod updates;
 mod views;

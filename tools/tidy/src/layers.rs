@@ -128,7 +128,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             (
                 "base",
-                "machine measure probe report script signals slow split targets terminal",
+                "machine measure probe report script signals slow split targets terminal \
+                 traces",
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),

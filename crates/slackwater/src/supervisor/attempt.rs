@@ -143,6 +143,7 @@ impl Query<'_> {
             plan,
             costs: self.costs,
             targets: &self.targets,
+            traces: &self.traces,
             catalog,
             started: self.started,
             running: deployment.instances.len(),
@@ -364,6 +365,7 @@ impl Query<'_> {
             is_once,
             Arc::clone(&self.members),
             incarnation.manifest.as_ref(),
+            self.traces.clone(),
             move |stored| {
                 let _ = sender.send(RunEvent::Stored(stored));
             },

@@ -2,6 +2,7 @@
 //! sources, manifests to the store and commits to the sinks.
 
 mod figures;
+mod traced;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
@@ -18,6 +19,7 @@ use slackwater_engine::time::now_ns;
 
 use crate::checkpoints::{AgentEvent, Members, Suspected};
 use crate::hosts::{HostCommand, LocalHost};
+use crate::traces::Traces;
 
 /// The number of checkpoints that are kept: one to resume from, and two in case it is corrupt.
 const KEPT: usize = 3;
@@ -99,6 +101,9 @@ pub struct Coordinator {
     warned: BTreeSet<String>,
     stall_max_ns: u64,
     delays: Delays,
+    traces: Traces,
+    /// The checkpoint that is being taken, and since when.
+    taking: Option<(u64, SystemTime)>,
 }
 
 /// Times from a row's arrival to its commit.
@@ -125,6 +130,7 @@ impl Coordinator {
         is_once: bool,
         members: Arc<Members>,
         restored: Option<&Manifest>,
+        traces: Traces,
         done: impl Fn(Stored) + Send + 'static,
     ) -> Result<Coordinator, String> {
         let partitions = |(index, key): (usize, &str)| {
@@ -179,6 +185,8 @@ impl Coordinator {
             warned: BTreeSet::new(),
             stall_max_ns: 0,
             delays: Delays::default(),
+            traces,
+            taking: None,
         })
     }
 
@@ -329,6 +337,7 @@ impl Coordinator {
                 self.last = Some(number);
                 self.stored = Some(barrier);
                 self.stored_at = Some(SystemTime::now());
+                self.trace(barrier, Some(number), None);
                 self.tell(Input::ManifestStored { barrier }, host);
                 self.look_whether_saved();
             }
@@ -374,6 +383,7 @@ impl Coordinator {
                 if stops {
                     self.stop = Some(barrier);
                 }
+                self.taking = Some((barrier, SystemTime::now()));
                 let bases = bases
                     .iter()
                     .map(|&member| self.members.instances[member] as u32);
@@ -400,6 +410,7 @@ impl Coordinator {
                 reason: Some(reason),
             } => {
                 self.give(Job::Check(reason.clone()));
+                self.trace(barrier, None, Some(reason.clone()));
                 if self.stop == Some(barrier) {
                     // The sources have ended, so there will be no other checkpoint.
                     self.fail(Verdict::Fatal(format!(

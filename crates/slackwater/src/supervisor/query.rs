@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use slackwater_engine::Error;
 use slackwater_engine::deploy::Deployment;
@@ -21,6 +21,7 @@ use crate::notices::Notices;
 use crate::plan::Plan;
 use crate::script::Script;
 use crate::targets::Targets;
+use crate::traces::{Fact, Span, Traces};
 
 /// Why a query is not run, or not restarted.
 #[derive(Debug)]
@@ -71,9 +72,25 @@ pub struct Query<'a> {
     pub targets: Arc<Targets>,
     /// What is shown to those who look at the run, if somebody may.
     pub board: Option<Arc<Board>>,
+    /// Where its control events are traced.
+    pub traces: Traces,
 }
 
 impl Query<'_> {
+    /// Traces an incarnation that has ended.
+    pub fn trace(&self, begun: SystemTime, epoch: Option<u64>, error: Option<String>) {
+        if self.traces.are_on() {
+            let epoch = epoch.map(|epoch| ("slackwater.incarnation", Fact::Number(epoch)));
+            self.traces.send(Span {
+                name: "incarnation",
+                begun,
+                ended: SystemTime::now(),
+                facts: epoch.into_iter().collect(),
+                error,
+            });
+        }
+    }
+
     /// Rejects sinks that would destroy existing data, if a query with checkpoints starts from nothing.
     pub fn check_sinks(&self, catalog: &ProgramCatalog<'_>) -> Result<(), Refused> {
         catalog

@@ -3,6 +3,7 @@
 use super::events::Retarget;
 use super::watch::Watch;
 use crate::hosts::HostCommand;
+use crate::traces::Fact;
 use crate::tuner::Tuner;
 
 impl Watch<'_> {
@@ -18,6 +19,9 @@ impl Watch<'_> {
         let Retarget { targets, done } = retarget;
         for (node, target_ns) in targets {
             self.targets.set(node, target_ns);
+            let target = Fact::Number(target_ns);
+            self.traces
+                .event("retarget", vec![("slackwater.latency_target_ns", target)]);
             self.host.tell(HostCommand::Retarget { node, target_ns });
             if let Some(tuner) = &mut self.tuner {
                 tuner.retarget(node, target_ns);

@@ -24,6 +24,7 @@ use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::targets::Targets;
+use crate::traces::Traces;
 use crate::tuner::Tuner;
 
 /// How long a stopped query may take to write the rows that are on their way: longer than a slow pipeline
@@ -47,6 +48,8 @@ pub struct Watch<'a> {
     pub costs: Costs,
     /// The latency targets of the sinks.
     pub targets: &'a Targets,
+    /// Where its control events are traced.
+    pub traces: &'a Traces,
     /// The sources and sinks.
     pub catalog: &'a ProgramCatalog<'a>,
     /// The time at which the first incarnation was started.
