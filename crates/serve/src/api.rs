@@ -40,8 +40,9 @@ const CHANGE_BYTES_MAX: usize = 64 << 10;
 /// The description of this API in the OpenAPI format.
 pub const OPENAPI: &str = include_str!("api/openapi.json");
 
-/// The metrics of all jobs, and of the server itself, as pages for Prometheus: those which come in time.
-pub type Pages = Box<dyn Fn() -> Vec<String> + Send + Sync>;
+/// The metrics of all jobs, and of the server itself, as pages for Prometheus: those which come in time. The
+/// argument says whether each partition is shown.
+pub type Pages = Box<dyn Fn(bool) -> Vec<String> + Send + Sync>;
 
 /// How clients reach the API.
 pub struct Options {

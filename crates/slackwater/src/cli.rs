@@ -368,7 +368,7 @@ pub fn main() -> ExitCode {
             report,
             connect,
             token,
-        } => match report.exists() {
+        } => match report.exists() || report.extension().is_some() {
             true => shown(crate::doctor::diagnose(&report), USAGE),
             false => {
                 let job = report.display().to_string();

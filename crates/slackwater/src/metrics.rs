@@ -127,8 +127,13 @@ impl Board {
 
     /// The page for Prometheus.
     pub fn page(&self) -> String {
+        self.page_with(false)
+    }
+
+    /// The page for Prometheus, with the watermark of each partition if it is wanted.
+    pub fn page_with(&self, partitions: bool) -> String {
         let (counts, totals) = counted(&mut self.lock());
-        text::page(&self.pipeline, &counts, &totals)
+        text::page(&self.pipeline, &counts, &totals, partitions)
     }
 
     /// The counts for the page.

@@ -66,6 +66,19 @@ impl Scraped {
     }
 
     /// Scrapes until a sample has this value.
+    /// Waits until the only partition of the table has a watermark.
+    fn partition_has_watermark(&self, seconds: &str) {
+        let of = r#"slackwater_partition_watermark_timestamp_seconds{pipeline="query",table="t",partition="#;
+        eventually("watermark of the partition", || {
+            let answer = get(&self.metrics, "/metrics?partitions=true", "")?;
+            let mut lines = answer.lines().filter(|line| line.starts_with(of));
+            lines
+                .next()?
+                .ends_with(&format!("\"}} {seconds}"))
+                .then_some(())
+        });
+    }
+
     fn scrape_until(&self, sample: &str, value: f64) -> Samples {
         let what = format!("{sample} {value}");
         eventually(&what, || {
@@ -172,6 +185,8 @@ fn a_scrape_shows_what_the_report_says() {
             ) >= 0.0
         );
         let last = scraped.scrape_until(BAD, 3.0);
+        assert!(!last.0.keys().any(|sample| sample.contains("partition=")));
+        scraped.partition_has_watermark("9");
         let report = scraped.end();
         let source = &report["sources"][0];
         for (sample, field) in [(ROWS_IN, "rows_in"), (LATE, "rows_late"), (BAD, "rows_bad")] {

@@ -5,6 +5,7 @@ use crate::http::{Answer, Asked, Reply, StatusCode};
 use crate::prometheus::{CONTENT_TYPE, Kind, Page, merge};
 
 use super::Api;
+use super::query::Query;
 
 /// Ready: no job starts any longer.
 pub(super) fn ready(api: &Api, _: Asked, reply: Reply) {
@@ -22,7 +23,10 @@ pub(super) fn ready(api: &Api, _: Asked, reply: Reply) {
 }
 
 /// The metrics of all jobs.
-pub(super) fn metrics(api: &Api, _: Asked, reply: Reply) {
+pub(super) fn metrics(api: &Api, asked: Asked, reply: Reply) {
+    let partitions = Query::of(asked.query.as_deref())
+        .and_then(|mut query| query.switch("partitions"))
+        .unwrap_or(false);
     let mut page = Page::default();
     let jobs = api.backend.jobs();
     let mut family = page.family(
@@ -48,7 +52,7 @@ pub(super) fn metrics(api: &Api, _: Asked, reply: Reply) {
     for job in &jobs {
         family.sample(&[("pipeline", &job.name)], job.starts as f64);
     }
-    let pages = (api.pages)();
+    let pages = (api.pages)(partitions);
     let own = page.into_text();
     let all = [own.as_str()].into_iter();
     let text = merge(all.chain(pages.iter().map(String::as_str)));

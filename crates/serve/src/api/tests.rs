@@ -47,7 +47,7 @@ fn served() -> Served {
 
 fn served_with(limits: Limits, token: Option<&str>) -> Served {
     let fake = Arc::new(Fake::default());
-    let pages = || {
+    let pages = |_| {
         let of = |job: &str| {
             format!(
                 "# HELP slackwater_source_rows_total Rows.\n# TYPE slackwater_source_rows_total counter\n\
@@ -214,7 +214,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn the_description_has_every_route_and_no_other() {
-    let routes = routes(Arc::new(Fake::default()), Box::new(Vec::new));
+    let routes = routes(Arc::new(Fake::default()), Box::new(|_| Vec::new()));
     let routes = routes.paths();
     let routes = routes.map(|(method, path)| format!("{method} {path}"));
     let routes = routes.collect::<BTreeSet<String>>();

@@ -132,7 +132,7 @@ fn open_http(
         address,
         token: token(arguments.token.clone()),
         limits: http::Limits::default(),
-        pages: Box::new(move || measured.metrics()),
+        pages: Box::new(move |partitions| measured.metrics(partitions)),
     };
     api::open(Arc::clone(backend), options).map_err(|error| {
         let hint = match error.kind() {

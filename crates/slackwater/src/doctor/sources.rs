@@ -100,6 +100,7 @@ impl Source<'_> {
                 last_row: seen.last_row_ns.map(|at_ns| now.text(at_ns)),
                 silent_s: is_known.then_some(silent_ns as f64 / 1e9),
                 watermark: seen.watermark.map(event_time_text),
+                watermark_us: seen.watermark,
                 behind: (has_time && !counted.rows_only).then(|| behind(counted)),
                 rows_late: counted.judged.iter().map(|judged| judged.rows_late).sum(),
                 rows_late_by_start: by_start(counted),

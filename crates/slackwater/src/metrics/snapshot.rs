@@ -49,6 +49,8 @@ pub struct Partition {
     rows: u64,
     rows_late: u64,
     watermark: Option<String>,
+    #[serde(skip)]
+    watermark_us: Option<i64>,
     silent_s: Option<f64>,
 }
 
@@ -189,6 +191,13 @@ impl Snapshot {
     }
 }
 
+impl Partition {
+    /// Its name, and its watermark in microseconds.
+    pub fn watermark(&self) -> Option<(&str, i64)> {
+        Some((&self.name, self.watermark_us?))
+    }
+}
+
 impl SourceCounts {
     /// Adds counts of the same table.
     pub fn add(&mut self, other: &SourceCounts) {
@@ -242,6 +251,7 @@ impl From<PartitionReport> for Partition {
             rows: report.rows,
             rows_late: report.rows_late,
             watermark: report.watermark,
+            watermark_us: report.watermark_us,
             silent_s: report.silent_s,
         }
     }

@@ -34,11 +34,14 @@ pub struct Totals {
     pub restarts: u64,
 }
 
-/// The page.
-pub fn page(pipeline: &str, counts: &Snapshot, totals: &Totals) -> String {
+/// The page, `with_partitions` if each partition is shown.
+pub fn page(pipeline: &str, counts: &Snapshot, totals: &Totals, with_partitions: bool) -> String {
     let mut page = Page::default();
     let own = ("pipeline", pipeline);
     sources(&mut page, pipeline, counts);
+    if with_partitions {
+        partitions(&mut page, pipeline, counts);
+    }
     sinks(&mut page, pipeline, counts);
     operators(&mut page, pipeline, counts);
     workers(&mut page, pipeline, counts);
@@ -137,6 +140,25 @@ fn sources(page: &mut Page, pipeline: &str, counts: &Snapshot) {
     for (table, source) in &counts.sources {
         if let Some(time_us) = source.watermark_us {
             let labels = [("pipeline", pipeline), ("table", table)];
+            family.sample(&labels, time_us as f64 / 1e6);
+        }
+    }
+}
+
+/// The watermarks of partitions: those that hold others back first.
+fn partitions(page: &mut Page, pipeline: &str, counts: &Snapshot) {
+    let mut family = page.family(
+        "slackwater_partition_watermark_timestamp_seconds",
+        Kind::Gauge,
+        "The watermark of a partition, as seconds since 1970.",
+    );
+    for (table, partition) in &counts.partitions {
+        if let Some((name, time_us)) = partition.watermark() {
+            let labels = [
+                ("pipeline", pipeline),
+                ("table", table),
+                ("partition", name),
+            ];
             family.sample(&labels, time_us as f64 / 1e6);
         }
     }

@@ -51,6 +51,9 @@ pub struct PartitionReport {
     pub silent_s: Option<f64>,
     /// The partition's watermark; `null` before its first row.
     pub watermark: Option<String>,
+    /// The same in microseconds since 1970, for metrics.
+    #[serde(skip)]
+    pub watermark_us: Option<i64>,
     /// By how much rows were behind the largest event time before them; `null` without event time, and for
     /// partitions beyond those whose late rows are counted.
     pub behind: Option<BehindReport>,

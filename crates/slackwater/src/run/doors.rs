@@ -94,17 +94,26 @@ impl Doors {
     }
 }
 
+/// What a scraper asks for that wants the watermarks of partitions.
+const PARTITIONS: &str = "partitions=true";
+
 /// The metrics, whether the query is alive and ready, and its tables that are pushed to.
 fn routes(board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
     let (scraped, signals) = (Arc::clone(board), Arc::clone(signals));
     let ready = Arc::clone(board);
     let routes = Routes::default()
-        .get("/metrics", move |_, reply| {
-            let look = Look::new(&scraped, |board| {
-                let answer = Answer::new(StatusCode::OK, CONTENT_TYPE, board.page());
+        .get("/metrics", move |asked, reply| {
+            let partitions = asked.query.as_deref() == Some(PARTITIONS);
+            let look = Look::new(&scraped, move |board| {
+                let page = board.page_with(partitions);
+                let answer = Answer::new(StatusCode::OK, CONTENT_TYPE, page);
                 // A scraper comes once in a while: an open connection would need a timer until then.
                 reply.send(answer.closing());
             });
+            let look = match partitions {
+                true => look.with_partitions(),
+                false => look,
+            };
             // Otherwise it is dropped, which answers it with what is known.
             if scraped.is_running() {
                 signals.look(look);

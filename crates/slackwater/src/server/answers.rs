@@ -19,7 +19,6 @@ use slackwater_connect::push::{self, NotPushed, Producer, Push, Pushed};
 use super::protocol::{Ask, Told, Why};
 use super::subscription::with_kinds;
 use crate::hosts::channel::{Channel, Received};
-use crate::metrics::Board;
 use crate::run::Asker;
 use crate::views::{Changes, Cut, Ending, Next, NotRead, Views};
 
@@ -265,7 +264,9 @@ impl Talk<'_> {
                 let (job, counts) = (&board.job().json, board.json());
                 format!("{{\"job\":{job},\"counts\":{counts}}}")
             })),
-            Ask::Metrics => self.text(asked.look(Board::page)),
+            Ask::Metrics { partitions } => {
+                self.text(asked.look(move |board| board.page_with(partitions)))
+            }
             Ask::Why => self.text(asked.why()),
             Ask::Target { sink, target_ns } => {
                 let nodes = asked.look(move |board| {

@@ -91,7 +91,10 @@ pub enum Ask {
     /// The counts of the query, as the page shows them: JSON with its plan.
     Look,
     /// The metrics, as Prometheus reads them.
-    Metrics,
+    Metrics {
+        /// Whether each partition is shown.
+        partitions: bool,
+    },
     /// Why nothing comes out, and why rows are late.
     Why,
     /// Changes the latency target of a sink or view, or of all.

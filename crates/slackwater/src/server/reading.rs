@@ -111,15 +111,15 @@ impl Server {
         Ok(pushed)
     }
 
-    /// The metrics of all jobs that run.
-    pub fn metrics(&self) -> Vec<String> {
+    /// The metrics of all jobs that run, with the watermark of each partition if it is wanted.
+    pub fn metrics(&self, partitions: bool) -> Vec<String> {
         let jobs = self.jobs().keys().cloned().collect::<Vec<String>>();
         let running = jobs.iter().filter(|name| {
             let job = self.job(name).map(|job| job.state().process.is_some());
             job.unwrap_or(false)
         });
         running
-            .filter_map(|name| self.text(name, &Ask::Metrics).ok())
+            .filter_map(|name| self.text(name, &Ask::Metrics { partitions }).ok())
             .collect()
     }
 
