@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: test-metrics test-page test-hostile test-clients
+.PHONY: test-metrics test-page test-hostile test-clients test-psql
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -152,7 +152,17 @@ test-clients:
 	@test -x target/dbt/bin/python || python3 -m venv target/dbt
 	target/dbt/bin/pip install --quiet --requirement tests/clients/dbt/requirements.txt
 	cargo build -p slackwater $(FEATURES)
-	target/clients/bin/python -B tests/clients/run.py target/debug/slackwater target/dbt/bin/dbt
+	target/clients/bin/python -B tests/clients/run.py target/debug/slackwater \
+	  --dbt "$(CURDIR)/target/dbt/bin/dbt"
+
+# psql alone, which is quick.
+test-psql:
+	@command -v psql > /dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends postgresql-client openssl; }
+	@command -v psql > /dev/null || \
+	  { echo "psql is missing: apt-get install postgresql-client openssl"; exit 1; }
+	cargo build $(PACKAGES)
+	python3 -B tests/clients/run.py target/debug/slackwater --only psql
 
 # Ten thousand connections, slow readers, half requests, statements of 10 MB, bodies of 64 MB, passwords
 # guessed at speed and random bytes, against the front doors, and against `slackwater serve` with a job: three

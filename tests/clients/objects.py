@@ -6,8 +6,8 @@ with NULLs. `ticks` gets a new row every 20 ms while the tests run.
 
 import json
 import os
-
-import psycopg
+import subprocess
+import urllib.request
 
 import serving
 
@@ -48,17 +48,19 @@ CREATE MATERIALIZED VIEW types (a_boolean, a_tinyint, a_smallint, an_int, a_bigi
 '''
 
 
-def make(folder, **address):
-    """Makes the objects on a server, and waits until their rows are there."""
+def make(program, server, folder):
+    """Makes the objects with the shell of a server, and waits until their rows are there."""
     with open(os.path.join(folder, "numbers.csv"), "w") as file:
         file.writelines(f"{n},{f'number {n}' if n % 3 else ''}\n" for n in range(NUMBERS))
     with open(os.path.join(folder, "types.json"), "w") as file:
         file.write(json.dumps(TYPES) + '\n{"a_bigint": 0}\n')
-    with psycopg.connect(host="127.0.0.1", dbname="slackwater", autocommit=True, **address) as connection:
-        connection.execute(STATEMENTS.replace("FOLDER", folder))
+    http = f"127.0.0.1:{server.http_port}"
+    subprocess.run([program, "sql", "--connect", http], input=STATEMENTS.replace("FOLDER", folder),
+                   check=True, text=True, stdout=subprocess.DEVNULL)
 
-        def done():
-            rows = connection.execute("SHOW JOBS").fetchall()
-            return {row[0] for row in rows if row[2] == "finished"} >= {"numbers", "types", "a_sink"}
+    def done():
+        with urllib.request.urlopen(f"http://{http}/v1/jobs", timeout=serving.PATIENCE_S) as answer:
+            jobs = json.load(answer)
+        return {job["name"] for job in jobs if job["status"] == "finished"} >= {"numbers", "types", "a_sink"}
 
-        serving.wait_for("the views have finished", done)
+    serving.wait_for("the views have finished", done)

@@ -1,9 +1,10 @@
 """Starts two servers, one that lets everybody in and one with a password and TLS, and runs the tests.
 
-run.py PROGRAM [DBT]: PROGRAM is slackwater. Each of psql, Python's drivers, Go's and dbt is tested if it is
-there.
+run.py PROGRAM [--dbt DBT] [--only PART]: PROGRAM is slackwater. Each of psql, Python's drivers (python3),
+Go's and dbt is tested if it is there.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -27,11 +28,13 @@ def certificate(folder):
     return files
 
 
-def main(program, dbt):
+def main(program, dbt, only):
     parts = {"psql": [sys.executable, "-m", "unittest", "test_psql"],
              "python3": [sys.executable, "-m", "unittest", "test_clients"],
              "go": ["go", "test", "-count=1", "./..."],
              dbt: [sys.executable, "-m", "unittest", "test_dbt"]}
+    if only:
+        parts = {only: parts[only]}
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         folders = [os.path.join(folder, name) for name in ("open", "closed")]
@@ -41,24 +44,24 @@ def main(program, dbt):
         with open(passwords, "w") as file:
             file.write("ada:secret\n")
         files = certificate(folder)
-        servers = [serving.Server(program, folders[0]),
+        servers = [serving.Server(program, folders[0], http=True),
                    serving.Server(program, folders[1], "--passwords", passwords,
-                                  "--tls-certificate", files[0], "--tls-key", files[1])]
+                                  "--tls-certificate", files[0], "--tls-key", files[1], http=True)]
         ports = [str(server.pg_port) for server in servers]
         try:
-            objects.make(folders[0], port=ports[0], user="ada")
-            objects.make(folders[1], port=ports[1], user="ada", password="secret", sslmode="require")
+            for server, each in zip(servers, folders):
+                objects.make(program, server, each)
             environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PGPORT": ports[0],
                                         "TLS_PORT": ports[1], "TLS_CERTIFICATE": files[0], "DBT": dbt,
                                         "PYTHONPATH": os.path.dirname(HERE)}
-            for program, command in parts.items():
-                if not shutil.which(program):
-                    print(f"note: {program} is missing: its tests are skipped")
+            for name, command in parts.items():
+                if not shutil.which(name):
+                    print(f"note: {name} is missing: its tests are skipped")
                     continue
-                where = os.path.join(HERE, "go") if program == "go" else HERE
-                print(f"{program}:", flush=True)
+                where = os.path.join(HERE, "go") if name == "go" else HERE
+                print(f"{name}:", flush=True)
                 if subprocess.run(command, cwd=where, env=environment, timeout=600).returncode:
-                    failed.append(program)
+                    failed.append(name)
         finally:
             ended = [server.stop() for server in servers]
         if not all(ended):
@@ -69,4 +72,9 @@ def main(program, dbt):
 
 
 if __name__ == "__main__":
-    main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else "dbt")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--dbt", default="dbt")
+    parser.add_argument("--only")
+    given = parser.parse_args()
+    main(os.path.abspath(given.program), given.dbt, given.only)
