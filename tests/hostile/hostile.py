@@ -292,7 +292,7 @@ def close(sockets):
 
 def job(client):
     """The process of the job, and how often it was started."""
-    name, _, status, process, starts, _ = client.rows("SHOW JOBS")[0]
+    name, _, status, process, starts, *_ = client.rows("SHOW JOBS")[0]
     assert (name, status) == ("busy", "running"), f"{name} is {status}"
     return int(process), int(starts)
 

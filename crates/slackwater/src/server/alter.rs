@@ -97,6 +97,11 @@ impl Server {
                 // As it was.
                 self.replace(&old)?;
                 job.start(self.begin(&old)?);
+                // The advice of the command line is none for a server.
+                let reason = reason
+                    .split("\n  = --from-scratch")
+                    .next()
+                    .unwrap_or_default();
                 let message = format!("'{name}' stays as it was, and goes on: {reason}");
                 return Err(Refusal::new(Wrong::System, message).hint(ANOTHER));
             }

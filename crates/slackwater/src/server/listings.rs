@@ -6,6 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use slackwater_serve::backend::{Column, JobState, Status};
+use slackwater_sql::session::Session;
 use slackwater_sql::settings::SETTINGS;
 use slackwater_sql::statement::server::Listing;
 use slackwater_sql::types::sql_name;
@@ -23,7 +24,10 @@ pub fn columns(listing: Listing) -> SchemaRef {
         Listing::Views => &["name"],
         Listing::MaterializedViews => &["name", "status"],
         Listing::Sinks => &["name", "connector", "status"],
-        Listing::Jobs => &["name", "kind", "status", "process", "starts", "reason"],
+        Listing::Jobs => &[
+            "name", "kind", "status", "process", "starts", "reason", "settings", "state",
+        ],
+        Listing::Functions => &["name"],
         Listing::Settings => &["name", "value", "default", "description"],
     })
 }
@@ -86,6 +90,8 @@ pub fn declared<'a>(
                     state.process.map(|process| process.to_string()),
                     Some(state.starts.to_string()),
                     reason,
+                    Some(pairs(&known.object.settings)),
+                    Some(known.object.state.clone()),
                 ]
             }
             _ => return None,
@@ -94,6 +100,27 @@ pub fn declared<'a>(
     rows(
         &columns(listing),
         &known.filter_map(row).collect::<Vec<Strings>>(),
+    )
+}
+
+/// Settings as SQL writes them.
+fn pairs(settings: &[(String, String)]) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let pairs = settings.iter();
+    let pairs = pairs.map(|(key, value)| format!("{} = {}", quoted(key), quoted(value)));
+    pairs.collect::<Vec<String>>().join(", ")
+}
+
+/// The functions that queries can call.
+pub fn functions() -> RecordBatch {
+    let session = Session::new();
+    let names = session.function_names().into_iter();
+    // The others are of the planner.
+    let names = names.filter(|name| !name.starts_with("__"));
+    let names = names.map(|name| vec![Some(name.clone())]);
+    rows(
+        &columns(Listing::Functions),
+        &names.collect::<Vec<Strings>>(),
     )
 }
 

@@ -174,6 +174,7 @@ impl Conversation {
         let server = &self.server;
         Ok(match statement {
             ServerStatement::Show(Listing::Settings) => one(listings::settings(&self.settings)),
+            ServerStatement::Show(Listing::Functions) => one(listings::functions()),
             ServerStatement::Show(listing) => {
                 let known = server.declared().known.clone();
                 let state = |name: &str| server.job(name).ok().map(|job| job.state());

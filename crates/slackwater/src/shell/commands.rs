@@ -97,21 +97,31 @@ impl Shell {
             ("d", "") => remote.list(),
             ("why", job) => remote.why(job),
             ("d", name) => {
-                let placed = format!("DESCRIBE `{}`", name.replace('`', "``"));
-                let piece = Piece {
-                    placed,
-                    ended: true,
-                };
-                return Some(self.send("\\d", &piece).map(drop));
+                return Some(self.send_command(&format!("DESCRIBE {}", quoted(name))));
             }
-            ("drop", _) => {
-                let instead =
-                    "\\drop forgets what the shell itself knows\n  = use DROP TABLE, DROP VIEW, …";
-                return Some(self.wrong(instead));
-            }
+            ("drop", name) if !name.is_empty() => match remote.kind(name) {
+                Ok(Some(kind)) => {
+                    let kind = kind.to_uppercase();
+                    return Some(self.send_command(&format!("DROP {kind} {}", quoted(name))));
+                }
+                Ok(None) => {
+                    let error = format!("there is no table or view '{name}'\n  = \\d lists them");
+                    return Some(self.wrong(&error));
+                }
+                Err(failed) => Err(failed),
+            },
             _ => return None,
         };
         Some(self.say_of_server(said))
+    }
+
+    /// Runs the statement that a command stands for.
+    fn send_command(&mut self, statement: &str) -> Result<(), Stop> {
+        let piece = Piece {
+            placed: statement.to_string(),
+            ended: true,
+        };
+        self.send("\\", &piece).map(drop)
     }
 
     fn list_functions(&self, prefix: &str) {
@@ -249,6 +259,11 @@ fn edited(path: &Path, text: &str) -> Result<Option<String>, String> {
         true => Ok(None),
         false => std::fs::read_to_string(path).map(Some).map_err(failed),
     }
+}
+
+/// A name as SQL writes it.
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
 }
 
 /// The command that corresponds to a statement of another shell, by its first words.

@@ -64,6 +64,13 @@ impl Remote {
         Ok(found)
     }
 
+    /// What a table or view is.
+    pub(super) fn kind(&self, name: &str) -> Result<Option<String>, Failed> {
+        let objects = self.objects()?.into_iter();
+        let mut named = objects.filter(|(own, ..)| own == name);
+        Ok(named.next().map(|(_, kind, _)| kind))
+    }
+
     /// The names that can be completed.
     pub(super) fn words(&self, known: Words) -> Result<Words, Failed> {
         let objects = self.objects()?.into_iter();

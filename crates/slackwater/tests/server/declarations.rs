@@ -23,7 +23,8 @@ fn what_is_declared_is_listed_and_described() {
         jobs[0].starts_with("sums|materialized view|finished|"),
         "{jobs:?}"
     );
-    assert_eq!(jobs[1], "written|sink|finished|NULL|1|NULL");
+    assert_eq!(jobs[1], "written|sink|finished|NULL|1|NULL||state/4");
+    assert!(server.rows("SHOW FUNCTIONS").contains(&"upper".to_string()));
     let columns = server.rows("DESCRIBE sums");
     assert_eq!(
         columns,

@@ -72,8 +72,8 @@ fn a_server_resumes_its_jobs() {
     assert_eq!(
         jobs,
         [
-            "one|sink|finished|NULL|0|NULL",
-            "two|sink|finished|NULL|0|NULL"
+            "one|sink|finished|NULL|0|NULL|'checkpoint_interval' = '50 ms'|state/2",
+            "two|sink|finished|NULL|0|NULL|'checkpoint_interval' = '50 ms'|state/3"
         ]
     );
 }

@@ -146,8 +146,9 @@ pub(super) fn statement(words: &[&str]) -> SqlError {
     match nearest(first, &known) {
         Some(near) => error.hint(format!("did you mean {near}?")),
         None => error.hint(
-            "the statements are CREATE TABLE, CREATE [MATERIALIZED] VIEW, INSERT INTO, SELECT, SET, RESET \
-        and EXPLAIN",
+            "the statements are CREATE TABLE, CREATE [MATERIALIZED] VIEW, CREATE SINK, INSERT INTO, SELECT, \
+            SET, RESET and EXPLAIN; a server also knows SHOW, DESCRIBE, SUBSCRIBE, DROP, ALTER, STOP JOB and \
+            START JOB",
         ),
     }
 }
@@ -188,7 +189,8 @@ pub(super) fn create(tokens: &[TokenWithSpan]) -> SqlError {
     };
     if word(first) == "OR" {
         return SqlError::new("CREATE OR REPLACE is not supported").at(first.span).hint(
-            "remove OR REPLACE: a file declares a name once; in the shell, \\drop name removes a declaration",
+            "remove OR REPLACE: a name is declared once; DROP removes it from a server, and \\drop from the \
+            shell; ALTER MATERIALIZED VIEW … AS changes a query",
         );
     }
     let is_before =

@@ -50,6 +50,8 @@ pub enum Listing {
     Sinks,
     /// Jobs, with what they do.
     Jobs,
+    /// The functions of SQL.
+    Functions,
     /// Settings, with their values in this session.
     Settings,
 }
@@ -117,11 +119,12 @@ pub enum Change {
     Query(usize),
 }
 
-const LISTINGS: [(&str, Listing); 5] = [
+const LISTINGS: [(&str, Listing); 6] = [
     ("TABLES", Listing::Tables),
     ("VIEWS", Listing::Views),
     ("SINKS", Listing::Sinks),
     ("JOBS", Listing::Jobs),
+    ("FUNCTIONS", Listing::Functions),
     ("SETTINGS", Listing::Settings),
 ];
 
@@ -251,8 +254,8 @@ fn show(reader: &mut Reader<'_>) -> Result<ServerStatement> {
         return reader.end(ServerStatement::Show(Listing::Settings));
     }
     let next = reader.parser.peek_token();
-    let hint =
-        "use SHOW TABLES, VIEWS, MATERIALIZED VIEWS, SINKS, JOBS, SETTINGS, or SHOW CREATE TABLE t";
+    let hint = "use SHOW TABLES, VIEWS, MATERIALIZED VIEWS, SINKS, JOBS, FUNCTIONS, SETTINGS, or SHOW \
+        CREATE TABLE t";
     if next.token == Token::EOF {
         return Err(SqlError::new("SHOW needs to know what").hint(hint));
     }
