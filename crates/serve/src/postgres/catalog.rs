@@ -52,6 +52,9 @@ const STEPS: i32 = 200;
 /// How many queries are answered at once: each has a database of its own.
 const DATABASES: usize = 4;
 
+/// Types to which every literal can be cast.
+const STRINGS: [&str; 3] = ["text", "varchar", "name"];
+
 /// The catalog, for all clients.
 pub struct Catalog {
     backend: Arc<dyn Backend>,
@@ -110,9 +113,16 @@ impl Catalog {
         if words.iter().enumerate().any(|(at, word)| named(at, word)) {
             return true;
         }
+        let mut names = words.iter().filter_map(Word::name);
+        let asks = names.any(|name| FACTS.contains(&name.as_str()));
         let is_fact = |(at, word): (usize, &Word<'_>)| match word.kind {
-            Kind::Text | Kind::Number | Kind::Parameter => true,
-            Kind::Sign => ["(", ")", ",", "::", ".", "/"].contains(&word.text),
+            Kind::Text => true,
+            // Others are computed by the session: SQLite has no errors for them.
+            Kind::Number => word.text.parse::<i32>().is_ok(),
+            Kind::Parameter => asks,
+            Kind::Sign => {
+                ["(", ")", ",", "::", "."].contains(&word.text) || (asks && word.is_sign("/"))
+            }
             Kind::Quoted | Kind::Name => {
                 let name = word.name().unwrap_or_default();
                 let (before, after) = (&words[at - 1], words.get(at + 1));
@@ -123,7 +133,9 @@ impl Catalog {
                     "as" | "true" | "false" | "null" => true,
                     "cast" => calls,
                     fact if FACTS.contains(&fact) => calls || reword::is_bare(fact),
-                    kind => is_typed && reword::is_plain_type(kind),
+                    kind => {
+                        is_typed && (asks || STRINGS.contains(&kind)) && reword::is_plain_type(kind)
+                    }
                 };
                 // A name that the query gives a column, or one of the names that it may use.
                 (before.is("as") && is_last) || (word.kind == Kind::Name && is_one_of)

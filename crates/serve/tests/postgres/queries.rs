@@ -163,6 +163,13 @@ fn what_the_catalog_does_not_know_is_the_sessions() {
         "SELECT '2024-01-01'::date",
         "SELECT now()",
         "SELECT 1 + 1",
+        // They have errors and values that the catalog's engine does not know.
+        "SELECT 1/0",
+        "SELECT 3000000000",
+        "SELECT 1e10",
+        "SELECT cast('7' as int)",
+        "SELECT '12abc'::int",
+        "SELECT cast('x' as boolean)",
     ] {
         // The fake session answers every query with its numbers.
         assert_eq!(rows(&mut client, text).len(), 10_000, "{text}");
@@ -170,7 +177,7 @@ fn what_the_catalog_does_not_know_is_the_sessions() {
     assert_eq!(
         rows(
             &mut client,
-            "SELECT 1 AS \"x y\", 'a'::text, NULL, true, cast('7' as int)"
+            "SELECT 1 AS \"x y\", 'a'::text, NULL, true, cast('7' as varchar)"
         )
         .len(),
         1

@@ -155,3 +155,28 @@ fn a_subscription_is_cancelled() {
     cancelling.join().unwrap();
     client.batch_execute("SHOW JOBS").unwrap();
 }
+
+/// Not those of the engine that answers queries of PostgreSQL's catalog, which knows no overflow.
+#[test]
+fn values_without_a_table_are_those_of_our_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    for (query, value) in [
+        ("SELECT 3000000000", "3000000000"),
+        ("SELECT 9223372036854775807", "9223372036854775807"),
+        ("SELECT 1, 'x'", "1|x"),
+        ("SELECT CAST('7' AS INT)", "7"),
+    ] {
+        assert_eq!(server.rows(query), [value], "{query}");
+    }
+    for query in [
+        "SELECT 1/0",
+        "SELECT CAST('x' AS INT)",
+        "SELECT ''::int",
+        "SELECT '12abc'::int",
+        "SELECT CAST('99999999999' AS INT)",
+        "SELECT CAST('x' AS BOOLEAN)",
+    ] {
+        assert!(super::read(&mut server.client(), query).is_err(), "{query}");
+    }
+}
