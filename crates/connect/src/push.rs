@@ -32,8 +32,8 @@ use slackwater_engine::error::{Error, Result};
 
 pub(crate) use inbox::{Acknowledge, Inbox, Terms};
 
-/// The bytes of a push: some 80,000 rows of 100 bytes. Whoever has more divides them.
-pub const PUSH_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The bytes of a push: some 40,000 rows of 100 bytes. Whoever has more divides them.
+pub const PUSH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The bytes of a producer's name.
 pub const PRODUCER_BYTES_MAX: usize = 64;

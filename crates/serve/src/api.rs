@@ -24,6 +24,8 @@ mod views;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hyper::header::{CONTENT_ENCODING, HeaderValue};
+
 use crate::backend::{Backend, Kind, Refusal};
 use crate::http::{Access, Answer, Asked, Limits, Method, Reply, Routes, Server, StatusCode};
 use crate::page;
@@ -32,7 +34,7 @@ use crate::page;
 const SQL_BYTES_MAX: usize = 1 << 20;
 
 /// The bytes of rows that are pushed at once. All connections of [`Limits`] hold at most 64 × 4 MiB.
-const PUSH_BYTES_MAX: usize = 4 << 20;
+pub const PUSH_BYTES_MAX: usize = 4 << 20;
 
 /// The bytes of a request that changes a job.
 const CHANGE_BYTES_MAX: usize = 64 << 10;
@@ -78,7 +80,10 @@ pub fn routes(backend: Arc<dyn Backend>, pages: Pages) -> Routes {
     let api = Arc::new(Api { backend, pages });
     let with = |handler: fn(&Api, Asked, Reply)| {
         let api = Arc::clone(&api);
-        move |asked, reply| handler(&api, asked, reply)
+        move |asked: Asked, reply| match not_compressed(&asked) {
+            Ok(()) => handler(&api, asked, reply),
+            Err(refused) => reply.send(refused.into_answer()),
+        }
     };
     let job = "/v1/jobs/{name}";
     page::routes(Routes::default())
@@ -131,6 +136,23 @@ pub fn routes(backend: Arc<dyn Backend>, pages: Pages) -> Routes {
         .open()
 }
 
+/// A body that is compressed would be read as it is.
+fn not_compressed(asked: &Asked) -> Result<(), Refused> {
+    let mut encodings = asked.headers.get_all(CONTENT_ENCODING).iter();
+    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    match encodings.all(is_plain) {
+        true => Ok(()),
+        false => Err(Refused {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            refusal: Refusal::new(
+                Kind::Value,
+                "the body is compressed, which is not supported",
+            )
+            .hint("send it as it is, without content-encoding"),
+        }),
+    }
+}
+
 /// Answers with what a handler says.
 fn answer(reply: Reply, answered: Result<serde_json::Value, Refused>) {
     reply.send(match answered {
@@ -169,7 +191,9 @@ impl From<Refusal> for Refused {
             Kind::NoSuchJob => StatusCode::NOT_FOUND,
             Kind::Duplicate | Kind::Dependent | Kind::NotRunning => StatusCode::CONFLICT,
             Kind::Cancelled => StatusCode::GATEWAY_TIMEOUT,
-            Kind::Limit => StatusCode::SERVICE_UNAVAILABLE,
+            Kind::Limit | Kind::Starting | Kind::Busy | Kind::Unconfirmed => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Kind::Denied => StatusCode::FORBIDDEN,
             Kind::System => StatusCode::BAD_GATEWAY,
             Kind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -48,13 +48,25 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If there is no such table, no job reads it, or one of the rows is not valid: none is accepted then.
+    /// If there is no such table, no job that runs reads it, or one of the rows is not valid: none is accepted
+    /// then. If one of several jobs fails in the middle, others may have the rows, and the message says so.
     fn push(
         &self,
         table: &str,
         rows: &[u8],
         producer: Option<(String, u64)>,
-    ) -> Result<u64, Refusal>;
+    ) -> Result<Pushed, Refusal>;
+}
+
+/// What became of a push.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pushed {
+    /// The rows that are read.
+    pub rows: u64,
+    /// The bad rows that were left out.
+    pub rejected: u64,
+    /// Whether the producer had pushed it before, so that it was not read again.
+    pub repeated: bool,
 }
 
 /// A conversation with one client.
@@ -194,6 +206,8 @@ pub struct Refusal {
     pub hint: Option<String>,
     /// The place in the statement's text, counted in characters from 0.
     pub position: Option<usize>,
+    /// The line of a push, counted from 1.
+    pub line: Option<u64>,
 }
 
 impl Refusal {
@@ -204,10 +218,11 @@ impl Refusal {
             message: message.into(),
             hint: None,
             position: None,
+            line: None,
         }
     }
 
-    /// The refusal as JSON: `{"error": {"kind": …, "message": …, "hint": …, "position": …}}`.
+    /// The refusal as JSON: `{"error": {"kind": …, "message": …, "hint": …, "position": …, "line": …}}`.
     pub fn json(&self) -> String {
         let mut error = serde_json::Map::new();
         let mut put = |name: &str, value: serde_json::Value| error.insert(name.to_string(), value);
@@ -218,6 +233,9 @@ impl Refusal {
         }
         if let Some(position) = self.position {
             put("position", position.into());
+        }
+        if let Some(line) = self.line {
+            put("line", line.into());
         }
         serde_json::json!({ "error": error }).to_string()
     }
@@ -266,6 +284,12 @@ pub enum Kind {
     Value,
     /// The job is stopped, or it failed.
     NotRunning,
+    /// The job starts, or starts again: a moment later it may be different.
+    Starting,
+    /// The job did not come to it in time, and has done nothing.
+    Busy,
+    /// It may have been done, or not.
+    Unconfirmed,
     /// It was cancelled, or took too long.
     Cancelled,
     /// A limit is reached: memory, connections, the size of a text.
@@ -288,7 +312,9 @@ impl Kind {
             Kind::Duplicate => "duplicate",
             Kind::Dependent => "dependent",
             Kind::Value => "value",
-            Kind::NotRunning => "not_running",
+            Kind::NotRunning | Kind::Starting => "not_running",
+            Kind::Busy => "busy",
+            Kind::Unconfirmed => "unconfirmed",
             Kind::Cancelled => "cancelled",
             Kind::Limit => "limit",
             Kind::Denied => "denied",

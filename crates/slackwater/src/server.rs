@@ -24,6 +24,7 @@ mod listings;
 mod log;
 mod process;
 mod protocol;
+mod pushes;
 mod reading;
 mod session;
 mod statements;
@@ -37,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use slackwater_serve::backend::{
-    Backend, JobState, Kind, Object, ObjectKind, Refusal, Session, Status,
+    Backend, JobState, Kind, Object, ObjectKind, Pushed, Refusal, Session, Status,
 };
 
 pub use log::{Format, Level, Log};
@@ -238,7 +239,7 @@ impl Backend for Doors {
         table: &str,
         rows: &[u8],
         producer: Option<(String, u64)>,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<Pushed, Refusal> {
         self.0.push(table, rows, producer)
     }
 }

@@ -68,7 +68,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
 const PARTITION: &str = "push";
 
 /// Two of the largest pushes: one is read while the next one is parsed.
-const BUFFER_BYTES: u64 = 2 * PUSH_BYTES_MAX as u64;
+const BUFFER_BYTES: u64 = 4 * PUSH_BYTES_MAX as u64;
 
 /// How long a push waits. HTTP servers close a request after 30 s.
 const TIMEOUT_NS: u64 = 20_000_000_000;

@@ -156,7 +156,7 @@ fn shown(api: &Api, name: &str) -> Result<Value, Refused> {
         })?,
         // Its state says why.
         Err(Refusal {
-            kind: Kind::NotRunning,
+            kind: Kind::NotRunning | Kind::Starting,
             ..
         }) => Value::Null,
         Err(refusal) => return Err(refusal.into()),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::backend::{Kind, Object, ObjectKind, Refusal};
+use crate::backend::{Kind, Object, ObjectKind, Pushed, Refusal};
 use crate::http::{Asked, Reply};
 
 use super::query::Query;
@@ -36,10 +36,20 @@ pub(super) fn push(api: &Api, asked: Asked, reply: Reply) {
             let hint = "GET /v1/tables lists the tables; one with 'connector' = 'http' takes rows";
             return Err(Refused::missing(refusal.hint(hint)));
         }
-        let rows = api.backend.push(table, &asked.body, producer)?;
-        Ok(json!({ "rows": rows }))
+        Ok(accepted(api.backend.push(table, &asked.body, producer)?))
     };
     answer(reply, push());
+}
+
+fn accepted(pushed: Pushed) -> Value {
+    let mut answer = json!({ "rows": pushed.rows });
+    if pushed.rejected > 0 {
+        answer["rejected"] = pushed.rejected.into();
+    }
+    if pushed.repeated {
+        answer["repeated"] = true.into();
+    }
+    answer
 }
 
 /// Who pushes, and the number of the push.

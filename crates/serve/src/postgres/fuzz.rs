@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use arrow_schema::DataType;
 
-use crate::backend::{Backend, Column, JobState, Kind, Object, ObjectKind, Refusal, Session};
+use crate::backend::{
+    Backend, Column, JobState, Kind, Object, ObjectKind, Pushed, Refusal, Session,
+};
 
 use super::begin::options;
 use super::catalog::{Catalog, Facts};
@@ -68,7 +70,7 @@ impl Backend for OneView {
         Err(Refusal::new(Kind::NoSuchJob, "there is no job"))
     }
 
-    fn push(&self, _: &str, _: &[u8], _: Option<(String, u64)>) -> Result<u64, Refusal> {
+    fn push(&self, _: &str, _: &[u8], _: Option<(String, u64)>) -> Result<Pushed, Refusal> {
         Err(Refusal::new(Kind::Undefined, "there is no table"))
     }
 }

@@ -425,6 +425,10 @@ fn code(kind: Kind) -> &'static str {
         Kind::Dependent => "2BP01",
         Kind::Value => "22000",
         Kind::NotRunning => "55000",
+        // What clients try again later.
+        Kind::Starting => "57P03",
+        Kind::Busy => "55P03",
+        Kind::Unconfirmed => "08007",
         Kind::Cancelled => "57014",
         Kind::Limit => "54000",
         Kind::Denied => "42501",

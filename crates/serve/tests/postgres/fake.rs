@@ -15,7 +15,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use slackwater_serve::backend::{
     Answer, Backend, Cancelled, Column, Description, JobState, Kind, Object, ObjectKind, Parameter,
-    Refusal, Rows, Session, Statement,
+    Pushed, Refusal, Rows, Session, Statement,
 };
 
 /// The rows of a batch of `numbers`.
@@ -121,7 +121,7 @@ impl Backend for Fake {
         ))
     }
 
-    fn push(&self, table: &str, _rows: &[u8], _: Option<(String, u64)>) -> Result<u64, Refusal> {
+    fn push(&self, table: &str, _rows: &[u8], _: Option<(String, u64)>) -> Result<Pushed, Refusal> {
         Err(Refusal::new(
             Kind::Undefined,
             format!("there is no table {table}"),

@@ -15,7 +15,7 @@ use super::{Failure, RunOptions};
 use crate::catalog::connector_of;
 use crate::script::Script;
 
-/// The pushes at work: as many as a server has connections, so at most 64 × [`PUSH_BYTES_MAX`] = 512 MiB,
+/// The pushes at work: as many as a server has connections, so at most 64 × [`PUSH_BYTES_MAX`] = 256 MiB,
 /// which is reached only if all clients push as much as they may at the same time.
 const PUSHES_MAX: usize = 64;
 

@@ -66,6 +66,7 @@ impl Shared {
 /// Why a conversation ends, or an answer is a refusal.
 enum Fault {
     Refused(Why, String),
+    NotPushed(NotPushed),
     /// The reader is gone.
     Gone,
 }
@@ -154,14 +155,27 @@ fn pushed(table: &str, push: &Push) -> Result<Pushed, NotPushed> {
     }
 }
 
-fn not_pushed(none: NotPushed) -> Fault {
+fn not_pushed(mut none: NotPushed) -> Told {
+    // The query reads the table: it has not opened it yet.
+    if let NotPushed::NoTable(_) = none {
+        none = NotPushed::NotRunning;
+    }
     let why = match none {
-        NotPushed::NoTable(_) | NotPushed::NotRunning => Why::NotRunning,
-        NotPushed::TooLarge | NotPushed::Busy => Why::Limit,
+        NotPushed::NoTable(_) | NotPushed::NotRunning => Why::Starting,
+        NotPushed::TooLarge => Why::Limit,
+        NotPushed::Busy => Why::Busy,
         NotPushed::BadName | NotPushed::BadRow { .. } => Why::Value,
-        NotPushed::Unconfirmed => Why::TimedOut,
+        NotPushed::Unconfirmed => Why::Unconfirmed,
     };
-    Fault::Refused(why, format!("{none} ({})", none.hint()))
+    Told::NotPushed {
+        why,
+        message: none.to_string(),
+        hint: none.hint(),
+        line: match none {
+            NotPushed::BadRow { line, .. } => Some(line),
+            _ => None,
+        },
+    }
 }
 
 fn not_running() -> Fault {
@@ -184,6 +198,7 @@ impl Talk<'_> {
                 Ok(()) => continue,
                 Err(Fault::Gone) => return,
                 Err(Fault::Refused(why, message)) => refusal(why, message),
+                Err(Fault::NotPushed(none)) => not_pushed(none),
             };
             if self.channel.send(&told, &[]).is_err() {
                 return;
@@ -257,8 +272,17 @@ impl Talk<'_> {
                     rows: Bytes::copy_from_slice(bytes),
                     producer: producer.map(|(name, sequence)| Producer { name, sequence }),
                 };
-                let pushed = pushed(&table, &push).map_err(not_pushed)?;
-                Ok(self.channel.send(&Told::Pushed(pushed.rows), &[])?)
+                let Pushed {
+                    rows,
+                    rejected,
+                    repeated,
+                } = pushed(&table, &push).map_err(Fault::NotPushed)?;
+                let told = Told::Pushed {
+                    rows,
+                    rejected,
+                    repeated,
+                };
+                Ok(self.channel.send(&told, &[])?)
             }
             Ask::Look => self.text(asked.look(|board| {
                 let (job, counts) = (&board.job().json, board.json());

@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How long a reader waits for a job that is about to start.
-const START_PATIENCE: Duration = Duration::from_secs(10);
+pub const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most conversations that are kept for the next reader.
 const TALKS_KEPT: usize = 16;
@@ -194,6 +194,30 @@ impl Job {
         }
     }
 
+    /// Waits until it runs, if it is about to: `true` if it then does, `false` if it is stopped or has ended,
+    /// so that somebody has to start it.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run by `until`: it starts, or starts again and again.
+    pub fn wait_if_starting(&self, until: Instant) -> Result<bool, Refusal> {
+        let is_over = |state: &State| {
+            let has_ended = matches!(state.status, Status::Finished | Status::Failed { .. });
+            state.wanted != Wanted::Run || has_ended
+        };
+        let runs = |state: &State| state.child.is_some() && state.status == Status::Running;
+        let waits = |state: &mut State| !is_over(state) && !runs(state);
+        let limit = until.saturating_duration_since(Instant::now());
+        let state = self.shared.state();
+        let waited = self.shared.changed.wait_timeout_while(state, limit, waits);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match is_over(&state) {
+            true => Ok(false),
+            false if runs(&state) => Ok(true),
+            false => Err(not_running(&self.shared.name, &state.status)),
+        }
+    }
+
     /// A conversation with its process: one that another reader has ended well, or a new one.
     ///
     /// # Errors
@@ -277,7 +301,11 @@ fn not_running(name: &str, status: &Status) -> Refusal {
             "try again".to_string(),
         ),
     };
-    Refusal::new(Kind::NotRunning, format!("job '{name}' {why}")).hint(hint)
+    let kind = match status {
+        Status::Starting | Status::Running => Kind::Starting,
+        _ => Kind::NotRunning,
+    };
+    Refusal::new(kind, format!("job '{name}' {why}")).hint(hint)
 }
 
 impl Shared {

@@ -122,8 +122,26 @@ pub enum Told {
     Rows,
     /// Text in the bytes beside.
     Text,
-    /// So many rows of a push were accepted.
-    Pushed(u64),
+    /// A push was accepted.
+    Pushed {
+        /// The rows that are read.
+        rows: u64,
+        /// The bad rows that were left out.
+        rejected: u64,
+        /// Whether it was accepted before, so that nothing was read.
+        repeated: bool,
+    },
+    /// A push was not accepted.
+    NotPushed {
+        /// Why.
+        why: Why,
+        /// In words.
+        message: String,
+        /// What to do.
+        hint: String,
+        /// The line that is wrong, counted from 1.
+        line: Option<u64>,
+    },
     /// There are no more rows, or it is done.
     End,
     /// No answer.
@@ -142,6 +160,12 @@ pub enum Why {
     Unknown,
     /// The query does not run.
     NotRunning,
+    /// The query starts, or starts again.
+    Starting,
+    /// The query did not come to it in time, and has done nothing.
+    Busy,
+    /// It may have been done.
+    Unconfirmed,
     /// It took too long.
     TimedOut,
     /// A limit is reached.

@@ -23,9 +23,6 @@ use crate::costs::Learned;
 use crate::machine::Machine;
 use crate::planner::{learns, plan_on};
 
-/// The connector of tables into which rows are pushed.
-const PUSHED: &str = "http";
-
 /// How long a reader waits for a cut.
 const CUT_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -60,55 +57,6 @@ impl Server {
         let told = talk.told()?;
         job.keep(talk);
         Ok(String::from_utf8_lossy(&told.bytes).into_owned())
-    }
-
-    /// Pushes rows to all jobs that read a table, and returns how many there were.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such table, no job reads it, or one of them does not accept the rows: others may have
-    /// accepted them then.
-    pub(super) fn push(
-        &self,
-        table: &str,
-        rows: &[u8],
-        producer: Option<(String, u64)>,
-    ) -> Result<u64, Refusal> {
-        let known = self.known(table)?;
-        if known.connector.as_deref() != Some(PUSHED) {
-            let message = format!("'{table}' is not a table into which rows can be pushed");
-            return Err(Refusal::new(Wrong::Undefined, message)
-                .hint("that is a table with 'connector' = 'http'"));
-        }
-        let readers = {
-            let declared = self.declared();
-            let readers = declared.dependents(table).into_iter();
-            let readers = readers.filter(|reader| reader.object.kind.is_job());
-            readers
-                .map(|reader| reader.object.name.clone())
-                .collect::<Vec<String>>()
-        };
-        if readers.is_empty() {
-            let message = format!("no job reads table '{table}', so nothing would keep the rows");
-            return Err(Refusal::new(Wrong::NotRunning, message).hint(format!(
-                "CREATE MATERIALIZED VIEW v AS SELECT … FROM {table}"
-            )));
-        }
-        let mut pushed = 0;
-        for reader in readers {
-            let job = self.job(&reader)?;
-            let talk = job.talk()?;
-            let ask = Ask::Push {
-                table: table.to_string(),
-                producer: producer.clone(),
-            };
-            talk.ask(&ask, rows)?;
-            if let Told::Pushed(rows) = talk.told()?.message {
-                pushed = rows;
-            }
-            job.keep(talk);
-        }
-        Ok(pushed)
     }
 
     /// The metrics of all jobs that run, with the watermark of each partition if it is wanted.

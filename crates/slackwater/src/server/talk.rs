@@ -14,6 +14,9 @@ use crate::hosts::channel::{Channel, Received};
 /// How long a process may be silent within an answer: longer than a reader waits for a cut. Then it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What to do when a process is gone.
+pub const TRY_AGAIN: &str = "try again";
+
 /// One end of a conversation. Dropping it ends what was asked.
 pub struct Talk {
     channel: Channel,
@@ -53,6 +56,19 @@ impl Talk {
                 message: Told::Refused { why, message },
                 ..
             })) => Err(Refusal::new(kind(why), message)),
+            Ok(Some(Received {
+                message:
+                    Told::NotPushed {
+                        why,
+                        message,
+                        hint,
+                        line,
+                    },
+                ..
+            })) => Err(Refusal {
+                line,
+                ..Refusal::new(kind(why), message).hint(hint)
+            }),
             Ok(Some(received)) => Ok(received),
             Ok(None) => Err(gone()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Refusal::new(
@@ -107,13 +123,16 @@ impl Talk {
 }
 
 pub fn gone() -> Refusal {
-    Refusal::new(Kind::NotRunning, "the job's process has ended meanwhile").hint("try again")
+    Refusal::new(Kind::Starting, "the job's process has ended meanwhile").hint(TRY_AGAIN)
 }
 
 fn kind(why: Why) -> Kind {
     match why {
         Why::Unknown => Kind::Undefined,
         Why::NotRunning => Kind::NotRunning,
+        Why::Starting => Kind::Starting,
+        Why::Busy => Kind::Busy,
+        Why::Unconfirmed => Kind::Unconfirmed,
         Why::TimedOut => Kind::Cancelled,
         Why::Limit => Kind::Limit,
         Why::Value => Kind::Value,

@@ -122,6 +122,59 @@ fn pushed_rows_are_read_at_once_and_once() {
     server.wait_for("SELECT * FROM counts", &["4"]);
 }
 
+#[test]
+fn regression_a_job_that_is_stopped_takes_no_part_in_a_push() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    server.run(&[
+        "CREATE TABLE ac (k BIGINT) WITH ('connector' = 'http', 'bad_rows' = 'skip')",
+        "CREATE MATERIALIZED VIEW ac1 AS SELECT SUM(k) AS n FROM ac",
+        "CREATE MATERIALIZED VIEW ac2 AS SELECT SUM(k) AS n FROM ac",
+    ]);
+    let push = |query: &str, rows: &str| {
+        let (status, answer) = server.http("POST", &format!("/v1/tables/ac{query}"), rows);
+        let answer = serde_json::from_str::<serde_json::Value>(&answer).unwrap();
+        (status, answer)
+    };
+    assert_eq!(push("", "1\n"), (200, serde_json::json!({"rows": 1})));
+    server.run(&["STOP JOB ac2"]);
+    assert_eq!(push("", "2\n"), (200, serde_json::json!({"rows": 1})));
+    server.wait_for("SELECT * FROM ac1", &["3"]);
+    server.run(&["STOP JOB ac1"]);
+    let (status, answer) = push("", "4\n");
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert_eq!(status, 409, "{answer}");
+    assert!(message.contains("nothing would keep the rows"), "{answer}");
+    // A job that has just been started is waited for.
+    server.run(&["START JOB ac1", "START JOB ac2"]);
+    let answer = push("?producer=me&sequence=1", "8\nx\n");
+    assert_eq!(answer, (200, serde_json::json!({"rows": 1, "rejected": 1})));
+    server.wait_for("SELECT * FROM ac1", &["11"]);
+    server.wait_for("SELECT * FROM ac2", &["9"]);
+    let (status, answer) = push("?producer=me&sequence=1", "8\nx\n");
+    assert_eq!(
+        (status, &answer["repeated"]),
+        (200, &true.into()),
+        "{answer}"
+    );
+    // A row may be bad for one job only: the others have it then, and the answer says so.
+    server.run(&[
+        "CREATE TABLE two (a BIGINT, b BIGINT) WITH ('connector' = 'http')",
+        "CREATE MATERIALIZED VIEW of_a AS SELECT SUM(a) AS n FROM two",
+        "CREATE MATERIALIZED VIEW of_b AS SELECT SUM(b) AS n FROM two",
+    ]);
+    let (status, answer) = server.http("POST", "/v1/tables/two", "1,2\n3,x\n");
+    assert_eq!(status, 400, "{answer}");
+    for part in [
+        "job 'of_b'",
+        "other jobs have the rows (of_a)",
+        "producer=",
+        "\"line\":2",
+    ] {
+        assert!(answer.contains(part), "{part}: {answer}");
+    }
+}
+
 /// A driver that sends the next message once it has the answer to this one would wait forever.
 #[test]
 fn a_subscription_begins_before_its_first_row() {

@@ -142,14 +142,34 @@ impl Backend for Fake {
         }
     }
 
-    fn push(&self, _: &str, rows: &[u8], _: Option<(String, u64)>) -> Result<u64, Refusal> {
+    fn push(
+        &self,
+        _: &str,
+        rows: &[u8],
+        producer: Option<(String, u64)>,
+    ) -> Result<Pushed, Refusal> {
+        let refused = |kind| Err(Refusal::new(kind, "not now"));
+        match rows {
+            b"starting" => return refused(Kind::Starting),
+            b"busy" => return refused(Kind::Busy),
+            b"unconfirmed" => return refused(Kind::Unconfirmed),
+            b"stopped" => return refused(Kind::NotRunning),
+            _ => {}
+        }
         if rows.starts_with(b"bad") {
             let refusal =
                 Refusal::new(Kind::Value, "line 1: column n: 'bad' is not a valid BIGINT");
-            return Err(refusal.hint("send CSV"));
+            let line = Some(1);
+            return Err(Refusal { line, ..refusal }.hint("send CSV"));
         }
         self.pushed.lock().unwrap().extend_from_slice(rows);
-        Ok(rows.iter().filter(|byte| **byte == b'\n').count() as u64)
+        let lines = rows.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let rejected = u64::from(rows.starts_with(b"one bad"));
+        Ok(Pushed {
+            rows: lines - rejected,
+            rejected,
+            repeated: producer.is_some_and(|(_, sequence)| sequence == 1),
+        })
     }
 }
 

@@ -154,5 +154,49 @@ fn pushed_rows_are_counted_or_refused() {
     assert_eq!(*served.fake.pushed.lock().unwrap(), b"1,a\n2,b\n");
     let error = push("t", "bad\n").refused(400, "value", "line 1: column n");
     assert_eq!(error["hint"], "send CSV");
+    assert_eq!(error["line"], 1);
     push("v", "1\n").refused(404, "undefined", "there is no table 'v'");
+}
+
+#[test]
+fn regression_a_push_says_what_was_left_out_and_what_was_there_before() {
+    let served = served();
+    let push = |query: &str, rows: &str| served.ask(&format!("POST /v1/tables/t{query}"), "", rows);
+    let left_out = push("", "one bad\n2,b\n").ok().json();
+    assert_eq!(left_out, json!({"rows": 1, "rejected": 1}));
+    let repeated = push("?producer=me&sequence=1", "").ok().json();
+    assert_eq!(repeated, json!({"rows": 0, "repeated": true}));
+    let first = push("?producer=me&sequence=2", "1,a\n").ok().json();
+    assert_eq!(first, json!({"rows": 1}));
+}
+
+#[test]
+fn regression_what_may_be_tried_again_is_answered_with_503() {
+    let served = served();
+    for (rows, status, kind) in [
+        ("starting", 503, "not_running"),
+        ("busy", 503, "busy"),
+        ("unconfirmed", 503, "unconfirmed"),
+        ("stopped", 409, "not_running"),
+    ] {
+        let answered = served.ask("POST /v1/tables/t", "", rows);
+        answered.refused(status, kind, "not now");
+    }
+}
+
+#[test]
+fn regression_bodies_that_are_compressed_are_refused() {
+    let served = served();
+    for request in ["POST /v1/tables/t", "POST /v1/sql", "PATCH /v1/jobs/v"] {
+        for encoding in ["gzip", "identity, gzip", "zstd"] {
+            let header = format!("content-encoding: {encoding}\r\n");
+            let error = served.ask(request, &header, "1,a\n");
+            let error = error.refused(415, "value", "compressed");
+            assert!(error["hint"].as_str().unwrap().contains("as it is"));
+        }
+    }
+    assert!(served.fake.pushed.lock().unwrap().is_empty());
+    assert!(served.fake.run.lock().unwrap().is_empty());
+    let plain = "content-encoding: Identity\r\n";
+    served.ask("POST /v1/tables/t", plain, "1,a\n").ok();
 }
