@@ -70,17 +70,23 @@ fn tail(path: &Path, table: &str, most: usize) -> Vec<BadRow> {
     let lines = text.lines().rev();
     // The first line may have lost its beginning.
     let rows = lines.filter_map(|line| serde_json::from_str::<BadRow>(line).ok());
-    let mut rows = rows
-        .filter(|row| row.table == table)
-        .take(most)
-        .collect::<Vec<_>>();
-    for row in &mut rows {
+    let mut last = Vec::with_capacity(most);
+    for row in rows.filter(|row| row.table == table) {
+        if last.len() == most {
+            break;
+        }
+        // Every job that reads the table writes it, and so does one that reads it again.
+        if !last.contains(&row) {
+            last.push(row);
+        }
+    }
+    for row in &mut last {
         if let Some((end, _)) = row.record.char_indices().nth(RECORD_MAX) {
             row.record.truncate(end);
             row.record.push('…');
         }
     }
-    rows
+    last
 }
 
 fn tail_text(path: &Path) -> std::io::Result<String> {
@@ -102,6 +108,17 @@ mod tests {
             "table": table, "place": place, "reason": reason, "record": record
         });
         format!("{line}\n")
+    }
+
+    #[test]
+    fn regression_records_that_several_jobs_rejected_are_shown_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.jsonl");
+        let lines = (1..=4).flat_map(|number| std::iter::repeat_n(line("t", number, "x"), 4));
+        std::fs::write(&path, lines.collect::<String>()).unwrap();
+        let mut bad = BadRows::new(vec![("t".to_string(), path)]);
+        let places = bad.last(4).iter().map(|row| row.place.as_str());
+        assert_eq!(places.collect::<Vec<_>>(), ["f:4", "f:3", "f:2", "f:1"]);
     }
 
     #[test]
