@@ -113,7 +113,11 @@ fn run(begin: &Begin, channel: Channel, heard: Channel) -> ExitCode {
     };
     match run_script(&script, &options) {
         Ok(Outcome::Finished(finished)) if finished.stopped => tell(FromJob::Stopped),
-        Ok(Outcome::Finished(_)) => {
+        Ok(Outcome::Finished(finished)) => {
+            // For the server's log: a process that does not stay can't be asked later.
+            for sentence in &finished.report.diagnosis {
+                eprintln!("{sentence}");
+            }
             tell(FromJob::Finished);
             if begin.stays {
                 stop.wait();

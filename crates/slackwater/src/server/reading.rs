@@ -52,7 +52,16 @@ impl Server {
     /// If there is no such job, or it does not run.
     pub(super) fn text(&self, job: &str, ask: &Ask) -> Result<String, Refusal> {
         let job = self.job(job)?;
-        let talk = job.talk()?;
+        let talk = job.talk().map_err(|refusal| match ask {
+            // A process that ended has taken its counts with it.
+            Ask::Why if refusal.kind == Wrong::NotRunning => {
+                let hint = refusal.hint.clone().unwrap_or_default();
+                refusal.hint(format!(
+                    "{hint}; the server's log has what it said at its end"
+                ))
+            }
+            _ => refusal,
+        })?;
         talk.ask(ask, &[])?;
         let told = talk.told()?;
         job.keep(talk);

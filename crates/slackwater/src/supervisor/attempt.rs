@@ -221,6 +221,7 @@ impl Query<'_> {
         };
         let mut report = tally.report();
         let examination = questions.examine(program, deployment);
+        self.signals.keep_diagnosis(examination.text());
         examination.add_to(&mut report);
         report.checkpoints = coordinator.as_ref().map(CheckpointReport::from);
         let suspects = coordinator.as_ref().map(|takes| takes.suspects().to_vec());

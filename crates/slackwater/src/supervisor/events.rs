@@ -44,6 +44,8 @@ pub struct Signals {
     listening: Mutex<Listening>,
     /// Called whenever an incarnation has begun.
     begun: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Why rows were late and the like, as of the end of the last attempt.
+    diagnosis: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -107,6 +109,17 @@ impl Signals {
         if let Some(sender) = &listening.sender {
             let _ = sender.try_send(RunEvent::Why(reply));
         }
+    }
+
+    /// Keeps what the attempt that has just ended knows, for questions that come later.
+    pub fn keep_diagnosis(&self, text: String) {
+        *self.diagnosis.lock().expect("no thread panics under it") = Some(text);
+    }
+
+    /// What the last attempt that has ended knew.
+    pub fn last_diagnosis(&self) -> Option<String> {
+        let diagnosis = self.diagnosis.lock();
+        diagnosis.expect("no thread panics under it").clone()
     }
 
     /// Passes a new target on. If nobody hears it, it is dropped.

@@ -4,7 +4,7 @@
 //! once, and the answer is made from that.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{self, SyncSender};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -88,12 +88,17 @@ impl Asker {
         answer.recv().ok()
     }
 
-    /// Why nothing comes out, and why rows are late: sentences and a table. `None` if no query runs, or it
-    /// does not answer.
+    /// Why nothing comes out, and why rows are late: sentences and a table. Of a query that does not run any
+    /// longer, what was known at its end. `None` if no query has run, or it does not answer.
     pub fn why(&self) -> Option<String> {
         let (reply, answer) = mpsc::sync_channel(1);
         self.signals.ask(reply);
-        answer.recv_timeout(ANSWER_PATIENCE).ok()
+        match answer.recv_timeout(ANSWER_PATIENCE) {
+            Ok(text) => Some(text),
+            Err(RecvTimeoutError::Timeout) => None,
+            // No attempt hears it.
+            Err(RecvTimeoutError::Disconnected) => self.signals.last_diagnosis(),
+        }
     }
 }
 

@@ -83,6 +83,39 @@ fn regression_a_job_is_shown_under_its_whole_name_and_as_finished() {
 }
 
 #[test]
+fn regression_the_late_rows_of_a_job_that_has_finished_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("late.csv");
+    // The second row is an hour late.
+    let rows = "2026-01-01 10:00:00\n2026-01-01 09:00:00\n2026-01-01 10:00:01\n";
+    std::fs::write(&input, rows).unwrap();
+    let server = Server::start(folder.path());
+    let table = format!(
+        "CREATE TABLE clicks (ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+         WITH ('connector' = 'file', 'path' = '{}')",
+        input.display()
+    );
+    let query = "SELECT window_end, COUNT(*) AS n
+                 FROM TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' SECOND)
+                 GROUP BY window_start, window_end";
+    let sink = format!("CREATE SINK written AS {query} WITH ('connector' = 'blackhole')");
+    server.run(&[
+        &table,
+        &format!("CREATE MATERIALIZED VIEW late AS {query}"),
+        &sink,
+    ]);
+    server.wait_for("SHOW MATERIALIZED VIEWS", &["late|finished"]);
+    server.wait_for("SHOW SINKS", &["written|blackhole|finished"]);
+    let (status, why) = server.http("GET", "/v1/jobs/late/why", "");
+    assert_eq!(status, 200, "{why}");
+    assert!(why.contains("1 of 3 rows"), "{why}");
+    // A sink's process has ended.
+    let (status, why) = server.http("GET", "/v1/jobs/written/why", "");
+    assert_eq!(status, 409, "{why}");
+    assert!(why.contains("log has what it said"), "{why}");
+}
+
+#[test]
 fn pushed_rows_are_read_at_once_and_once() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
