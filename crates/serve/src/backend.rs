@@ -48,8 +48,9 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If there is no such table, no job that runs reads it, or one of the rows is not valid: none is accepted
-    /// then. If one of several jobs fails in the middle, others may have the rows, and the message says so.
+    /// If there is no such table, no job that runs reads it, or one of the rows is not valid: none is
+    /// accepted then. If one of several jobs fails in the middle, others may have the rows, and the message
+    /// says so.
     fn push(
         &self,
         table: &str,
