@@ -223,11 +223,19 @@ pub fn statements(text: &str) -> Vec<Range<usize>> {
         in_set &= !(seen.len() == 1 && first(0, "end"));
         seen.clear();
         if !in_set {
-            found.extend(open.take());
+            found.extend(open.take().map(|range| with_hint(text, range, word.at)));
         }
     }
-    found.extend(open);
+    found.extend(open.map(|range| with_hint(text, range, text.len())));
     found
+}
+
+/// A statement with the hint at its end, which is a comment; it ends at `end`.
+fn with_hint(text: &str, range: Range<usize>, end: usize) -> Range<usize> {
+    match text[range.end..end].contains("/*+") {
+        true => range.start..text[..end].trim_end().len(),
+        false => range,
+    }
 }
 
 /// The place of the parenthesis or bracket that ends what begins at `open`.

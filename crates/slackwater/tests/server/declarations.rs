@@ -270,3 +270,17 @@ fn a_changed_query_says_what_state_it_goes_on_with_or_changes_nothing() {
         "{notices:?}"
     );
 }
+
+#[test]
+fn a_hint_at_the_end_of_a_statement_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    write_input(folder.path(), 10);
+    let server = Server::start(folder.path());
+    server.run(&[&table(folder.path(), "")]);
+    let create =
+        "CREATE MATERIALIZED VIEW v AS SELECT k FROM numbers /*+ OPTIONS('on_error' = 'fail') */";
+    server.run(&[&format!("{create} ; -- the end")]);
+    assert_eq!(server.rows("SHOW CREATE MATERIALIZED VIEW v"), [create]);
+    let error = server.error(&create.replace("on_error", "on_errr").replace(" v ", " w "));
+    assert!(error.contains("on_errr"), "{error}");
+}
