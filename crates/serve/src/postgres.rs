@@ -24,6 +24,7 @@ mod qualified;
 mod rows;
 mod scram;
 mod settings;
+mod statement_set;
 mod statements;
 mod types;
 mod wire;

@@ -18,7 +18,7 @@ use super::local;
 use super::message::{self, Report, Severity, Transaction};
 use super::rows::{Form, Running};
 use super::settings::{self, Settings};
-use super::statements::{Portals, Statements};
+use super::statements::{Portals, StatementSet, Statements};
 use super::wire::Wire;
 use super::words;
 
@@ -94,6 +94,7 @@ pub struct Conversation {
     pub facts: Facts,
     pub statements: Statements,
     pub portals: Portals,
+    pub set: StatementSet,
     pub transaction: Transaction,
     /// Whether something was changed since BEGIN.
     pub changed: bool,
@@ -121,6 +122,7 @@ impl Conversation {
             facts,
             statements: Statements::default(),
             portals: Portals::default(),
+            set: StatementSet::default(),
             transaction: Transaction::None,
             changed: false,
             skips: false,
@@ -254,6 +256,9 @@ impl Conversation {
             let message =
                 "current transaction is aborted, commands ignored until end of transaction block";
             return Err(Report::error("25P02", message).into());
+        }
+        if let Some(opened) = self.part_of_set(wire, command, &asked).await? {
+            return Ok(opened);
         }
         let done = |tag: &str| Opened::Done {
             tag: tag.to_owned(),

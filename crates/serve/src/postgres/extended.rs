@@ -104,6 +104,7 @@ impl Conversation {
             return Err(Report::error("25P02", message).into());
         }
         let (types, found) = match &command {
+            Command::Other if self.set.takes(text) => (vec![], None),
             Command::Other => self.described(wire, text, 0).await?,
             Command::Catalog => self.described_by_catalog(wire, text).await?,
             Command::Declare { query, .. } => {

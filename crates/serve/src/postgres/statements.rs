@@ -9,6 +9,7 @@ use crate::backend::Parameter;
 use super::command::Command;
 use super::message::Report;
 use super::rows::{Columns, Running};
+use super::words::words;
 
 /// The most prepared statements of a connection, and the bytes of their names and strings.
 const STATEMENTS_MAX: usize = 1_000;
@@ -256,5 +257,52 @@ impl Portals {
             None => self.cursors.clear(),
         }
         Ok(())
+    }
+}
+
+/// What of a set has come until now.
+#[derive(Default)]
+pub struct StatementSet(pub Option<String>);
+
+impl StatementSet {
+    /// Whether a statement is a part of a set: it opens one, or one is open.
+    pub fn takes(&self, text: &str) -> bool {
+        self.0.is_some() || opens(text)
+    }
+}
+
+/// Whether a statement opens a set and does not end it.
+pub fn opens(text: &str) -> bool {
+    let words = words(text);
+    let mut words = words.iter().filter(|word| !word.is_sign(";"));
+    let begins = words
+        .next()
+        .is_some_and(|word| word.is("begin") || word.is("execute"));
+    begins
+        && words.next().is_some_and(|word| word.is("statement"))
+        && words.next().is_some_and(|word| word.is("set"))
+        && !words.next_back().is_some_and(|word| word.is("end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_opens_a_set_does_not_end_it() {
+        for text in [
+            "BEGIN STATEMENT SET;",
+            "begin statement set",
+            "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1 FROM t",
+        ] {
+            assert!(opens(text), "{text}");
+        }
+        for text in [
+            "BEGIN",
+            "BEGIN STATEMENT SET; INSERT INTO a SELECT 1 FROM t; END;",
+            "INSERT INTO a SELECT 1",
+        ] {
+            assert!(!opens(text), "{text}");
+        }
     }
 }

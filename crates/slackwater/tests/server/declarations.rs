@@ -284,3 +284,41 @@ fn a_hint_at_the_end_of_a_statement_is_kept() {
     let error = server.error(&create.replace("on_error", "on_errr").replace(" v ", " w "));
     assert!(error.contains("on_errr"), "{error}");
 }
+
+/// psql sends what stands between semicolons, and so do drivers.
+#[test]
+fn a_statement_set_may_come_statement_by_statement() {
+    let folder = tempfile::tempdir().unwrap();
+    write_input(folder.path(), 10);
+    let server = Server::start(folder.path());
+    server.run(&[
+        &table(folder.path(), ""),
+        "CREATE TABLE a (id BIGINT) WITH ('connector' = 'file', 'path' = 'a.csv')",
+        "CREATE TABLE b (id BIGINT) WITH ('connector' = 'file', 'path' = 'b.csv')",
+    ]);
+    let mut client = server.client();
+    client.batch_execute("BEGIN STATEMENT SET").unwrap();
+    client
+        .batch_execute("INSERT INTO a SELECT id FROM numbers")
+        .unwrap();
+    let error = client.batch_execute("SHOW JOBS").unwrap_err();
+    assert!(
+        super::message(&error).contains("a STATEMENT SET is open"),
+        "{error}"
+    );
+    client.batch_execute("ROLLBACK").unwrap();
+    assert!(server.rows("SHOW JOBS").is_empty());
+    // Prepared, too.
+    client
+        .execute(
+            "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT id FROM numbers",
+            &[],
+        )
+        .unwrap();
+    client
+        .execute("INSERT INTO b SELECT id FROM numbers", &[])
+        .unwrap();
+    client.execute("END", &[]).unwrap();
+    let jobs = server.rows("SHOW JOBS");
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+}
