@@ -458,11 +458,8 @@ impl Shared {
         }
         let exit = listener.wait();
         let mut state = self.state();
-        state.child = None;
-        state.talks.clear();
-        self.changed.notify_all();
         let is_wanted = state.wanted == Wanted::Run;
-        match ending {
+        let ending = match ending {
             // It was to stay, so that its views can be read, and is gone.
             Some(Ending::Finished) if is_wanted && state.begin.stays => Ending::Died(exit),
             Some(Ending::Finished) if state.begin.stays => Ending::Stopped,
@@ -470,7 +467,15 @@ impl Shared {
             None if is_wanted => Ending::Died(exit),
             // It was killed because it did not stop: its last checkpoint holds.
             None => Ending::Stopped,
+        };
+        state.child = None;
+        state.talks.clear();
+        if matches!(ending, Ending::Stopped) {
+            // Before anybody who waited for its end asks for it.
+            state.status = Status::Stopped;
         }
+        self.changed.notify_all();
+        ending
     }
 
     fn runs(&self, of: Incarnation<'_>) {

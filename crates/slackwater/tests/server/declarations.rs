@@ -240,6 +240,8 @@ fn a_changed_query_says_what_state_it_goes_on_with_or_changes_nothing() {
         "SELECT k, n FROM sums",
         &counted.iter().map(String::as_str).collect::<Vec<_>>(),
     );
+    // All of it is in a checkpoint.
+    server.wait_for("SHOW MATERIALIZED VIEWS", &["sums|finished"]);
     // The state of another aggregate is of no use.
     let other = "ALTER MATERIALIZED VIEW sums AS SELECT k, SUM(v) AS n FROM numbers GROUP BY k";
     let error = server.error(other);
