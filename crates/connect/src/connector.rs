@@ -1,6 +1,8 @@
 //! The description of a connector. Its own file has its entry, a [`ConnectorKind`]; the table of all entries
 //! is [`crate::connectors`].
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use slackwater_engine::operator::lookup_join::LookupConnector;
@@ -42,6 +44,8 @@ pub struct ConnectorKind {
     /// Whether the rows of a source come from other threads of this process ([`crate::push`]), so that
     /// something has to take them from outside.
     pub is_pushed: bool,
+    /// Which of its tables only the host where a query was started has.
+    pub(crate) at_home: AtHome,
     /// The options of all uses.
     pub(crate) options: &'static [OptionKind],
     /// The options of sources, without those of every source and of the format.
@@ -64,6 +68,22 @@ pub enum Exclusive {
     Nothing,
 }
 
+/// The tables of a connector that only the host where a query was started has, unless they say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtHome {
+    /// None: every host reaches them.
+    Never,
+    /// All: a terminal, a file that one process may write.
+    Always,
+    /// Those with this value of an option.
+    If {
+        option: &'static str,
+        value: &'static str,
+    },
+    /// Sinks of a single file. Folders are shared.
+    OneFile,
+}
+
 /// Another engine's name for a connector.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alias {
@@ -79,6 +99,23 @@ impl ConnectorKind {
         match self.formats {
             Formats::Files => self.path,
             Formats::None | Formats::Messages | Formats::Lines => None,
+        }
+    }
+
+    /// Whether only the host where a query was started has a table that is read (or written, `is_sink`).
+    pub fn runs_at_home(&self, options: &BTreeMap<String, String>, is_sink: bool) -> bool {
+        let value = |option: &str| options.get(option).map(String::as_str);
+        match self.at_home {
+            AtHome::Never => false,
+            AtHome::Always => true,
+            AtHome::If {
+                option,
+                value: expected,
+            } => value(option) == Some(expected),
+            AtHome::OneFile => {
+                let path = self.path.and_then(value).map(Path::new);
+                is_sink && path.is_some_and(|path| path.extension().is_some())
+            }
         }
     }
 

@@ -7,7 +7,7 @@ mod statements;
 
 #[cfg(not(feature = "postgres"))]
 use self::{not_built as look_up, not_built as read, not_built as write};
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::database_options as described;
 use crate::file_format::Formats;
 use crate::options::option;
@@ -27,6 +27,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Name("sink.name"),
     reads_standard_input: false,
     is_pushed: false,
+    at_home: AtHome::Never,
     options: &[
         option(
             "url",

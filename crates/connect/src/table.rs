@@ -75,7 +75,7 @@ pub(crate) const SINK_OPTIONS: &[OptionKind] = &[option(
 )];
 
 /// Options of tables that the query acts on, not the connector.
-pub(crate) const QUERY_OPTIONS: &[&str] = &["changelog", "late_rows"];
+pub(crate) const QUERY_OPTIONS: &[&str] = &["changelog", "host", "late_rows"];
 
 /// Rejects a `latency_target` that is not a duration, or that no sink can meet.
 pub(crate) fn check_latency_target(options: &Options<'_>) -> Result<(), OptionError> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! query graph  →  subqueries  →  execution graph  →  placement
-//!   query.rs        split.rs        expand.rs          place.rs  (demand.rs, topology.rs)
+//!   query.rs        split.rs        expand.rs          place.rs  (demand.rs, topology.rs, cluster.rs)
 //!                                       ▲  links of broadcasts: broadcast.rs
 //! ```
 //!
@@ -17,6 +17,8 @@ pub mod expand;
 pub mod demand;
 pub mod place;
 pub mod topology;
+
+pub mod cluster;
 
 pub mod balance;
 pub mod broadcast;

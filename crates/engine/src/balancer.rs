@@ -7,6 +7,8 @@ mod keyed;
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::chunk::{Chunk, Message};
 use crate::counters::StepCounters;
 use crate::error::Result;
@@ -22,7 +24,7 @@ use keyed::Keyed;
 pub const COUNTED_CHUNKS: u64 = 8;
 
 /// How chunks are spread over the links of one output.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BalancerPlan {
     /// All chunks go to the only link.
     PointToPoint,

@@ -15,6 +15,7 @@ use arrow_array::{
     UInt32Array, UInt64Array,
 };
 use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
 
 use crate::barrier::Barrier;
 use crate::error::Result;
@@ -84,7 +85,7 @@ pub enum Positions {
 }
 
 /// What a row does to the result (Flink's changelog).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(i8)]
 pub enum RowKind {
     /// A new row.

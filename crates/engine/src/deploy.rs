@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_buffer::Buffer;
+use serde::{Deserialize, Serialize};
 use slackwater_link::{FrameReceiver, FrameSender};
 
 use crate::balancer::BalancerPlan;
@@ -28,7 +29,7 @@ pub use build::build;
 pub const LINK_MESSAGES_MAX: usize = 16;
 
 /// A query as instances on workers, connected by links.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Deployment {
     /// The instances.
     pub instances: Vec<InstancePlan>,
@@ -38,6 +39,8 @@ pub struct Deployment {
     pub chunk_rows: usize,
     /// The process of each worker; empty when there is one process, which is number 0.
     pub process_of: Vec<usize>,
+    /// The host of each process; empty when there is one host, which is number 0.
+    pub host_of: Vec<usize>,
     /// Which receivers forward broadcasts, and where.
     pub relays: Vec<RelayPlan>,
 }
@@ -47,6 +50,17 @@ impl Deployment {
     pub fn process(&self, instance: usize) -> usize {
         let worker = self.instances[instance].worker;
         self.process_of.get(worker).copied().unwrap_or(0)
+    }
+
+    /// The host that runs a process.
+    pub fn host(&self, process: usize) -> usize {
+        self.host_of.get(process).copied().unwrap_or(0)
+    }
+
+    /// Whether both ends of a link are on the same host.
+    pub fn is_on_one_host(&self, link: &LinkPlan) -> bool {
+        let [from, to] = [link.from, link.to].map(|end| self.host(self.process(end)));
+        from == to
     }
 
     /// The links whose receivers acknowledge the chunks that they take.
@@ -127,8 +141,8 @@ impl Deployment {
         links.filter(|(_, link)| self.process(link.from) != self.process(link.to))
     }
 
-    /// Groups of two or more links from one instance to other processes that carry the same messages:
-    /// through shared memory each group is one feed. The feed's writer goes by the first link of the
+    /// Groups of two or more links from one instance to other processes of its host that carry the same
+    /// messages: through shared memory each group is one feed. The feed's writer goes by the first link of the
     /// group.
     pub fn feeds(&self) -> Vec<Vec<usize>> {
         let steps = self.instances.iter().flat_map(|instance| &instance.steps);
@@ -141,8 +155,8 @@ impl Deployment {
         });
         let relays = self.relays.iter().map(|relay| &relay.links);
         let leaves = |link: &usize| {
-            let LinkPlan { from, to, .. } = self.links[*link];
-            self.process(from) != self.process(to)
+            let link = &self.links[*link];
+            self.process(link.from) != self.process(link.to) && self.is_on_one_host(link)
         };
         let feeds = broadcasts
             .chain(relays)
@@ -152,7 +166,7 @@ impl Deployment {
 }
 
 /// A receiver that forwards what comes over a link.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayPlan {
     /// The link that it receives by.
     pub link: usize,
@@ -161,7 +175,7 @@ pub struct RelayPlan {
 }
 
 /// One instance.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InstancePlan {
     /// The instance's name for messages: `aggregate 3 [1/2]`.
     pub name: String,
@@ -225,7 +239,7 @@ impl InputPlan {
 }
 
 /// Where an instance's rows come from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum InputPlan {
     /// A source.
     Source {
@@ -239,7 +253,7 @@ pub enum InputPlan {
 }
 
 /// One step of an instance.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StepPlan {
     /// The step's node in the query graph; for a route, the node whose output it carries.
     pub node: usize,
@@ -250,7 +264,7 @@ pub struct StepPlan {
 }
 
 /// What a step does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum StepKind {
     /// Runs an operator.
     Operator,
@@ -261,7 +275,7 @@ pub enum StepKind {
         /// The latency, in nanoseconds, that the 99th percentile of rows is to stay below.
         latency_target_ns: Option<u64>,
         /// The kinds of rows that the sink doesn't get.
-        leaves_out: &'static [RowKind],
+        leaves_out: Vec<RowKind>,
     },
     /// Sends over links.
     Route {
@@ -273,7 +287,7 @@ pub enum StepKind {
 }
 
 /// A link between two instances.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct LinkPlan {
     /// The sending instance.
     pub from: usize,

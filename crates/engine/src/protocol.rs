@@ -150,7 +150,11 @@ pub enum Attached {
 /// [`WaitMode`] as data; the crate that defines it has no serialization.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "WaitMode")]
-enum WaitModeData {
+#[expect(
+    missing_docs,
+    reason = "the fields are documented where they are defined"
+)]
+pub enum WaitModeData {
     Auto { delay: std::time::Duration },
     Poll,
     Interrupt,

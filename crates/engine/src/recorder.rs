@@ -9,11 +9,13 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The bytes of a note: whether it is valid, partition, first and last position.
 const NOTE_BYTES: usize = 32;
 
 /// Rows of one partition that may have killed a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Suspect {
     /// The partition's number.
     pub partition: u32,

@@ -29,7 +29,7 @@ const LEAVING_CHUNKS_MAX: usize = 64;
 pub struct SinkStep {
     sink: Box<dyn Sink>,
     /// Rows of these kinds are not written.
-    leaves_out: &'static [RowKind],
+    leaves_out: Vec<RowKind>,
     /// The latency of each row in microseconds.
     latencies_us: Histogram<u64>,
     seconds: Seconds,
@@ -80,11 +80,11 @@ mod recorded {
 
 impl SinkStep {
     /// A step that writes to `sink` the rows that are not of the kinds `leaves_out`.
-    pub fn new(sink: Box<dyn Sink>, leaves_out: &'static [RowKind]) -> SinkStep {
+    pub fn new(sink: Box<dyn Sink>, leaves_out: &[RowKind]) -> SinkStep {
         let latencies_us = Histogram::new_with_bounds(1, LATENCY_MAX_US, 3);
         SinkStep {
             sink,
-            leaves_out,
+            leaves_out: leaves_out.to_vec(),
             latencies_us: latencies_us.expect("the bounds are constants that it accepts"),
             seconds: Seconds::since(now_ns()),
             leaving: Vec::with_capacity(LEAVING_CHUNKS_MAX),
@@ -109,7 +109,7 @@ impl SinkStep {
         counters: &Arc<InstanceCounters>,
         laps: &mut Laps,
     ) -> Result<()> {
-        let chunk = chunk.without(self.leaves_out)?;
+        let chunk = chunk.without(&self.leaves_out)?;
         let rows = chunk.rows() as u64;
         if rows == 0 {
             return Ok(());

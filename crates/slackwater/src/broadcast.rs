@@ -30,11 +30,13 @@ pub fn decide(program: &Program, plan: &mut Plan) {
         };
         let bytes = program.settings.chunk_rows * row_bytes(program, broadcast.from_node);
         let placement = plan.placement.clone();
-        let process_of = plan.process_of.clone();
-        let place_of = |instance: usize| Place {
-            // Processes are started on this host.
-            host: 0,
-            process: process_of[placement.worker_of[instance]],
+        let (process_of, host_of) = (plan.process_of.clone(), plan.host_of.clone());
+        let place_of = |instance: usize| {
+            let process = process_of[placement.worker_of[instance]];
+            Place {
+                host: host_of.get(process).copied().unwrap_or(0),
+                process,
+            }
         };
         let Some((origin, links)) = by_origin(&plan.execution, broadcast).into_iter().next() else {
             continue;

@@ -7,6 +7,7 @@ mod demo;
 mod doors;
 mod experiments;
 mod explained;
+mod hosts;
 mod serve;
 
 use std::ffi::OsString;
@@ -88,8 +89,19 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         #[arg(long, conflicts_with = "quiet")]
         live: bool,
         #[command(flatten)]
+        hosts: hosts::HostArguments,
+        #[command(flatten)]
         doors: DoorArguments,
     },
+    /// Join a query on several hosts: start the worker processes that it asks for.
+    #[command(after_help = "\
+The agent ends when the query does, and on SIGTERM. If it loses the orchestrator, it kills the processes
+that it has started for it, and joins again.
+
+  slackwater key > cluster.key; chmod 600 cluster.key          (and the same file on each host)
+  h1$ slackwater run query.sql --listen 10.0.0.1:7070 --secret cluster.key --hosts 2 --here
+  h2$ slackwater worker --join 10.0.0.1:7070 --secret cluster.key --name h2")]
+    Worker(hosts::WorkerArguments),
     /// Show a stream with its page: needs no files and no network.
     Demo(demo::Arguments),
     /// Show how a query would run: query graph, subqueries, instances, placement.
@@ -202,7 +214,7 @@ version they use built-in ones.")]
     MeasureLink(crate::calibrate::LinkSide),
     /// A part of a query; `run --processes` starts it.
     #[command(hide = true)]
-    Worker {
+    Part {
         /// The worker process's number
         #[arg(long)]
         process: usize,
@@ -263,8 +275,13 @@ pub fn main() -> ExitCode {
             report,
             quiet,
             live,
+            hosts,
             doors,
         } => {
+            let cluster = match hosts.cluster() {
+                Ok(cluster) => cluster,
+                Err(error) => return complain(&error, USAGE),
+            };
             let machine = match query.machine_here() {
                 Ok(machine) => machine,
                 Err(error) => return complain(&error, USAGE),
@@ -275,6 +292,7 @@ pub fn main() -> ExitCode {
                 progress: !quiet,
                 live,
                 doors: doors.doors(),
+                cluster,
                 signals: true,
                 machine,
                 state: state.map(|place| StateOptions {
@@ -360,9 +378,10 @@ pub fn main() -> ExitCode {
             print(&String::from_utf8_lossy(&script));
             ExitCode::SUCCESS
         }
+        Command::Worker(arguments) => hosts::worker(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job { control, .. } => crate::server::job_main(control),
-        Command::Worker { control, .. } => crate::hosts::worker_main(control),
+        Command::Part { control, .. } => crate::hosts::worker_main(control),
         Command::Topology { from, json } => shown(topology(from.as_deref(), json), USAGE),
         Command::Doctor {
             report,

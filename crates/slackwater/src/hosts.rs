@@ -1,7 +1,7 @@
 //! Runs a query: on threads of this process, or in worker processes on this machine.
 //!
 //! ```text
-//! supervisor ─► LocalHost ─┬─ thread ───────────────────────────► Executor ─► workers
+//! supervisor ─► Execution ─┬─ thread ───────────────────────────► Executor ─► workers
 //!            ◄─            └─ control socket ─► worker process 0 ─► Executor ─► workers ─┐ links: shared
 //!                                           ─► worker process 1 ─► Executor ─► workers ─┘ memory or TCP
 //! ```
@@ -41,20 +41,30 @@ mod outbox;
 pub mod connect;
 mod executor;
 
+mod facts;
+mod host;
 mod local;
-mod processes;
-mod reader;
-mod starting;
-mod threads;
+
 mod work;
+
+mod hearing;
+mod processes;
+mod threads;
+
+mod execution;
+mod starting;
+
 mod worker_process;
 
 pub(crate) use counts::FinalCounts;
+pub(crate) use execution::Execution;
+pub(crate) use facts::{Build, Facts, host_name};
+pub(crate) use host::{Ended, Exit, Group, Hear, Host, HostProcesses, News, What};
 pub(crate) use local::LocalHost;
+pub use local::mesh;
 pub(crate) use measured::Measured;
 pub(crate) use phases::{Pending, Phase, recommit};
-pub use processes::mesh;
-pub(crate) use protocol::{HostCommand, HostEvent};
-pub(crate) use starting::StartingHost;
+pub(crate) use protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent};
+pub(crate) use starting::StartingExecution;
 pub(crate) use work::Work;
 pub(crate) use worker_process::main as worker_main;

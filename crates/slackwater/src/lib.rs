@@ -44,12 +44,14 @@ pub mod catalog;
 mod checkpoints;
 mod notices;
 
+mod bound;
 pub mod broadcast;
 mod messages;
 mod parallel;
 pub mod plan;
 pub mod planner;
 
+mod cluster;
 pub mod hosts;
 
 mod doctor;

@@ -18,7 +18,7 @@ use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
 use crate::explain::sink_name;
-use crate::hosts::LocalHost;
+use crate::hosts::Execution;
 use crate::report::{LatenessReport, count};
 use crate::targets::Targets;
 use crate::terminal::say;
@@ -77,7 +77,7 @@ impl Live {
     pub fn new(
         program: &Program,
         deployment: &Deployment,
-        host: &LocalHost,
+        host: &Execution,
         rate_max: f64,
         changed: &Arc<Targets>,
     ) -> Live {
@@ -137,7 +137,7 @@ impl Live {
     /// Requests the counts or draws a line; `workers` are those in use, `late` the late rows so far.
     pub fn go_on(
         &mut self,
-        host: &LocalHost,
+        host: &Execution,
         catalog: &ProgramCatalog<'_>,
         workers: Option<&BTreeSet<usize>>,
         late: Late,
@@ -151,7 +151,7 @@ impl Live {
         self.draw(host, workers, late);
     }
 
-    fn draw(&mut self, host: &LocalHost, workers: Option<&BTreeSet<usize>>, late: Late) {
+    fn draw(&mut self, host: &Execution, workers: Option<&BTreeSet<usize>>, late: Late) {
         let now = Instant::now();
         let seconds = now.duration_since(self.last).as_secs_f64().max(1e-3);
         self.last = now;

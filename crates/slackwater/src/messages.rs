@@ -33,9 +33,13 @@ pub fn decide(program: &Program, plan: &mut Plan, costs: &QueryCosts) {
         let worker = plan.placement.worker_of[instance];
         plan.process_of[worker]
     };
-    let kind = match program.settings.link {
-        LinkKind::Auto | LinkKind::SharedMemory => Kind::ShmLent,
-        LinkKind::Tcp => Kind::TcpLink,
+    let kind_of = |link: usize| {
+        let link = &plan.execution.links[link];
+        let hosts = [link.from, link.to].map(|end| plan.host_of.get(process(plan, end)));
+        match program.settings.link {
+            LinkKind::Auto | LinkKind::SharedMemory if hosts[0] == hosts[1] => Kind::ShmLent,
+            LinkKind::Auto | LinkKind::SharedMemory | LinkKind::Tcp => Kind::TcpLink,
+        }
     };
     let links = plan.execution.links.iter().enumerate();
     let remote = links.filter(|(_, link)| {
@@ -46,11 +50,12 @@ pub fn decide(program: &Program, plan: &mut Plan, costs: &QueryCosts) {
     if remote.is_empty() {
         return;
     }
-    let points = link_points(kind);
+    let points = [Kind::ShmLent, Kind::TcpLink].map(|kind| (kind, link_points(kind)));
     let loads = Loads::of(program, plan, costs);
     let decided = remote.into_iter().filter_map(|link| {
+        let points = points.iter().find(|(kind, _)| *kind == kind_of(link));
         let load = LinkLoad {
-            points: points.clone(),
+            points: points.map_or_else(Vec::new, |(_, points)| points.clone()),
             ..loads.of_link(link)
         };
         let size = match program.settings.message_bytes {

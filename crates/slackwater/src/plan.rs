@@ -1,7 +1,10 @@
 //! From a query graph to a deployment: split, expand, place, and the engine's plain data.
 
+use std::collections::BTreeSet;
+
 use slackwater_control::broadcast::links::Broadcast;
 use slackwater_control::broadcast::model::Choice;
+use slackwater_control::cluster::Cluster;
 use slackwater_control::demand::demand;
 use slackwater_control::expand::{ExecutionGraph, expand};
 use slackwater_control::latency::message::{LinkLoad, MessagePlan};
@@ -36,6 +39,8 @@ pub struct Plan {
     pub process_of: Vec<usize>,
     /// The number of processes.
     pub processes: usize,
+    /// The host of each process; empty for one host.
+    pub host_of: Vec<usize>,
     /// The NUMA node whose memory each worker uses; `None` if the kernel chooses.
     pub memory_nodes: Vec<Option<usize>>,
     /// The instances of each parallel subquery of the statement that asked for the most.
@@ -146,6 +151,8 @@ pub struct PlanRequest<'a> {
     pub strategy: Option<Strategy>,
     /// The machine.
     pub machine: &'a Machine,
+    /// The host that each node is bound to, by its number.
+    pub bound: &'a [Option<usize>],
 }
 
 /// Plans a query.
@@ -172,19 +179,17 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
         placement.worker_of.fill(0);
         placement.distance_mean = None;
     }
-    let process_of = match request.processes {
-        // Neighbors share a process, and the numbers of workers differ by at most one.
-        Processes::Count(processes) => (0..request.workers)
-            .map(|worker| worker * processes / request.workers)
-            .collect(),
-        Processes::Nodes => process_of_nodes(&placement.nodes),
+    let (process_of, host_of) = match &request.machine.hosts {
+        Some(cluster) => over_hosts(request, cluster, &subqueries, &execution, &mut placement),
+        None => (processes(request, &placement), Vec::new()),
     };
     Plan {
         processes: process_of.iter().max().map_or(1, |last| last + 1),
         process_of,
+        host_of,
         memory_nodes: match request.machine.binds_memory {
             true => placement.nodes.clone(),
-            false => vec![None; request.workers],
+            false => vec![None; placement.nodes.len()],
         },
         subqueries,
         execution,
@@ -202,6 +207,92 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
     }
 }
 
+/// The process of each worker, on one host.
+fn processes(request: &PlanRequest<'_>, placement: &Placement) -> Vec<usize> {
+    match request.processes {
+        // Neighbors share a process, and the numbers of workers differ by at most one.
+        Processes::Count(processes) => (0..request.workers)
+            .map(|worker| worker * processes / request.workers)
+            .collect(),
+        Processes::Nodes => process_of_nodes(&placement.nodes),
+    }
+}
+
+/// The process of each worker and the host of each process, on several hosts; the placement then names cores
+/// and nodes as their host does. What is bound to a host runs on one of its workers, or on one that is added.
+fn over_hosts(
+    request: &PlanRequest<'_>,
+    cluster: &Cluster,
+    subqueries: &Subqueries,
+    execution: &ExecutionGraph,
+    placement: &mut Placement,
+) -> (Vec<usize>, Vec<usize>) {
+    let used = cluster.topology.allowed();
+    let used = used.into_iter().map(|core| cluster.core(core).0);
+    let used = used.collect::<BTreeSet<usize>>();
+    let used = used.into_iter().collect::<Vec<usize>>();
+    let hosts = placement.cores.iter().enumerate();
+    let hosts = hosts.map(|(worker, core)| match core {
+        Some(core) => cluster.core(*core).0,
+        None => used[worker % used.len()],
+    });
+    let mut host_of_worker = hosts.collect::<Vec<usize>>();
+    for (instance, node) in execution.instances.iter().enumerate() {
+        let nodes = &subqueries.subqueries[node.subquery].nodes;
+        let Some(host) = nodes.iter().find_map(|&node| request.bound[node]) else {
+            continue;
+        };
+        if host_of_worker[placement.worker_of[instance]] == host {
+            continue;
+        }
+        let workers = host_of_worker.iter().enumerate();
+        let there = workers.filter(|(_, of_worker)| **of_worker == host);
+        let load = |worker: usize| {
+            let loaded = placement.worker_of.iter();
+            loaded.filter(|&&other| other == worker).count()
+        };
+        let least = there.min_by_key(|(worker, _)| load(*worker));
+        placement.worker_of[instance] = least.map(|(worker, _)| worker).unwrap_or_else(|| {
+            placement.cores.push(None);
+            placement.nodes.push(None);
+            host_of_worker.push(host);
+            host_of_worker.len() - 1
+        });
+    }
+    for core in placement.cores.iter_mut().flatten() {
+        *core = cluster.core(*core).1;
+    }
+    for node in placement.nodes.iter_mut().flatten() {
+        *node = cluster.node(*node);
+    }
+    // Numbered host by host.
+    let (mut process_of, mut host_of) = (vec![0; host_of_worker.len()], Vec::new());
+    for host in 0..cluster.hosts() {
+        let workers = host_of_worker.iter().enumerate();
+        let own = workers.filter(|(_, of_worker)| **of_worker == host);
+        let own = own.map(|(worker, _)| worker).collect::<Vec<usize>>();
+        let of_own = match request.processes {
+            Processes::Count(processes) => {
+                let processes = processes.min(own.len());
+                let numbers = 0..own.len();
+                numbers
+                    .map(|number| number * processes / own.len())
+                    .collect()
+            }
+            Processes::Nodes => {
+                let nodes = own.iter().map(|&worker| placement.nodes[worker]);
+                process_of_nodes(&nodes.collect::<Vec<_>>())
+            }
+        };
+        let first = host_of.len();
+        for (worker, process) in own.iter().zip(&of_own) {
+            process_of[*worker] = first + process;
+            host_of.resize(host_of.len().max(first + process + 1), host);
+        }
+    }
+    (process_of, host_of)
+}
+
 /// A process for each node, numbered in the order in which workers use them.
 fn process_of_nodes(nodes: &[Option<usize>]) -> Vec<usize> {
     let mut known = Vec::new();
@@ -215,12 +306,12 @@ fn process_of_nodes(nodes: &[Option<usize>]) -> Vec<usize> {
     processes.collect()
 }
 
-/// A fingerprint of a deployment and the numbers of partitions. Processes that plan a query separately
-/// compare it.
-pub fn fingerprint(program: &Program, deployment: &Deployment) -> u64 {
+/// A fingerprint of a query and the numbers of its partitions. Processes that compile it separately compare
+/// it.
+pub fn fingerprint(program: &Program) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    format!("{deployment:?}").hash(&mut hasher);
+    format!("{:?}", program.graph).hash(&mut hasher);
     for (_, source) in program.sources() {
         source.connector.describe().max_instances.hash(&mut hasher);
     }
@@ -262,6 +353,7 @@ pub fn deployment(program: &Program, plan: &Plan) -> Deployment {
         links,
         chunk_rows: program.settings.chunk_rows,
         process_of: plan.process_of.clone(),
+        host_of: plan.host_of.clone(),
         relays: relays.collect(),
     }
 }
@@ -373,13 +465,13 @@ fn latency_target(program: &Program, node: usize) -> Option<u64> {
 
 /// The kinds of rows that a sink ignores: another reader of the same rows may have asked for the old values,
 /// and a sink that can only add rows takes none back, not even for a sum that overflows.
-fn leaves_out(program: &Program, node: usize) -> &'static [RowKind] {
+fn leaves_out(program: &Program, node: usize) -> Vec<RowKind> {
     match program.nodes[node].as_sink() {
         Some(sink) if sink.connector.capabilities().accepts == Accepts::Rows => {
-            &[RowKind::UpdateBefore, RowKind::Delete]
+            vec![RowKind::UpdateBefore, RowKind::Delete]
         }
-        Some(sink) if !sink.gets_before => &[RowKind::UpdateBefore],
-        Some(_) | None => &[],
+        Some(sink) if !sink.gets_before => vec![RowKind::UpdateBefore],
+        Some(_) | None => Vec::new(),
     }
 }
 

@@ -1,5 +1,8 @@
 //! From a program and a machine to a plan: how many instances, workers and processes, and where.
 
+use std::collections::BTreeSet;
+
+use slackwater_control::cluster::Cluster;
 use slackwater_control::place::Strategy;
 use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::SqlError;
@@ -21,6 +24,21 @@ use crate::plan::{Plan, PlanRequest, has_target, plan};
 /// If there are more processes than workers, or if a process for each node is wanted and threads can't be
 /// bound to nodes.
 pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Result<Plan, SqlError> {
+    let bound = vec![None; program.nodes.len()];
+    plan_bound(program, machine, &bound, learned)
+}
+
+/// Like [`plan_on`], with the host that each node is bound to.
+///
+/// # Errors
+///
+/// As there.
+pub fn plan_bound(
+    program: &Program,
+    machine: &Machine,
+    bound: &[Option<usize>],
+    learned: &Learned,
+) -> Result<Plan, SqlError> {
     let settings = &program.settings;
     let cores = machine.topology.allowed().len();
     let cores_max = machine.cores_max();
@@ -28,11 +46,14 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
     let chosen = choose(program, &costs, cores_max);
     let processes = processes(machine, settings.processes);
     // With a target, workers are created to distribute instances over; an idle one costs nothing.
-    let elastic = has_target(program) && processes == Processes::Count(1);
+    let elastic =
+        has_target(program) && processes == Processes::Count(1) && machine.hosts.is_none();
     let wanted = if elastic { cores_max } else { chosen.most };
+    // On each host there is at least one.
+    let hosts = machine.hosts.as_ref().map_or(1, hosts_used);
     let processes_min = match processes {
-        Processes::Count(processes) => processes,
-        Processes::Nodes => 1,
+        Processes::Count(processes) => processes * hosts,
+        Processes::Nodes => hosts,
     };
     let workers = settings
         .workers
@@ -58,8 +79,13 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         workers,
         processes,
         elastic,
-        strategy: settings.placement,
+        // On several hosts all of them work, unless they are told to keep near each other.
+        strategy: match &machine.hosts {
+            Some(_) => settings.placement.or(Some(Strategy::Spread)),
+            None => settings.placement,
+        },
         machine,
+        bound,
     });
     broadcast::decide(program, &mut plan);
     messages::decide(program, &mut plan, &costs);
@@ -94,6 +120,13 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
         plan.wait = WaitMode::Interrupt;
     }
     Ok(plan)
+}
+
+/// The number of hosts on which a query may use cores.
+fn hosts_used(cluster: &Cluster) -> usize {
+    let cores = cluster.topology.allowed().into_iter();
+    let hosts = cores.map(|core| cluster.core(core).0);
+    hosts.collect::<BTreeSet<usize>>().len()
 }
 
 /// Whether the query uses costs of earlier runs and saves new ones.

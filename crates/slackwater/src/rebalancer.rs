@@ -27,7 +27,7 @@ use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Rebalance, TwoPhase};
 
-use crate::hosts::{HostCommand, LocalHost};
+use crate::hosts::{Execution, HostCommand};
 
 /// The interval between two looks at the counters: a slow instance is relieved after two looks.
 const EVERY: Duration = Duration::from_millis(200);
@@ -82,7 +82,7 @@ struct Moving {
 
 /// Rebalances a query.
 pub struct Rebalancer<'a> {
-    host: &'a LocalHost,
+    host: &'a Execution,
     stages: Vec<Stage>,
     is_random: bool,
     may_combine: bool,
@@ -113,7 +113,7 @@ impl<'a> Rebalancer<'a> {
     pub fn new(
         program: &Program,
         deployment: &Deployment,
-        host: &'a LocalHost,
+        host: &'a Execution,
     ) -> Option<Rebalancer<'a>> {
         let settings = &program.settings;
         let stages = stages(program, deployment);

@@ -15,15 +15,18 @@ use slackwater_sql::SqlError;
 use slackwater_sql::node::SourceSpec;
 use slackwater_sql::program::{Program, compile};
 
+use crate::bound::bound;
 use crate::calibrate;
 use crate::catalog::{BuiltIn, ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
+use crate::cluster::{ClusterOptions, Orchestrator};
 use crate::costs::Learned;
+use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::{Machine, Used};
 use crate::metrics::{Board, Job};
 use crate::notices::Notices;
 use crate::plan::deployment;
-use crate::planner::{learns, plan_on};
+use crate::planner::{learns, plan_bound, plan_on};
 use crate::report::DeadLetterFile;
 use crate::report::Report;
 use crate::script::Script;
@@ -60,6 +63,8 @@ pub struct RunOptions {
     pub machine: Option<Machine>,
     /// Where checkpoints are stored and resumed from; `None` for a query without checkpoints.
     pub state: Option<StateOptions>,
+    /// The hosts to run on; `None` for this one.
+    pub cluster: Option<ClusterOptions>,
     /// The name under which it is shown; `None` for that of its file.
     pub name: Option<String>,
     /// The doors through which others look at the query; `None` for none.
@@ -180,10 +185,39 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let notices = Arc::new(Notices::default());
     let teller = Arc::clone(&notices);
     catalog.tell(Arc::new(move |said| teller.say(said)));
-    let mut plan = plan_on(&program, &machine, &learned).map_err(usage)?;
+    let signals = Arc::clone(&options.asker.signals);
+    let _watching = if options.signals {
+        let signals = Arc::clone(&signals);
+        let watching = crate::signals::watch(move || signals.raise());
+        Some(watching.map_err(|error| Failure::Query(format!("signals: {error}"), None))?)
+    } else {
+        None
+    };
+    let orchestrator = options.cluster.as_ref().map(|cluster| {
+        Orchestrator::new(cluster, &machine, options.program.as_deref())
+            .map_err(|error| Failure::Query(error, None))
+    });
+    let orchestrator = orchestrator.transpose()?;
+    let gathered = orchestrator.as_ref().map(|orchestrator| {
+        let gathered = orchestrator.gather(&|| signals.is_raised());
+        gathered.map_err(|error| Failure::Query(error, None))
+    });
+    let gathered = gathered.transpose()?;
+    let (mut plan, hosts) = match gathered {
+        Some(gathered) => {
+            let bound = bound(&program, &gathered.names).map_err(usage)?;
+            let plan = plan_bound(&program, &gathered.machine, &bound, &learned);
+            (plan.map_err(usage)?, gathered.hosts)
+        }
+        None => {
+            let plan = plan_on(&program, &machine, &learned).map_err(usage)?;
+            (plan, Vec::new())
+        }
+    };
     let asked = options.state.as_ref();
+    let is_spread = options.cluster.is_some();
     let state = program.settings.state.clone().map(|place| StateOptions {
-        place,
+        place: if is_spread { absolute(place) } else { place },
         from_scratch: asked.is_some_and(|state| state.from_scratch),
         accepts_duplicates: asked.is_some_and(|state| state.accepts_duplicates),
     });
@@ -200,14 +234,6 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     for warning in warnings.chain(&of_targets) {
         eprintln!("warning: {warning}");
     }
-    let signals = Arc::clone(&options.asker.signals);
-    let _watching = if options.signals {
-        let signals = Arc::clone(&signals);
-        let watching = crate::signals::watch(move || signals.raise());
-        Some(watching.map_err(|error| Failure::Query(format!("signals: {error}"), None))?)
-    } else {
-        None
-    };
     let targets = Arc::new(Targets::default());
     let doors = options.doors.as_ref();
     let shown = options.asker.board.as_ref();
@@ -235,20 +261,28 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         views.open(&program, plan.processes, move || signals.read());
     }
     let deployment = deployment(&program, &plan);
-    let query = Query {
+    let hosts = match &orchestrator {
+        Some(_) => hosts,
+        None => {
+            let facts = Facts::alone(&machine, costs.into());
+            let host = LocalHost::new(facts, options.program.as_deref());
+            vec![Arc::new(host) as Arc<dyn Host>]
+        }
+    };
+    let mut query = Query {
         script,
         settings: &options.settings,
         duration: options.duration,
         progress: options.progress,
         live: options.live,
-        worker_program: options.program.as_deref(),
         program: &program,
-        machine: &machine,
-        learned: &learned,
-        plan: &plan,
-        deployment: &deployment,
         costs,
         members: Arc::new(Members::new(&program, &deployment)),
+        plan,
+        deployment,
+        hosts,
+        orchestrator,
+        learned: &learned,
         started: Instant::now(),
         before,
         signals,
@@ -259,7 +293,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     };
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
-        Some(state) => run_with_state(&query, &mut catalog, state)?,
+        Some(state) => run_with_state(&mut query, &mut catalog, state)?,
     };
     if let Some(board) = query.board.as_ref().filter(|_| error.is_none()) {
         board.finish();
@@ -286,6 +320,14 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     }
 }
 
+/// The place of the state as other hosts know it: a folder's absolute path.
+fn absolute(place: String) -> String {
+    match std::path::absolute(&place) {
+        Ok(path) if !place.contains("://") => path.display().to_string(),
+        _ => place,
+    }
+}
+
 /// A run whose views can be read; when it is over, what has remained of them.
 struct Closing<'a>(&'a Cuts);
 
@@ -309,7 +351,7 @@ fn run_once(query: &Query<'_>, catalog: &ProgramCatalog<'_>) -> Result<Cost, Fai
 
 /// Runs a query with checkpoints.
 fn run_with_state(
-    query: &Query<'_>,
+    query: &mut Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
     state: &StateOptions,
 ) -> Result<Cost, Failure> {

@@ -1,7 +1,7 @@
 //! A query with checkpoints: one incarnation after the other, until it has come to its end.
 //!
 //! ```text
-//! Supervisor ─► attempt ─► LocalHost, and what watches it: coordinator of checkpoints, tuner, rebalancer
+//! Supervisor ─► attempt ─► Execution, and what watches it: coordinator of checkpoints, tuner, rebalancer
 //! ```
 //!
 //! `slackwater_checkpoint::recovery` decides the steps, and this module executes them: claim the store, read
@@ -72,7 +72,7 @@ pub struct Ended {
 ///
 /// If the options are not valid for the query.
 pub fn run_saved(
-    query: &Query<'_>,
+    query: &mut Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
     state: &StateOptions,
 ) -> Result<Ended, Refused> {
@@ -100,8 +100,8 @@ pub fn run_saved(
 }
 
 /// Starts a query, and restarts it after a failure.
-struct Supervisor<'a, 'b> {
-    query: &'a Query<'a>,
+struct Supervisor<'a, 'b, 'q> {
+    query: &'a mut Query<'q>,
     catalog: &'a mut ProgramCatalog<'b>,
     state: &'a StateOptions,
     store: Store,
@@ -131,7 +131,7 @@ struct Supervisor<'a, 'b> {
 const AGAIN: &str =
     "the previous checkpoint is used, and rows committed since then may be written again";
 
-impl Supervisor<'_, '_> {
+impl Supervisor<'_, '_, '_> {
     fn run_to_the_end(&mut self) -> Result<Ended, Refused> {
         let mut recovery = Recovery::new(Limits {
             restarts_max: self.query.program.settings.restarts,
@@ -236,6 +236,12 @@ impl Supervisor<'_, '_> {
             reason: error.to_string(),
         };
         let is_first = self.epoch.is_none();
+        if let Err(reason) = self.query.gather() {
+            return Input::ClaimFailed {
+                is_fatal: true,
+                reason,
+            };
+        }
         // Another run that starts finds this claim, or nothing of what is done before it.
         let beginning = match self.store.beginning() {
             Ok(beginning) => beginning,

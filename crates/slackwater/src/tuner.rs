@@ -41,7 +41,7 @@ use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
-use crate::hosts::{HostCommand, LocalHost};
+use crate::hosts::{Execution, HostCommand};
 use crate::machine::own_cpu_ns;
 use crate::plan::Plan;
 use crate::probe::{Probe, Seen};
@@ -70,7 +70,7 @@ enum Looks {
 pub struct Tuner<'a> {
     program: &'a Program,
     plan: &'a Plan,
-    host: &'a LocalHost,
+    host: &'a Execution,
     looks: Looks,
     /// The linger and the chunk size that each source was told.
     told: HashMap<usize, (u64, usize)>,
@@ -97,7 +97,7 @@ impl<'a> Tuner<'a> {
         plan: &'a Plan,
         catalog: &ProgramCatalog<'_>,
         deployment: &Deployment,
-        host: &'a LocalHost,
+        host: &'a Execution,
         costs: Costs,
         targets: &Targets,
     ) -> Option<Tuner<'a>> {

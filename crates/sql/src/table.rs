@@ -56,6 +56,9 @@ pub const CHANGELOG: &str = "changelog";
 /// The table option with the name of the table for late rows.
 pub const LATE_ROWS: &str = "late_rows";
 
+/// The option of a table with the name of the host on which it is read or written.
+pub const HOST: &str = "host";
+
 impl Table {
     /// The column for the kind of each change: the option `changelog`.
     pub fn changelog(&self) -> Option<&str> {

@@ -5,9 +5,11 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, mpsc};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
+use slackwater_engine::deploy::RemoteEnds;
 use slackwater_engine::protocol::{Attached, EVENTS_MAX, WorkerEvent};
 use slackwater_engine::runtime::{Runtime, RuntimeOptions, WaitMode};
 use slackwater_engine::time::now_ns;
+use slackwater_sql::settings::LinkKind;
 
 use super::load::{Factory, Note, Pace, Phase, PhaseControl};
 use super::namespaces;
@@ -66,23 +68,34 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
     };
     let runtime = Runtime::start(&options, events_sender).map_err(|error| error.to_string())?;
     let nodes = vec![None; deployment.process_of.len()];
+    let names = start.pids.iter().enumerate();
+    let names = names.map(|(process, pid)| format!("process {process} (pid {pid})"));
+    let names = names.collect::<Vec<String>>();
     let part = Part {
         deployment: &deployment,
         process: start.process,
         runtime: &runtime,
         epoch: 1,
-        pids: &start.pids,
+        names: &names,
         nodes: &nodes,
+        kind: match start.links {
+            Links::SharedMemory => LinkKind::SharedMemory,
+            _ => LinkKind::Tcp,
+        },
     };
     let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
     let (ends, _watch, _acceptor);
     if start.links != Links::SharedMemory {
-        let listening = connect::Listening::at(address, &part, [0; 16]).map_err(failed)?;
+        let listening = connect::Listening::at(address.into(), &part, [0; 16]).map_err(failed)?;
         say(Report::Listens(listening.address()))?;
         let (Order::Connect(addresses), _) = receive(channel)? else {
             return Err("did not receive the addresses of the other processes".to_string());
         };
-        (ends, _acceptor) = listening.connect(&part, &addresses).map_err(failed)?;
+        let mut connected = RemoteEnds::default();
+        _acceptor = listening
+            .connect(&part, &addresses, &mut connected)
+            .map_err(failed)?;
+        ends = connected;
     } else {
         let mut sockets = sockets.into_iter();
         let others = (0..start.pids.len()).map(|process| {

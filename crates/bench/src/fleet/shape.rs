@@ -136,6 +136,7 @@ fn broadcast(
         links: links.collect(),
         chunk_rows: CHUNK_ROWS,
         process_of: (0..processes).collect(),
+        host_of: Vec::new(),
         relays: relays.collect(),
     }
 }
@@ -162,6 +163,7 @@ fn line(workers: usize) -> Deployment {
             .collect(),
         chunk_rows: CHUNK_ROWS,
         process_of: (0..workers).collect(),
+        host_of: Vec::new(),
         relays: Vec::new(),
     }
 }
@@ -169,7 +171,7 @@ fn line(workers: usize) -> Deployment {
 fn sink() -> StepKind {
     StepKind::Sink {
         latency_target_ns: None,
-        leaves_out: &[],
+        leaves_out: Vec::new(),
     }
 }
 

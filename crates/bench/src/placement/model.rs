@@ -181,6 +181,7 @@ impl Case {
             quota_cores: None,
             binds_memory: true,
             notes: Vec::new(),
+            hosts: None,
         };
         let learned = Learned::default();
         let plan = plan_on(&program, &machine, &learned).map_err(|error| error.to_string())?;

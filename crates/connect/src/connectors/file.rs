@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::file_format::{FileFormat, Formats};
 use crate::options::{OptionError, Options, option};
 use crate::table::TableDefinition;
@@ -24,6 +24,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::File("path"),
     reads_standard_input: false,
     is_pushed: false,
+    at_home: AtHome::OneFile,
     options: &[],
     source_options: &[
         option(

@@ -10,7 +10,7 @@ use slackwater_engine::source::SourceConnector;
 
 #[cfg(not(feature = "kafka"))]
 use self::{not_built as read, not_built as write};
-use crate::connector::{Alias, ConnectorKind, Exclusive};
+use crate::connector::{Alias, AtHome, ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 #[cfg(feature = "kafka")]
 use crate::options::Options;
@@ -34,6 +34,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
     is_pushed: false,
+    at_home: AtHome::Never,
     options: &[
         option(
             "topic",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 use crate::format::Format;
 use crate::options::{OptionError, Options, option};
@@ -25,6 +25,10 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
     is_pushed: false,
+    at_home: AtHome::If {
+        option: "mode",
+        value: "listen",
+    },
     options: &[
         option(
             "address",

@@ -10,7 +10,7 @@ use slackwater_engine::sink::{
     SinkRequest,
 };
 
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 
 /// The connector's entry in the table of connectors.
@@ -26,6 +26,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
     is_pushed: false,
+    at_home: AtHome::Never,
     options: &[],
     source_options: &[],
     sink_options: &[],

@@ -17,7 +17,7 @@ use slackwater_engine::sink::{
 };
 use unicode_width::UnicodeWidthStr;
 
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::encode::Cell;
 use crate::file_format::Formats;
 
@@ -34,6 +34,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
     is_pushed: false,
+    at_home: AtHome::Always,
     options: &[],
     source_options: &[],
     sink_options: &[],

@@ -15,7 +15,7 @@ use slackwater_engine::source::{
 };
 use slackwater_engine::time::now_ns;
 
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::datagen::{Columns, GeneratorSpec, Order};
 use crate::file_format::Formats;
 use crate::options::{OptionError, Options, Rate, option};
@@ -34,6 +34,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
     is_pushed: false,
+    at_home: AtHome::Never,
     options: &[],
     source_options: &[
         option("generator", "required", "`nexmark` or `uservisits`"),

@@ -14,7 +14,7 @@ use slackwater_engine::source::{
     Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
 };
 
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 use crate::format::Format;
 use crate::options::{OptionError, Options, option};
@@ -34,6 +34,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Nothing,
     reads_standard_input: false,
     is_pushed: true,
+    at_home: AtHome::Always,
     options: &[],
     source_options: &[
         option(

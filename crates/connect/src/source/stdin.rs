@@ -23,7 +23,7 @@ use slackwater_engine::time::now_ns;
 use super::count_bytes;
 use super::helpers::Helpers;
 use super::stream::{Linger, Shared as _, StreamPartition, StreamSpec};
-use crate::connector::{ConnectorKind, Exclusive};
+use crate::connector::{AtHome, ConnectorKind, Exclusive};
 use crate::file_format::Formats;
 use crate::format::Format;
 use crate::parsers::Block;
@@ -46,6 +46,7 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
     exclusive: Exclusive::Nothing,
     reads_standard_input: true,
     is_pushed: false,
+    at_home: AtHome::Always,
     options: &[],
     source_options: &[],
     sink_options: &[],

@@ -206,7 +206,7 @@ fn main() -> Result<()> {
             2,
             StepKind::Sink {
                 latency_target_ns: None,
-                leaves_out: &[],
+                leaves_out: Vec::new(),
             },
             vec![],
         ),
@@ -219,6 +219,7 @@ fn main() -> Result<()> {
         links: vec![LinkPlan::new(0, 1)],
         chunk_rows: 1024,
         process_of: Vec::new(),
+        host_of: Vec::new(),
         relays: Vec::new(),
     };
     let (sender, events) = mpsc::sync_channel(EVENTS_MAX);

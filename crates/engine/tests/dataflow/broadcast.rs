@@ -183,6 +183,7 @@ impl Broadcast {
             chunk_rows: self.chunk_rows,
             // One process per worker.
             process_of: (0..self.processes).collect(),
+            host_of: Vec::new(),
             relays: relays
                 .into_iter()
                 .map(|(link, links)| RelayPlan { link, links })

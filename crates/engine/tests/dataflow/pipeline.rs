@@ -299,7 +299,7 @@ impl Pipeline {
             node: 3,
             kind: StepKind::Sink {
                 latency_target_ns: None,
-                leaves_out: &[],
+                leaves_out: Vec::new(),
             },
             next: vec![],
         };
@@ -316,6 +316,7 @@ impl Pipeline {
             links,
             chunk_rows: self.numbers.chunk_rows,
             process_of: Vec::new(),
+            host_of: Vec::new(),
             relays: Vec::new(),
         }
     }

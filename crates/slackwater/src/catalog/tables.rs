@@ -12,7 +12,7 @@ use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
 use slackwater_sql::error::{Result, SqlError};
 use slackwater_sql::statement::CreateTable;
-use slackwater_sql::table::{CHANGELOG, LATE_ROWS, Table};
+use slackwater_sql::table::{CHANGELOG, HOST, LATE_ROWS, Table};
 
 /// The connectors of this build.
 pub struct BuiltIn;
@@ -20,8 +20,9 @@ pub struct BuiltIn;
 /// The table as connectors see it.
 pub(super) fn definition(table: &Table) -> TableDefinition {
     let mut options = table.options.clone();
-    // The query handles late rows, not the connector.
+    // The query acts on these, not the connector.
     options.remove(LATE_ROWS);
+    options.remove(HOST);
     TableDefinition {
         name: table.name.clone(),
         schema: table.physical.clone(),

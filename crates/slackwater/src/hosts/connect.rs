@@ -8,14 +8,15 @@ mod feeds;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use slackwater_engine::deploy::{Deployment, RemoteEnds};
+use slackwater_engine::deploy::{Deployment, LinkPlan, RemoteEnds};
 use slackwater_engine::runtime::Runtime;
 use slackwater_link::shm::{Inbox, LANE_BYTES_MIN, Outbox, Peer, Watch, handover, watch};
 use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
 use slackwater_link::{FrameReceiver, FrameSender, WaiterHandle, Waker};
+use slackwater_sql::settings::LinkKind;
 
 use feeds::Feeds;
 
@@ -43,13 +44,40 @@ pub struct Part<'a> {
     pub runtime: &'a Runtime,
     /// The incarnation's number.
     pub epoch: u64,
-    /// The process ids of all processes.
-    pub pids: &'a [u32],
+    /// The names of all processes, for messages.
+    pub names: &'a [String],
     /// The NUMA node of each worker, if the machine has several nodes.
     pub nodes: &'a [Option<usize>],
+    /// The kind of link between processes of one host.
+    pub kind: LinkKind,
+}
+
+/// Whether a link between processes is TCP: always between hosts.
+fn is_tcp(deployment: &Deployment, link: &LinkPlan, kind: LinkKind) -> bool {
+    kind == LinkKind::Tcp || !deployment.is_on_one_host(link)
+}
+
+/// Whether a deployment has links over TCP, so that processes have to know each other's addresses.
+pub fn uses_tcp(deployment: &Deployment, kind: LinkKind) -> bool {
+    let mut links = deployment.remote_links();
+    links.any(|(_, link)| is_tcp(deployment, link, kind))
 }
 
 impl Part<'_> {
+    /// The links between processes that are TCP, or those that are not.
+    fn links(&self, tcp: bool) -> impl Iterator<Item = (usize, &LinkPlan)> {
+        let links = self.deployment.remote_links();
+        links.filter(move |(_, link)| is_tcp(self.deployment, link, self.kind) == tcp)
+    }
+
+    /// The feeds: none if all links are TCP.
+    fn feeds(&self) -> Vec<Vec<usize>> {
+        match self.kind {
+            LinkKind::Tcp => Vec::new(),
+            LinkKind::Auto | LinkKind::SharedMemory => self.deployment.feeds(),
+        }
+    }
+
     fn workers_of(&self, process: usize) -> impl Iterator<Item = usize> {
         let workers = self.deployment.process_of.iter().enumerate();
         workers.filter_map(move |(worker, &owner)| (owner == process).then_some(worker))
@@ -65,9 +93,9 @@ impl Part<'_> {
         self.deployment.instances[instance].worker
     }
 
-    /// The links that `worker` reads from other processes, lane by lane, without those of feeds.
+    /// The links that `worker` reads from other processes of its host, lane by lane, without those of feeds.
     fn lanes_of(&self, worker: usize, feeds: &[Vec<usize>]) -> Vec<usize> {
-        let links = self.deployment.remote_links();
+        let links = self.links(false);
         let fed = |link: &usize| feeds.iter().any(|feed| feed.contains(link));
         let read = links.filter(|(number, link)| self.worker_of(link.to) == worker && !fed(number));
         read.map(|(number, _)| number).collect()
@@ -75,12 +103,13 @@ impl Part<'_> {
 
     /// The name of a process, for messages.
     pub fn name(&self, process: usize) -> String {
-        format!("process {process} (pid {})", self.pids[process])
+        let name = self.names.get(process).cloned();
+        name.unwrap_or_else(|| format!("process {process}"))
     }
 }
 
 /// Creates the ends of links through shared memory, and the thread that notices a process's death. `sockets`
-/// lead to the other processes, by number.
+/// lead to the other processes of this host, by number.
 pub fn shared_memory(
     part: &Part<'_>,
     sockets: Vec<Option<OwnedFd>>,
@@ -88,7 +117,7 @@ pub fn shared_memory(
     let processes = sockets.len();
     let peers = (0..processes).map(|process| Peer::new(part.name(process)));
     let peers = peers.collect::<Vec<Peer>>();
-    let feeds = part.deployment.feeds();
+    let feeds = part.feeds();
     let mut inboxes = HashMap::new();
     for worker in part.workers_of(part.process) {
         let lanes = part.lanes_of(worker, &feeds).len();
@@ -141,7 +170,7 @@ pub fn shared_memory(
     let mut ends = RemoteEnds::default();
     own_feeds.writers(part, &wakers, &peers, &mut ends);
     feeds::readers(part, &subscriptions, &wakers, &mut ends);
-    for (number, link) in part.deployment.remote_links() {
+    for (number, link) in part.links(false) {
         let (from, to) = (part.worker_of(link.from), part.worker_of(link.to));
         let (sending, receiving) = (
             part.deployment.process(link.from),
@@ -188,35 +217,30 @@ fn out_of_step(peer: &str) -> io::Error {
     )
 }
 
-/// A worker process with TCP links, which listens for those that it reads.
+/// A worker process whose deployment has TCP links; it listens for those that it reads.
 pub struct Listening {
     identity: Identity,
     acceptor: Option<Acceptor>,
-    ends: RemoteEnds,
+    receivers: HashMap<usize, FrameReceiver>,
 }
 
 impl Listening {
-    /// Listens on a free port of the loopback address if other processes send to this one. Its readers exist
-    /// before other processes know the address.
-    pub fn new(part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
-        Listening::at(Ipv4Addr::LOCALHOST, part, token)
-    }
-
-    /// Like [`Listening::new`], at another address of this host.
-    pub fn at(address: Ipv4Addr, part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
+    /// Listens on a free port of this address if other processes send to this one. Its readers exist before
+    /// other processes know the address.
+    pub fn at(address: IpAddr, part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
         let identity = Identity {
             epoch: part.epoch,
             token,
         };
-        let links = part.deployment.remote_links();
+        let links = part.links(true);
         let read = links.filter(|(_, link)| part.deployment.process(link.to) == part.process);
         let read = read.collect::<Vec<_>>();
-        let mut ends = RemoteEnds::default();
+        let mut receivers = HashMap::new();
         if read.is_empty() {
             return Ok(Listening {
                 identity,
                 acceptor: None,
-                ends,
+                receivers,
             });
         }
         let any_port = SocketAddr::from((address, 0));
@@ -225,13 +249,12 @@ impl Listening {
             let waiter = part.own_waiter(part.worker_of(link.to));
             let writer = part.name(part.deployment.process(link.from));
             let reader = acceptor.reader(number as u64, &writer, waiter);
-            ends.receivers
-                .insert(number, FrameReceiver::Tcp(Box::new(reader)));
+            receivers.insert(number, FrameReceiver::Tcp(Box::new(reader)));
         }
         Ok(Listening {
             identity,
             acceptor: Some(acceptor),
-            ends,
+            receivers,
         })
     }
 
@@ -240,14 +263,16 @@ impl Listening {
         self.acceptor.as_ref().map(Acceptor::local_address)
     }
 
-    /// Creates the ends of this process's links once the addresses of the others are known. The acceptor is
+    /// Adds the ends of this process's links to `ends` once the addresses of the others are known. The acceptor is
     /// kept as long as writers may have to reconnect.
     pub fn connect(
-        mut self,
+        self,
         part: &Part<'_>,
         addresses: &[Option<SocketAddr>],
-    ) -> io::Result<(RemoteEnds, Option<Acceptor>)> {
-        for (number, link) in part.deployment.remote_links() {
+        ends: &mut RemoteEnds,
+    ) -> io::Result<Option<Acceptor>> {
+        ends.receivers.extend(self.receivers);
+        for (number, link) in part.links(true) {
             if part.deployment.process(link.from) != part.process {
                 continue;
             }
@@ -266,11 +291,10 @@ impl Listening {
                 waiter,
                 Settings::default(),
             );
-            self.ends
-                .senders
+            ends.senders
                 .insert(number, FrameSender::Tcp(Box::new(writer)));
         }
-        Ok((self.ends, self.acceptor))
+        Ok(self.acceptor)
     }
 }
 

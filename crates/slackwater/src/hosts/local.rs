@@ -1,157 +1,190 @@
-//! The host that runs a query on this machine: on threads of this process, or in worker processes.
+//! The host that this process runs on: it starts worker processes as children, with a control socket to each
+//! and a socket between each two.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod reader;
 
-use slackwater_engine::counters::{InstanceCounters, WorkerCounters};
-use slackwater_engine::protocol::Command;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
-use super::counts::FinalCounts;
-use super::measured::Measured;
-use super::processes::Processes;
-use super::protocol::HostCommand;
-use super::threads::Threads;
-use crate::catalog::ProgramCatalog;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use slackwater_engine::Error;
+use slackwater_engine::recorder::Recorder;
 
-/// Runs a query on this machine. Dropping it ends the query's threads or processes.
+use super::channel::Channel;
+use super::facts::Facts;
+use super::host::{Ended, Group, Hear, Host, HostProcesses};
+use super::outbox::Outbox;
+use super::protocol::{Neighbors, ProcessCommand};
+use reader::Reader;
+
+/// This host.
+#[derive(Debug)]
 pub struct LocalHost {
-    runs: Runs,
-}
-
-enum Runs {
-    Threads(Threads),
-    Processes(Processes),
+    facts: Facts,
+    /// The executable that worker processes run; `None` for this one.
+    program: Option<PathBuf>,
 }
 
 impl LocalHost {
-    /// A host whose threads run the query in this process.
-    pub(super) fn of_threads(threads: Threads) -> LocalHost {
+    /// This host.
+    pub fn new(facts: Facts, program: Option<&Path>) -> LocalHost {
         LocalHost {
-            runs: Runs::Threads(threads),
+            facts,
+            program: program.map(Path::to_path_buf),
+        }
+    }
+}
+
+impl Host for LocalHost {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn is_there(&self) -> bool {
+        true
+    }
+
+    fn start(&self, group: &Group, hear: Hear) -> Result<Arc<dyn HostProcesses>, Error> {
+        let failed = |error: io::Error| Error::new("worker processes", error.to_string());
+        let started = LocalProcesses::start(self.program.as_deref(), group, &hear);
+        Ok(Arc::new(started.map_err(failed)?))
+    }
+}
+
+/// Worker processes of this host. Dropping them kills those that still run.
+struct LocalProcesses {
+    first: usize,
+    pids: Vec<u32>,
+    outboxes: Arc<Vec<Outbox>>,
+    readers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl LocalProcesses {
+    fn start(program: Option<&Path>, group: &Group, hear: &Hear) -> io::Result<LocalProcesses> {
+        let (mut started, mut outboxes) = (Vec::new(), Vec::new());
+        for number in group.first..group.first + group.count {
+            let (child, channel) = spawn(program, number)?;
+            let pid = Pid::from_raw(child.id() as i32).expect("a process id");
+            let pid = pidfd_open(pid, PidfdFlags::empty())?;
+            outboxes.push(Outbox::new(number, pid, channel.try_clone()?)?);
+            started.push((number, child, channel));
+        }
+        let outboxes = Arc::new(outboxes);
+        let processes = LocalProcesses {
+            first: group.first,
+            pids: started.iter().map(|(_, child, _)| child.id()).collect(),
+            outboxes: Arc::clone(&outboxes),
+            readers: Mutex::default(),
+        };
+        let sockets = mesh(group.count)?;
+        for ((number, child, channel), mut beside) in started.into_iter().zip(sockets) {
+            let memory = group.records.then(memory).transpose()?;
+            let left_behind = memory.as_ref().map(OwnedFd::try_clone).transpose()?;
+            let recorded = left_behind.map(|memory| Recorder::new(memory.into()));
+            beside.extend(memory);
+            let neighbors = ProcessCommand::Neighbors(Neighbors {
+                first: group.first,
+                count: group.count,
+                records: group.records,
+            });
+            outboxes[number - group.first].put(neighbors, beside);
+            let outboxes = Arc::clone(&outboxes);
+            let hear = Arc::clone(hear);
+            let first = group.first;
+            let reader = Reader::new(number, first, child, channel, recorded, outboxes, hear);
+            let reader = std::thread::Builder::new()
+                .name(format!("process {number}"))
+                .spawn(move || reader.run())?;
+            processes.readers().push(reader);
+        }
+        Ok(processes)
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.readers.lock().expect("no thread panics under it")
+    }
+
+    fn outbox(&self, process: usize) -> Option<&Outbox> {
+        self.outboxes.get(process.checked_sub(self.first)?)
+    }
+}
+
+impl HostProcesses for LocalProcesses {
+    fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    fn tell(&self, process: usize, command: ProcessCommand, state: Option<OwnedFd>) {
+        if let Some(outbox) = self.outbox(process) {
+            outbox.put(command, state.into_iter().collect());
         }
     }
 
-    /// A host whose worker processes run the query.
-    pub(super) fn of_processes(processes: Processes) -> LocalHost {
-        LocalHost {
-            runs: Runs::Processes(processes),
-        }
+    fn kill(&self, process: usize) {
+        self.outbox(process).into_iter().for_each(Outbox::kill);
     }
 
-    /// Sends a command to the threads or processes that it concerns; never blocks.
-    pub fn tell(&self, command: HostCommand) {
-        match &self.runs {
-            Runs::Threads(threads) => threads.tell(command),
-            Runs::Processes(processes) => processes.tell(&command),
+    fn end(&self) -> Ended {
+        self.outboxes.iter().for_each(Outbox::kill);
+        let readers = std::mem::take(&mut *self.readers());
+        for reader in readers {
+            let _ = reader.join();
+        }
+        Ended::All
+    }
+}
+
+impl Drop for LocalProcesses {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts this program as a worker process, with one end of a control socket.
+fn spawn(program: Option<&Path>, number: usize) -> io::Result<(Child, Channel)> {
+    let (channel, theirs) = Channel::pair()?;
+    // Without the close-on-exec flag; no other thread starts processes at this time.
+    let inherited = rustix::io::dup(&theirs)?;
+    let child = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
+        .arg0("slackwater")
+        .args(["part", "--process", &number.to_string(), "--control"])
+        .arg(inherited.as_raw_fd().to_string())
+        .spawn()
+        .map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("can't start process {number}: {error}"),
+            )
+        })?;
+    Ok((child, channel))
+}
+
+/// A socket between each two processes: for process `p`, those to all others, in order.
+pub fn mesh(processes: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
+    let mut sockets: Vec<Vec<OwnedFd>> = (0..processes).map(|_| Vec::new()).collect();
+    for one in 0..processes {
+        for other in one + 1..processes {
+            let (ours, theirs) = socketpair(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            sockets[one].push(ours);
+            sockets[other].push(theirs);
         }
     }
+    Ok(sockets)
+}
 
-    /// Counters of all instances; those of other processes are as of the last [`LocalHost::count`] and
-    /// [`LocalHost::count_steps`].
-    pub fn counters(&self) -> &[Arc<InstanceCounters>] {
-        match &self.runs {
-            Runs::Threads(threads) => threads.counters(),
-            Runs::Processes(processes) => processes.counters(),
-        }
-    }
-
-    /// Counters of the workers of this process.
-    pub fn workers(&self) -> Vec<Arc<WorkerCounters>> {
-        match &self.runs {
-            Runs::Threads(threads) => threads.workers().to_vec(),
-            Runs::Processes(_) => Vec::new(),
-        }
-    }
-
-    /// The number of worker processes; 0 if threads of this process run the query.
-    pub fn worker_processes(&self) -> usize {
-        match &self.runs {
-            Runs::Threads(_) => 0,
-            Runs::Processes(processes) => processes.len(),
-        }
-    }
-
-    /// The number of checkpoint agents.
-    pub fn agents(&self) -> usize {
-        self.worker_processes().max(1)
-    }
-
-    /// The CPU time of this process and of all worker processes, as of the last [`LocalHost::count`].
-    pub fn cpu_s(&self) -> f64 {
-        let own_s = crate::machine::process_cpu_s();
-        match &self.runs {
-            Runs::Threads(_) => own_s,
-            Runs::Processes(processes) => own_s + processes.cpu_s(),
-        }
-    }
-
-    /// Updates the counters; with worker processes a little later.
-    pub fn count(&self, catalog: &ProgramCatalog<'_>) {
-        if let Runs::Processes(processes) = &self.runs {
-            processes.store_bytes_read(catalog);
-            processes.count();
-        }
-    }
-
-    /// Updates the counters of steps and buckets; with worker processes a little later.
-    pub fn count_steps(&self) {
-        if let Runs::Processes(processes) = &self.runs {
-            processes.count_steps();
-        }
-    }
-
-    /// Updates all counters and measures what each process uses, at once for this process. Worker processes
-    /// answer a little later, each with a [`super::HostEvent::Measured`] after its counters.
-    pub fn look(&self, catalog: &ProgramCatalog<'_>) -> Option<Measured> {
-        match &self.runs {
-            Runs::Threads(threads) => Some(threads.measured()),
-            Runs::Processes(processes) => {
-                self.count(catalog);
-                processes.count_steps();
-                processes.measure();
-                None
-            }
-        }
-    }
-
-    /// Tells the catalog how many bytes sources have read, as of the last [`LocalHost::count`].
-    pub fn store_bytes_read(&self, catalog: &ProgramCatalog<'_>) {
-        if let Runs::Processes(processes) = &self.runs {
-            processes.store_bytes_read(catalog);
-        }
-    }
-
-    /// How long it may take to drop a query. Workers do so within a duty cycle, unless a write to
-    /// a terminal or socket that nobody reads keeps one of them in the kernel. A process that is
-    /// stuck is killed, so less patience is needed there: a query whose process died is over
-    /// within two seconds.
-    pub fn remove_patience(&self) -> Duration {
-        match &self.runs {
-            Runs::Threads(_) => Duration::from_secs(2),
-            Runs::Processes(_) => Duration::from_millis(500),
-        }
-    }
-
-    /// Ends the worker processes; afterwards their counts are in the counters.
-    pub fn finish(&mut self, catalog: &ProgramCatalog<'_>) -> Vec<FinalCounts> {
-        match &mut self.runs {
-            Runs::Threads(_) => Vec::new(),
-            Runs::Processes(processes) => {
-                let mut counts = processes.finish();
-                counts.sort_by_key(|counts| counts.process);
-                processes.store_bytes_read(catalog);
-                counts
-            }
-        }
-    }
-
-    /// Ends everything at once without final counts: the query resumes from its last checkpoint.
-    pub fn kill(&mut self) {
-        match &mut self.runs {
-            Runs::Threads(threads) => {
-                threads.tell(HostCommand::Workers(Command::Remove));
-            }
-            Runs::Processes(processes) => processes.kill(),
-        }
-    }
+/// Memory that outlives a process that dies.
+fn memory() -> io::Result<OwnedFd> {
+    Ok(memfd_create("slackwater-notes", MemfdFlags::CLOEXEC)?)
 }

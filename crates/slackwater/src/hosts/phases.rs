@@ -130,7 +130,7 @@ mod tests {
                 node,
                 kind: StepKind::Sink {
                     latency_target_ns: None,
-                    leaves_out: &[],
+                    leaves_out: Vec::new(),
                 },
                 next: Vec::new(),
             });
@@ -151,6 +151,7 @@ mod tests {
             links: Vec::new(),
             chunk_rows: 1,
             process_of: vec![0, 1, 2],
+            host_of: Vec::new(),
             relays: Vec::new(),
         };
         assert_eq!(process_of_sink(&deployment, 7), 2);

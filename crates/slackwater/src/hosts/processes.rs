@@ -1,33 +1,22 @@
-//! A query in worker processes: starts them, sends them commands, and waits for them.
+//! A query in worker processes, on one host or several: sends them commands, and hears what they say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use slackwater_engine::Error;
 use slackwater_engine::counters::InstanceCounters;
-use slackwater_engine::deploy::{Deployment, InstancePlan};
+use slackwater_engine::deploy::Deployment;
 use slackwater_engine::protocol::Command as WorkerCommand;
-use slackwater_engine::recorder::Recorder;
-use slackwater_sql::settings::LinkKind;
 
-use super::channel::Channel;
+use super::connect;
 use super::counts::FinalCounts;
-use super::executor::heads;
-use super::outbox::Outbox;
+use super::hearing::{Hearing, Left, Queues, Started};
+use super::host::{Ended, Group};
 use super::phases::{Pending, Phase, process_of_sink};
 use super::protocol::{HostCommand, ProcessCommand, Start};
-use super::reader::{Collected, Left, Reader, Shared};
 use super::work::{Report, Work};
 use crate::catalog::ProgramCatalog;
 use crate::plan::fingerprint;
@@ -38,16 +27,12 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The worker processes of a query. Dropping them kills those that still run.
 pub struct Processes {
-    outboxes: Arc<Vec<Outbox>>,
-    readers: Vec<JoinHandle<()>>,
-    counters: Vec<Arc<InstanceCounters>>,
-    collected: Arc<Mutex<Vec<Collected>>>,
+    hearing: Arc<Hearing>,
     left: mpsc::Receiver<Left>,
     phases: mpsc::Receiver<(usize, Phase)>,
     listening: Option<mpsc::Receiver<(usize, Option<SocketAddr>)>>,
-    /// The process of each worker, and of each instance.
+    /// The process of each worker.
     process_of: Vec<usize>,
-    process_of_instance: Vec<usize>,
 }
 
 impl Processes {
@@ -57,90 +42,65 @@ impl Processes {
     /// # Errors
     ///
     /// If a process can't be started.
-    pub fn start(work: &Work<'_>, report: Report) -> io::Result<Processes> {
+    pub fn start(work: &Work<'_>, report: Report) -> Result<Processes, Error> {
         let (deployment, count) = (work.deployment, work.plan.processes);
-        let instances = deployment.instances.iter();
-        let counters = instances.map(|instance| Arc::new(instance.counters()));
-        let counters = counters.collect::<Vec<_>>();
-        let collected = (0..count).map(|_| Collected::default()).collect();
-        let collected = Arc::new(Mutex::new(collected));
         // Each process ends once, and sends at most one message of each other kind that is not read.
         let (left_sender, left) = mpsc::sync_channel(count);
         let (phases_sender, phases) = mpsc::sync_channel(2 * count);
         let (addresses, listening) = mpsc::sync_channel(2 * count);
-        let (mut started, mut outboxes) = (Vec::new(), Vec::new());
-        for number in 0..count {
-            let (child, channel) = spawn(work.worker_program, number)?;
-            let pid = Pid::from_raw(child.id() as i32).expect("a process id");
-            let pid = pidfd_open(pid, PidfdFlags::empty())?;
-            outboxes.push(Outbox::new(number, pid, channel.try_clone()?)?);
-            started.push((child, channel));
-        }
-        let outboxes = Arc::new(outboxes);
-        let instances = 0..deployment.instances.len();
-        let process_of_instance = instances.map(|instance| deployment.process(instance));
-        let mut processes = Processes {
-            outboxes: Arc::clone(&outboxes),
-            readers: Vec::new(),
-            counters: counters.clone(),
-            collected: Arc::clone(&collected),
-            left,
-            phases,
-            listening: (work.program.settings.link == LinkKind::Tcp).then_some(listening),
-            process_of: deployment.process_of.clone(),
-            process_of_instance: process_of_instance.collect(),
-        };
-        let sources = deployment.instances.iter().map(InstancePlan::source);
-        let shared = Arc::new(Shared {
-            outboxes,
-            heads: heads(deployment),
-            process_of_instance: processes.process_of_instance.clone(),
-            sources: sources.collect(),
-            report,
-            counters,
-            collected,
-            notices: Arc::clone(work.notices),
+        let queues = Queues {
             left: left_sender,
             phases: phases_sender,
             addresses,
-        });
-        let pids = started.iter().map(|(child, _)| child.id());
-        let pids = pids.collect::<Vec<u32>>();
+        };
+        let hearing = Arc::new(Hearing::new(work, report, queues));
+        let uses_tcp = connect::uses_tcp(deployment, work.program.settings.link);
+        let mut processes = Processes {
+            hearing: Arc::clone(&hearing),
+            left,
+            phases,
+            listening: uses_tcp.then_some(listening),
+            process_of: deployment.process_of.clone(),
+        };
+        let parts = start_on_hosts(work, &hearing)?;
+        processes.hearing.know(parts);
+        if let Err(error) = processes.begin(work) {
+            processes.kill();
+            return Err(Error::new("worker processes", error.to_string()));
+        }
+        Ok(processes)
+    }
+
+    /// Sends each process its part.
+    fn begin(&mut self, work: &Work<'_>) -> io::Result<()> {
         let token = token()?;
-        let fingerprint = fingerprint(work.program, deployment);
-        let mut sockets = mesh(count)?;
-        for (number, (child, channel)) in started.into_iter().enumerate() {
-            let recorder = work.incarnation.map(|_| memory()).transpose()?;
-            let left_behind = recorder.as_ref().map(OwnedFd::try_clone).transpose()?;
-            let recorded = left_behind.map(|memory| Recorder::new(memory.into()));
-            let reader = Reader::new(number, child, channel, recorded, Arc::clone(&shared));
-            let reader = std::thread::Builder::new()
-                .name(format!("process {number}"))
-                .spawn(move || reader.run())?;
-            processes.readers.push(reader);
+        let names = self.hearing.name(work.hosts);
+        for number in 0..self.len() {
+            let host = &work.hosts[work.deployment.host(number)];
             let start = Start {
                 file: work.file.to_string(),
                 text: work.text.to_string(),
                 settings: work.settings.to_vec(),
-                topology: (&work.machine.topology).into(),
-                quota_cores: work.machine.quota_cores,
-                binds_memory: work.machine.binds_memory,
-                learned: work.learned.clone(),
-                costs: work.costs.into(),
+                folder: std::env::current_dir()?,
+                has_relative_paths: crate::bound::has_relative_paths(work.program),
+                deployment: work.deployment.clone(),
+                cores: work.plan.placement.cores.clone(),
+                memory_nodes: work.plan.memory_nodes.clone(),
+                wait: work.plan.wait,
+                costs: host.facts().costs,
                 process: number,
-                pids: pids.clone(),
+                names: names.clone(),
+                address: host.facts().address,
                 // Processes of an earlier incarnation may still exist.
                 epoch: work.incarnation.map_or(1, |incarnation| incarnation.epoch),
                 token,
-                fingerprint,
+                fingerprint: fingerprint(work.program),
                 incarnation: work.incarnation.cloned(),
             };
-            let mut beside = std::mem::take(&mut sockets[number]);
-            beside.extend(recorder);
-            let start = ProcessCommand::Start(Box::new(start));
-            processes.outboxes[number].put(start, beside);
+            self.hearing
+                .tell(number, ProcessCommand::Start(Box::new(start)));
         }
-        Ok(processes)
+        Ok(())
     }
 
     /// Makes each process read the state of its instances.
@@ -164,7 +124,7 @@ impl Processes {
     fn ask(&self, commands: impl Iterator<Item = (usize, ProcessCommand)>) -> Phase {
         let mut asked = BTreeSet::new();
         for (process, command) in commands {
-            self.outboxes[process].put(command, Vec::new());
+            self.hearing.tell(process, command);
             asked.insert(process);
         }
         while !asked.is_empty() {
@@ -188,36 +148,33 @@ impl Processes {
         }
     }
 
-    /// Tells each process the addresses of the others, once all listen. The reader reports a process that
-    /// dies in the meantime.
+    /// Tells each process the addresses of the others, once all listen. What is heard of a process that dies
+    /// in the meantime reports that.
     fn introduce(&self, listening: &mpsc::Receiver<(usize, Option<SocketAddr>)>) {
         let mut addresses = vec![None; self.len()];
         for _ in 0..self.len() {
-            // Every reader sends an address, or at its end that there is none.
+            // Each process sends an address, or at its end that there is none.
             let Ok((number, address)) = listening.recv() else {
                 return;
             };
             addresses[number] = address;
         }
-        for outbox in self.outboxes.iter() {
-            outbox.put(ProcessCommand::Connect(addresses.clone()), Vec::new());
-        }
+        self.ask_all(|| ProcessCommand::Connect(addresses.clone()));
     }
 
     /// The number of processes.
     pub fn len(&self) -> usize {
-        self.outboxes.len()
+        self.hearing.len()
     }
 
     /// Counters of all instances, as of the last [`Processes::count`] and [`Processes::count_steps`].
     pub fn counters(&self) -> &[Arc<InstanceCounters>] {
-        &self.counters
+        self.hearing.counters()
     }
 
     /// CPU time of all processes, as of the last [`Processes::count`].
     pub fn cpu_s(&self) -> f64 {
-        let collected = self.collected.lock().expect("no thread panics under it");
-        collected.iter().map(|process| process.cpu_s).sum()
+        self.hearing.cpu_s()
     }
 
     /// Requests the counters, which arrive a little later.
@@ -237,14 +194,13 @@ impl Processes {
 
     /// Sends a command to the process that it concerns, or to all.
     pub fn tell(&self, command: &HostCommand) {
+        let of_instance = |instance: usize| self.hearing.process_of_instance(instance);
         let process = match command {
             HostCommand::Workers(command) => match command {
-                WorkerCommand::Wait { worker, .. } => self.process_of.get(*worker),
+                WorkerCommand::Wait { worker, .. } => self.process_of.get(*worker).copied(),
                 WorkerCommand::Detach { instance }
                 | WorkerCommand::Adopt { instance, .. }
-                | WorkerCommand::TakeOver { instance, .. } => {
-                    self.process_of_instance.get(*instance)
-                }
+                | WorkerCommand::TakeOver { instance, .. } => of_instance(*instance),
                 WorkerCommand::Deploy
                 | WorkerCommand::Stop
                 | WorkerCommand::Remove
@@ -252,29 +208,25 @@ impl Processes {
                 | WorkerCommand::Examine
                 | WorkerCommand::ReportActivity => None,
             },
-            HostCommand::Relocate { instance, .. } => self.process_of_instance.get(*instance),
-            HostCommand::Observe { process } => Some(process),
+            HostCommand::Relocate { instance, .. } => of_instance(*instance),
+            HostCommand::Observe { process } => Some(*process),
             HostCommand::Tune { .. }
             | HostCommand::Retarget { .. }
             | HostCommand::Resize { .. }
             | HostCommand::Combine { .. }
             | HostCommand::Commit { .. } => None,
         };
-        for (number, outbox) in self.outboxes.iter().enumerate() {
-            if process.is_none_or(|&process| process == number) {
-                outbox.put(ProcessCommand::Host(command.clone()), Vec::new());
+        for number in 0..self.len() {
+            if process.is_none_or(|process| process == number) {
+                let command = ProcessCommand::Host(command.clone());
+                self.hearing.tell(number, command);
             }
         }
     }
 
     /// Tells the catalog how many bytes the sources of other processes have read.
     pub fn store_bytes_read(&self, catalog: &ProgramCatalog<'_>) {
-        let collected = self.collected.lock().expect("no thread panics under it");
-        let mut nodes = std::collections::BTreeMap::new();
-        for &(node, bytes) in collected.iter().flat_map(|process| &process.bytes_read) {
-            *nodes.entry(node).or_insert(0) += bytes;
-        }
-        for (node, bytes) in nodes {
+        for (node, bytes) in self.hearing.bytes_read() {
             catalog.store_bytes_read(node, bytes);
         }
     }
@@ -299,19 +251,21 @@ impl Processes {
         finished
     }
 
-    /// Kills all processes; afterwards none is left.
+    /// Kills all processes. Afterwards none is left, but for those of a host that is stopped as a whole.
     pub fn kill(&mut self) {
-        for outbox in self.outboxes.iter() {
-            outbox.kill();
-        }
-        for reader in self.readers.drain(..) {
-            let _ = reader.join();
+        let ended = self.hearing.groups().map(|group| group.processes.end());
+        let unknown = ended.filter_map(|ended| match ended {
+            Ended::All => None,
+            Ended::Unknown { until } => Some(until),
+        });
+        if let Some(until) = unknown.max() {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
         }
     }
 
     fn ask_all(&self, command: impl Fn() -> ProcessCommand) {
-        for outbox in self.outboxes.iter() {
-            outbox.put(command(), Vec::new());
+        for number in 0..self.len() {
+            self.hearing.tell(number, command());
         }
     }
 }
@@ -322,41 +276,36 @@ impl Drop for Processes {
     }
 }
 
-/// Starts this program as a worker process, with one end of a control socket.
-fn spawn(program: Option<&Path>, number: usize) -> io::Result<(Child, Channel)> {
-    let (channel, theirs) = Channel::pair()?;
-    // Without the close-on-exec flag; no other thread starts processes at this time.
-    let inherited = rustix::io::dup(&theirs)?;
-    let child = Command::new(program.unwrap_or(Path::new("/proc/self/exe")))
-        .arg0("slackwater")
-        .args(["worker", "--process", &number.to_string(), "--control"])
-        .arg(inherited.as_raw_fd().to_string())
-        .spawn()
-        .map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("can't start process {number}: {error}"),
-            )
-        })?;
-    Ok((child, channel))
-}
-
-/// A socket between each two processes: for process `p`, those to all others, in order.
-pub fn mesh(processes: usize) -> io::Result<Vec<Vec<OwnedFd>>> {
-    let mut sockets: Vec<Vec<OwnedFd>> = (0..processes).map(|_| Vec::new()).collect();
-    for one in 0..processes {
-        for other in one + 1..processes {
-            let (ours, theirs) = socketpair(
-                AddressFamily::UNIX,
-                SocketType::SEQPACKET,
-                SocketFlags::CLOEXEC,
-                None,
-            )?;
-            sockets[one].push(ours);
-            sockets[other].push(theirs);
+/// Starts the processes on their hosts.
+fn start_on_hosts(work: &Work<'_>, hearing: &Arc<Hearing>) -> Result<Vec<Started>, Error> {
+    let mut parts = Vec::<Started>::new();
+    for (number, host) in work.hosts.iter().enumerate() {
+        let all = 0..work.plan.processes;
+        let own = all.filter(|&process| work.deployment.host(process) == number);
+        let own = own.collect::<Vec<usize>>();
+        let Some(&first) = own.first() else { continue };
+        let group = Group {
+            epoch: work.incarnation.map_or(1, |incarnation| incarnation.epoch),
+            first,
+            count: own.len(),
+            records: work.incarnation.is_some(),
+        };
+        let hears = Arc::clone(hearing);
+        match host.start(&group, Arc::new(move |news| hears.hear(news))) {
+            Ok(processes) => parts.push(Started {
+                first,
+                host: number,
+                processes,
+            }),
+            Err(error) => {
+                parts.iter().for_each(|part| {
+                    part.processes.end();
+                });
+                return Err(error);
+            }
         }
     }
-    Ok(sockets)
+    Ok(parts)
 }
 
 fn token() -> io::Result<[u8; 16]> {
@@ -368,9 +317,4 @@ fn token() -> io::Result<[u8; 16]> {
         "the kernel gives up to 256 bytes at once"
     );
     Ok(token)
-}
-
-/// Memory that outlives a process that dies.
-fn memory() -> io::Result<OwnedFd> {
-    Ok(memfd_create("slackwater-notes", MemfdFlags::CLOEXEC)?)
 }

@@ -1,30 +1,31 @@
 //! The commands and events of hosts, as plain data.
 //!
 //! ```text
-//! supervisor ── HostCommand ──► LocalHost ── ProcessCommand::Host ──► Executor ── Command ──► workers
+//! supervisor ── HostCommand ──► Execution ── ProcessCommand::Host ──► Executor ── Command ──► workers
 //!            ◄── HostEvent ────            ◄── ProcessEvent::Host ──           ◄─ WorkerEvent ─
 //! ```
 //!
 //! Each message exists once: a layer that passes one on wraps it and doesn't look into it. [`ProcessCommand`]
 //! and [`ProcessEvent`] have what only the two ends of a control socket tell each other.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use slackwater_engine::protocol::{Command, WorkerEvent};
+use slackwater_engine::deploy::Deployment;
+use slackwater_engine::protocol::{Command, WaitModeData, WorkerEvent};
+use slackwater_engine::runtime::WaitMode;
 
 use super::counts::{Counts, FinalCounts};
 use super::measured::Measured;
 use super::phases::{Pending, Phase};
 use crate::calibrate::WaitCosts;
 use crate::checkpoints::{AgentEvent, Incarnation};
-use crate::costs::Learned;
-use crate::machine::Described;
 use crate::notices::Said;
 use crate::probe::Seen;
 
 /// A command for the host of a running query.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HostCommand {
     /// A command for its workers.
     Workers(Command),
@@ -97,10 +98,12 @@ pub enum HostEvent {
 /// A command for a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ProcessCommand {
-    /// Prepare a part, without running it yet. Comes with a socket to each other process, in the order of
-    /// their numbers, and with memory that outlives the process.
+    /// The processes of the same host. The first command; comes with a socket to each of them but itself, in
+    /// the order of their numbers, and with memory that outlives the process if it is to record rows.
+    Neighbors(Neighbors),
+    /// Prepare a part, without running it yet.
     Start(Box<Start>),
-    /// The addresses of all processes by number, if links are TCP.
+    /// The addresses of all processes by number, if there are links over TCP.
     Connect(Vec<Option<SocketAddr>>),
     /// Read the state of its instances from the checkpoint ([`ProcessEvent::Phase`]).
     Restore,
@@ -110,6 +113,8 @@ pub enum ProcessCommand {
     Run,
     /// A command for the host. May come with state for one of its instances in a memory file.
     Host(HostCommand),
+    /// Report, once, when it next does something ([`ProcessEvent::Active`]).
+    ReportActivity,
     /// Report the counters.
     Count,
     /// Report what steps and buckets have counted since the last report.
@@ -129,8 +134,17 @@ pub enum ProcessEvent {
     Refused(String),
     /// The result of a phase of its start.
     Phase(Phase),
-    /// An event of its host. May come with state for an instance of another process in a memory file.
+    /// An event of its host.
     Host(HostEvent),
+    /// A command for another process. May come with state for one of its instances in a memory file.
+    Forward {
+        /// The other process.
+        process: usize,
+        /// The command.
+        command: HostCommand,
+    },
+    /// It does something ([`ProcessCommand::ReportActivity`]).
+    Active,
     /// The counters.
     Counted(Counts),
     /// Comes with what steps and buckets have counted since the last report ([`super::counts::StepChanges`]).
@@ -141,7 +155,18 @@ pub enum ProcessEvent {
     Finished(Box<FinalCounts>),
 }
 
-/// The part of a worker process.
+/// The worker processes of one host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Neighbors {
+    /// The number of the first.
+    pub first: usize,
+    /// How many there are.
+    pub count: usize,
+    /// Whether they record which rows they process.
+    pub records: bool,
+}
+
+/// The part of a worker process: what was decided for it, which it doesn't decide again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The name of the SQL file.
@@ -150,25 +175,32 @@ pub struct Start {
     pub text: String,
     /// The settings of the command line.
     pub settings: Vec<(String, String)>,
-    /// The machine that the parent has planned for.
-    pub topology: Described,
-    /// The CPU quota of the container, in cores.
-    pub quota_cores: Option<f64>,
-    /// Whether memory is bound to NUMA nodes.
-    pub binds_memory: bool,
-    /// The costs that earlier runs have measured.
-    pub learned: Learned,
-    /// What waiting costs on this host.
+    /// The folder in which relative paths begin.
+    pub folder: PathBuf,
+    /// Whether the query has relative paths.
+    pub has_relative_paths: bool,
+    /// The whole query as instances on workers.
+    pub deployment: Deployment,
+    /// The core that each worker is pinned to, on its host.
+    pub cores: Vec<Option<usize>>,
+    /// The NUMA node whose memory each worker uses, on its host.
+    pub memory_nodes: Vec<Option<usize>>,
+    /// How workers wait.
+    #[serde(with = "WaitModeData")]
+    pub wait: WaitMode,
+    /// What waiting costs on the process's host.
     pub costs: WaitCosts,
     /// The process's number.
     pub process: usize,
-    /// The process ids of all processes, by number.
-    pub pids: Vec<u32>,
+    /// The names of all processes, by number.
+    pub names: Vec<String>,
+    /// The address at which it listens for links.
+    pub address: IpAddr,
     /// The incarnation's number.
     pub epoch: u64,
     /// The secret with which TCP links identify themselves.
     pub token: [u8; 16],
-    /// The fingerprint of the parent's deployment.
+    /// The fingerprint of the query, as the first process has compiled it.
     pub fingerprint: u64,
     /// Where checkpoints are stored, and which one to resume from, if the query takes any.
     pub incarnation: Option<Incarnation>,

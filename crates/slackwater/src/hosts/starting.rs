@@ -1,17 +1,17 @@
-//! A host that prepares to run a query: it reads what is to be restored and commits what is pending, in the
+//! A query that is being prepared to run: it reads what is to be restored and commits what is pending, in the
 //! processes in which the instances will run. No input is read until the query runs.
 
 use slackwater_engine::Error;
 
-use super::local::LocalHost;
+use super::execution::Execution;
 use super::phases::{Pending, Phase, recommit, restore};
 use super::processes::Processes;
 use super::threads::Threads;
 use super::work::{Report, Work};
 use crate::catalog::ProgramCatalog;
 
-/// Prepares to run a query on this machine. Dropping it ends the processes that were started.
-pub struct StartingHost {
+/// A query that is being prepared to run. Dropping it ends the processes that were started.
+pub struct StartingExecution {
     starts: Starts,
 }
 
@@ -20,22 +20,18 @@ enum Starts {
     Processes(Processes),
 }
 
-impl StartingHost {
+impl StartingExecution {
     /// Starts worker processes if they are to run the query; `report` is called for events.
     ///
     /// # Errors
     ///
     /// If processes can't be started.
-    pub fn new(work: &Work<'_>, report: Report) -> Result<StartingHost, Error> {
-        let starts = match work.plan.processes {
+    pub fn new(work: &Work<'_>, report: Report) -> Result<StartingExecution, Error> {
+        let starts = match work.hosts.len().max(work.plan.processes) {
             1 => Starts::Threads(report),
-            _ => {
-                let failed =
-                    |error: std::io::Error| Error::new("worker processes", error.to_string());
-                Starts::Processes(Processes::start(work, report).map_err(failed)?)
-            }
+            _ => Starts::Processes(Processes::start(work, report)?),
         };
-        Ok(StartingHost { starts })
+        Ok(StartingExecution { starts })
     }
 
     /// Reads what is to be restored, so that damage is found before anything is committed.
@@ -65,14 +61,14 @@ impl StartingHost {
     /// # Errors
     ///
     /// If threads can't be started, or the query can't start.
-    pub fn run(self, work: &Work<'_>, catalog: &ProgramCatalog<'_>) -> Result<LocalHost, Error> {
+    pub fn run(self, work: &Work<'_>, catalog: &ProgramCatalog<'_>) -> Result<Execution, Error> {
         match self.starts {
             Starts::Threads(report) => {
-                Threads::start(work, catalog, report).map(LocalHost::of_threads)
+                Threads::start(work, catalog, report).map(Execution::of_threads)
             }
             Starts::Processes(mut processes) => {
                 processes.run();
-                Ok(LocalHost::of_processes(processes))
+                Ok(Execution::of_processes(processes))
             }
         }
     }

@@ -1,16 +1,14 @@
 //! What a host runs, and the callback for its events.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
 
+use super::host::Host;
 use super::protocol::HostEvent;
 use crate::checkpoints::{Incarnation, Members};
-use crate::costs::Learned;
-use crate::machine::Machine;
 use crate::notices::Notices;
 use crate::plan::Plan;
 
@@ -24,18 +22,14 @@ pub struct Work<'a> {
     pub settings: &'a [(String, String)],
     /// The compiled program.
     pub program: &'a Program,
-    /// The machine that the query is planned for.
-    pub machine: &'a Machine,
-    /// The costs that earlier runs have measured.
-    pub learned: &'a Learned,
     /// The plan.
     pub plan: &'a Plan,
     /// The engine's form of the plan.
     pub deployment: &'a Deployment,
     /// What waiting costs on this host.
     pub costs: Costs,
-    /// The executable that worker processes run; `None` for this one.
-    pub worker_program: Option<&'a Path>,
+    /// The hosts that worker processes run on.
+    pub hosts: &'a [Arc<dyn Host>],
     /// Where checkpoints are stored, if the query takes any.
     pub incarnation: Option<&'a Incarnation>,
     /// The instances that are checkpointed.

@@ -1,6 +1,7 @@
 //! A worker process: it runs its part of a deployment and executes its parent's commands.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -8,13 +9,13 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use slackwater_engine::Error;
+use slackwater_engine::barrier::Handover;
 use slackwater_engine::counters::InstanceCounters;
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::protocol::{Attached, Command, WorkerEvent};
 use slackwater_engine::recorder::Recorder;
 use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions};
 use slackwater_sql::program::{Program, compile};
-use slackwater_sql::settings::LinkKind;
 
 use super::channel::Channel;
 use super::connect::{self, Part};
@@ -23,14 +24,13 @@ use super::executor::{Executor, Heard, Inbox, Steered, heads, inbox};
 use super::handover;
 use super::measured::Measures;
 use super::phases;
-use super::protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent, Start};
+use super::protocol::{HostCommand, HostEvent, Neighbors, ProcessCommand, ProcessEvent, Start};
 use super::steps::StepChanges;
 use crate::catalog::{BuiltIn, ProgramCatalog};
 use crate::checkpoints::{CheckpointAgent, Members, Restored};
-use crate::machine::{self, Machine};
+use crate::machine;
 use crate::notices::{Kind, Said};
-use crate::plan::{Plan, deployment, fingerprint};
-use crate::planner::plan_on;
+use crate::plan::fingerprint;
 use crate::probe::Probe;
 
 /// How long sinks may take to discard what they wrote when the parent has died.
@@ -56,13 +56,16 @@ pub fn main(descriptor: RawFd) -> ExitCode {
     // SAFETY: the parent made it for this process, and nothing else here knows of it. Were it no
     // descriptor, or another file's, the first receive would fail.
     let channel = Channel::of(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    let (start, sockets) = match channel.receive() {
-        Ok(Some((ProcessCommand::Start(start), sockets))) => (start, sockets),
+    let (neighbors, mut sockets) = match channel.receive() {
+        Ok(Some((ProcessCommand::Neighbors(neighbors), sockets))) => (neighbors, sockets),
         _ => return ExitCode::FAILURE,
     };
-    let mut sockets = sockets;
-    let recorder = start.incarnation.as_ref().and_then(|_| sockets.pop());
+    let Ok(Some((ProcessCommand::Start(start), _))) = channel.receive() else {
+        return ExitCode::FAILURE;
+    };
+    let recorder = neighbors.records.then(|| sockets.pop()).flatten();
     let recorder = recorder.map(|memory| Recorder::new(memory.into()));
+    let sockets = by_number(sockets, &neighbors, &start);
     match work(&start, &channel, sockets, recorder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
@@ -76,34 +79,33 @@ pub fn main(descriptor: RawFd) -> ExitCode {
 fn work(
     start: &Start,
     channel: &Channel,
-    sockets: Vec<OwnedFd>,
+    sockets: Vec<Option<OwnedFd>>,
     recorder: Option<Recorder>,
 ) -> Result<(), String> {
+    if let Err(error) = std::env::set_current_dir(&start.folder)
+        && start.has_relative_paths
+    {
+        let folder = start.folder.display();
+        return Err(format!(
+            "relative paths begin in {folder}, which this host can't enter: {error}\n  \
+             = write absolute paths, or share the folder with this host"
+        ));
+    }
     let compiled = compile(&start.text, &start.settings, &BuiltIn)
         .map_err(|error| error.render(&start.file, &start.text))?;
     let program = compiled.run;
-    let machine = Machine {
-        topology: start.topology.clone().into(),
-        quota_cores: start.quota_cores,
-        binds_memory: start.binds_memory,
-        notes: Vec::new(),
-    };
-    let mut plan =
-        plan_on(&program, &machine, &start.learned).map_err(|error| error.to_string())?;
-    plan.checkpoints = start.incarnation.is_some();
-    let deployment = deployment(&program, &plan);
-    if fingerprint(&program, &deployment) != start.fingerprint {
+    if fingerprint(&program) != start.fingerprint {
         return Err(
-            "planned this query differently than its parent: have the input files changed?"
-                .to_string(),
+            "found another query than the first process: have the input files changed?".to_string(),
         );
     }
+    let deployment = &start.deployment;
     let mut catalog = ProgramCatalog::new(&program).map_err(|error| error.to_string())?;
-    catalog.share_memory(plan.processes);
+    catalog.share_memory(start.names.len());
     let (inbox, heard) = inbox();
     let saying = inbox.clone();
     catalog.tell(Arc::new(move |said: Said| say_of_input(&saying, said)));
-    let members = Arc::new(Members::new(&program, &deployment));
+    let members = Arc::new(Members::new(&program, deployment));
     if let Some(incarnation) = &start.incarnation {
         let restored = incarnation
             .manifest
@@ -113,33 +115,41 @@ fn work(
         catalog.begin(incarnation.epoch, restored);
         catalog.watch_out(recorder, incarnation.suspects.clone());
     }
-    if !prepare(start, &catalog, &deployment, channel) {
+    if !prepare(start, &catalog, channel) {
         return Ok(());
     }
-    let runtime = start_runtime(start, &plan, inbox.clone())?;
+    let runtime = start_runtime(start, inbox.clone())?;
     let part = Part {
-        deployment: &deployment,
+        deployment,
         process: start.process,
         runtime: &runtime,
         epoch: start.epoch,
-        pids: &start.pids,
-        nodes: &plan.memory_nodes,
+        names: &start.names,
+        nodes: &start.memory_nodes,
+        kind: program.settings.link,
     };
     let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
-    let sockets = by_number(sockets, start.process, start.pids.len());
-    let (ends, _watch, _acceptor);
-    if program.settings.link == LinkKind::Tcp {
-        let listening = connect::Listening::new(&part, start.token).map_err(failed)?;
-        let _ = channel.send(&ProcessEvent::Listens(listening.address()), &[]);
-        let Ok(Some((ProcessCommand::Connect(addresses), _))) = channel.receive() else {
-            return Err("was not told where the other processes listen".to_string());
-        };
-        (ends, _acceptor) = listening.connect(&part, &addresses).map_err(failed)?;
-    } else {
-        (ends, _watch) = connect::shared_memory(&part, sockets).map_err(failed)?;
-    }
+    let mut watches = Watches::default();
+    let listening = match connect::uses_tcp(deployment, program.settings.link) {
+        true => {
+            let listening = connect::Listening::at(start.address, &part, start.token);
+            let listening = listening.map_err(failed)?;
+            let _ = channel.send(&ProcessEvent::Listens(listening.address()), &[]);
+            Some(listening)
+        }
+        false => None,
+    };
+    let (mut ends, _watch) = connect::shared_memory(&part, sockets).map_err(failed)?;
+    let _acceptor = match listening {
+        Some(listening) => {
+            let addresses = addresses(channel, &mut watches)?;
+            let connected = listening.connect(&part, &addresses, &mut ends);
+            connected.map_err(failed)?
+        }
+        None => None,
+    };
     let deployed = runtime
-        .deploy_part(&deployment, start.process, &catalog, ends)
+        .deploy_part(deployment, start.process, &catalog, ends)
         .map_err(|error| error.to_string())?;
     let agent = start.incarnation.as_ref().map(|incarnation| {
         let inbox = inbox.clone();
@@ -147,61 +157,59 @@ fn work(
             // Nobody listens only when the process is ending.
             let _ = inbox.0.send(Heard::Agent(done));
         };
-        CheckpointAgent::start(incarnation, &program, &deployment, members, done)
+        CheckpointAgent::start(incarnation, &program, deployment, members, done)
     });
     let agent = agent.transpose()?;
     let controls = catalog.controls();
     let sources = controls.tunings();
     let sources = sources.map(|(node, tuning)| (node, Arc::clone(tuning)));
     let mut probe = Probe::new(
-        &deployment,
+        deployment,
         start.process,
         &deployed.counters,
         &runtime.counters(),
         sources.collect(),
     );
     probe.watch(&deployed.links);
-    let measures = Measures::new(&deployment, start.process, &runtime.counters());
+    let measures = Measures::new(deployment, start.process, &runtime.counters());
     let executor = Executor::new(
         runtime,
-        &deployment,
+        deployment,
         start.process,
         controls,
         agent,
         Some(probe),
     )
     .with_links(&deployed.links)
-    .with_sinks(&deployment, &deployed.counters);
+    .with_sinks(deployment, &deployed.counters);
     let worker = WorkerProcess {
         start,
         program: &program,
-        deployment: &deployment,
+        deployment,
         catalog: &catalog,
         deployed: &deployed,
         channel,
         measures,
         changes: StepChanges::default(),
+        watches,
     };
     worker.serve(executor, inbox, heard)
 }
 
 /// Executes the phases before the part runs; returns whether it is to run.
-fn prepare(
-    start: &Start,
-    catalog: &ProgramCatalog<'_>,
-    deployment: &Deployment,
-    channel: &Channel,
-) -> bool {
+fn prepare(start: &Start, catalog: &ProgramCatalog<'_>, channel: &Channel) -> bool {
     while let Ok(Some((command, _))) = channel.receive() {
         let phase = match command {
-            ProcessCommand::Restore => phases::restore(catalog, deployment, start.process),
+            ProcessCommand::Restore => phases::restore(catalog, &start.deployment, start.process),
             ProcessCommand::Recommit(sinks) => phases::recommit(catalog, start.epoch, &sinks),
             ProcessCommand::Run => return true,
             ProcessCommand::Finish => return false,
             // These come later, when the part runs.
-            ProcessCommand::Start(_)
+            ProcessCommand::Neighbors(_)
+            | ProcessCommand::Start(_)
             | ProcessCommand::Connect(_)
             | ProcessCommand::Host(_)
+            | ProcessCommand::ReportActivity
             | ProcessCommand::Count
             | ProcessCommand::CountSteps
             | ProcessCommand::Measure => continue,
@@ -211,6 +219,18 @@ fn prepare(
         }
     }
     false
+}
+
+/// The addresses of all processes, which come once all of them listen.
+fn addresses(channel: &Channel, watches: &mut Watches) -> Result<Vec<Option<SocketAddr>>, String> {
+    loop {
+        match channel.receive() {
+            Ok(Some((ProcessCommand::Connect(addresses), _))) => return Ok(addresses),
+            // An agent asks for it as soon as the process runs.
+            Ok(Some((ProcessCommand::ReportActivity, _))) => watches.host = true,
+            _ => return Err("was not told where the other processes listen".to_string()),
+        }
+    }
 }
 
 /// Sends a notice, except about empty columns: a process that sees a part of the rows can't know them.
@@ -228,28 +248,32 @@ fn say_of_input(inbox: &Inbox<FromHost>, said: Said) {
     }
 }
 
-fn start_runtime(start: &Start, plan: &Plan, inbox: Inbox<FromHost>) -> Result<Runtime, String> {
+fn start_runtime(start: &Start, inbox: Inbox<FromHost>) -> Result<Runtime, String> {
     let own = |of_worker: &[Option<usize>]| {
-        let workers = of_worker.iter().zip(&plan.process_of);
+        let workers = of_worker.iter().zip(&start.deployment.process_of);
         let own = workers.filter(|(_, process)| **process == start.process);
         own.map(|(value, _)| *value).collect::<Vec<_>>()
     };
-    let cores = own(&plan.placement.cores);
+    let cores = own(&start.cores);
     let workers = RuntimeOptions {
-        wait: plan.wait,
+        wait: start.wait,
         costs: start.costs.into(),
-        nodes: own(&plan.memory_nodes),
+        nodes: own(&start.memory_nodes),
         ..RuntimeOptions::on(&cores)
     };
     Runtime::start(&workers, inbox).map_err(|error| error.to_string())
 }
 
-/// The sockets to the other processes, indexed by their numbers.
-fn by_number(sockets: Vec<OwnedFd>, own: usize, processes: usize) -> Vec<Option<OwnedFd>> {
+/// The sockets to the other processes of this host, indexed by their numbers among all processes.
+fn by_number(sockets: Vec<OwnedFd>, neighbors: &Neighbors, start: &Start) -> Vec<Option<OwnedFd>> {
+    let here = neighbors.first..neighbors.first + neighbors.count;
     let mut sockets = sockets.into_iter();
-    (0..processes)
-        .map(|process| if process == own { None } else { sockets.next() })
-        .collect()
+    let all = 0..start.names.len();
+    let socket = all.map(|process| {
+        let is_other = here.contains(&process) && process != start.process;
+        is_other.then(|| sockets.next()).flatten()
+    });
+    socket.collect()
 }
 
 struct WorkerProcess<'a> {
@@ -262,6 +286,14 @@ struct WorkerProcess<'a> {
     measures: Measures,
     /// The reported counts of steps and buckets.
     changes: StepChanges,
+    watches: Watches,
+}
+
+/// Who has asked when a worker next does something.
+#[derive(Default)]
+struct Watches {
+    orchestrator: bool,
+    host: bool,
 }
 
 impl WorkerProcess<'_> {
@@ -280,6 +312,10 @@ impl WorkerProcess<'_> {
             running: Cell::new(self.own_counters().count()),
         };
         let report = &mut |event, attached| reporter.report(event, attached);
+        if self.watches.host {
+            let command = HostCommand::Workers(Command::ReportActivity);
+            executor.tell(command, Attached::Nothing, report);
+        }
         loop {
             let received = match orphaned {
                 None => heard.recv().ok(),
@@ -290,11 +326,21 @@ impl WorkerProcess<'_> {
                 }
             };
             match received {
+                Some(Heard::Worker(WorkerEvent::Active, _)) if !self.is_active() => {}
                 Some(Heard::Worker(event, attached)) => executor.hear(event, attached, report),
                 Some(Heard::Agent(done)) => executor.done(done, report),
                 Some(Heard::Host(FromHost::Command(command, state))) => match *command {
+                    ProcessCommand::ReportActivity => {
+                        self.watches.host = true;
+                        let command = HostCommand::Workers(Command::ReportActivity);
+                        executor.tell(command, Attached::Nothing, report);
+                    }
                     ProcessCommand::Host(command) => match attached(&command, state) {
-                        Ok(attached) => executor.tell(command, attached, report),
+                        Ok(attached) => {
+                            let asked = HostCommand::Workers(Command::ReportActivity);
+                            self.watches.orchestrator |= command == asked;
+                            executor.tell(command, attached, report);
+                        }
                         Err((instance, error)) => {
                             let failed = WorkerEvent::Failed {
                                 instance,
@@ -318,7 +364,8 @@ impl WorkerProcess<'_> {
                         exit(0);
                     }
                     // Each of these was handled before.
-                    ProcessCommand::Start(_)
+                    ProcessCommand::Neighbors(_)
+                    | ProcessCommand::Start(_)
                     | ProcessCommand::Restore
                     | ProcessCommand::Recommit(_)
                     | ProcessCommand::Run
@@ -332,6 +379,15 @@ impl WorkerProcess<'_> {
                 }
             }
         }
+    }
+
+    /// A worker did something after a silence; returns whether the orchestrator has asked for that.
+    fn is_active(&mut self) -> bool {
+        let watches = std::mem::take(&mut self.watches);
+        if watches.host {
+            self.say(&ProcessEvent::Active);
+        }
+        watches.orchestrator
     }
 
     fn say(&self, event: &ProcessEvent) {
@@ -428,40 +484,47 @@ struct Reporter<'a> {
 
 impl Reporter<'_> {
     fn report(&self, event: HostEvent, attached: Attached) {
+        if let HostEvent::Worker(WorkerEvent::Handover(handover)) = event {
+            return self.hand_over(handover, &attached);
+        }
         let is_end = matches!(
             event,
             HostEvent::Worker(WorkerEvent::Ended { .. } | WorkerEvent::Failed { .. })
         );
         self.running.set(self.running.get() - usize::from(is_end));
-        let state = match &attached {
-            Attached::State(state) => handover::seal(state),
-            Attached::Nothing | Attached::Instances(_) | Attached::Snapshot(_) => Ok(None),
-        };
-        let (event, state) = match state {
-            Ok(state) => (event, state),
-            Err(error) => (self.not_handed_over(&event, error), None),
-        };
-        let state = state.as_ref().map(|file| file.as_fd());
         // The thread that listens notices if the parent has gone.
-        let _ = self
-            .channel
-            .send(&ProcessEvent::Host(event), state.as_slice());
+        let _ = self.channel.send(&ProcessEvent::Host(event), &[]);
     }
 
-    /// The event for an instance whose state can't be handed over.
-    fn not_handed_over(&self, event: &HostEvent, error: Error) -> HostEvent {
-        let giver = match event {
-            HostEvent::Worker(WorkerEvent::Handover(handover)) => {
-                let heads = heads(self.deployment);
-                heads.get(&(handover.node, handover.from)).copied()
-            }
-            _ => None,
+    /// Sends state to the process that runs its new instance.
+    fn hand_over(&self, handover: Handover, attached: &Attached) {
+        let heads = heads(self.deployment);
+        let instance_of = |number: usize| heads.get(&(handover.node, number)).copied();
+        // The executor has asked for an instance that exists.
+        let Some(instance) = instance_of(handover.to) else {
+            return;
         };
-        HostEvent::Worker(WorkerEvent::Failed {
-            instance: giver.unwrap_or(0),
-            sinks: Vec::new(),
-            error,
-        })
+        let state = match attached {
+            Attached::State(state) => state.as_slice(),
+            Attached::Nothing | Attached::Instances(_) | Attached::Snapshot(_) => &[],
+        };
+        let state = match handover::seal(state) {
+            Ok(state) => state,
+            Err(error) => {
+                let failed = WorkerEvent::Failed {
+                    instance: instance_of(handover.from).unwrap_or(0),
+                    sinks: Vec::new(),
+                    error,
+                };
+                return self.report(HostEvent::Worker(failed), Attached::Nothing);
+            }
+        };
+        let event = ProcessEvent::Forward {
+            process: self.deployment.process(instance),
+            command: HostCommand::Workers(Command::TakeOver { instance, handover }),
+        };
+        let state = state.as_ref().map(|file| file.as_fd());
+        let _ = self.channel.send(&event, state.as_slice());
     }
 }
 

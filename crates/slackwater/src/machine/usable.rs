@@ -1,5 +1,6 @@
 //! What a query may use of this machine, or of a machine that it is planned for.
 
+use slackwater_control::cluster::Cluster;
 use slackwater_control::topology::Topology;
 
 use super::{named, quota};
@@ -15,9 +16,32 @@ pub struct Machine {
     pub binds_memory: bool,
     /// Notes for the user about restrictions.
     pub notes: Vec<String>,
+    /// The hosts that the machine stands for, if there are several.
+    pub hosts: Option<Cluster>,
 }
 
 impl Machine {
+    /// Several hosts as one machine; on one that is not `used`, nothing runs but what is bound to it.
+    pub fn of_hosts(hosts: &[(Machine, bool)]) -> Machine {
+        let topologies = hosts.iter().map(|(host, used)| (&host.topology, *used));
+        let cluster = Cluster::of(&topologies.collect::<Vec<_>>());
+        let used = hosts.iter().filter(|(_, used)| *used);
+        let quota_cores = used.map(|(host, _)| {
+            let allowed = host.topology.allowed().len() as f64;
+            host.quota_cores.unwrap_or(allowed)
+        });
+        let quota_cores = quota_cores.sum::<f64>();
+        let has_quota = hosts
+            .iter()
+            .any(|(host, used)| *used && host.quota_cores.is_some());
+        Machine {
+            quota_cores: has_quota.then_some(quota_cores),
+            binds_memory: hosts.iter().any(|(host, _)| host.binds_memory),
+            hosts: Some(cluster.clone()),
+            ..Machine::described(cluster.topology)
+        }
+    }
+
     /// The machine that this process runs on.
     pub fn this() -> Machine {
         Machine::of(super::topology()).with_quota()
@@ -99,6 +123,7 @@ impl Machine {
             quota_cores: None,
             binds_memory: false,
             notes,
+            hosts: None,
         }
     }
 

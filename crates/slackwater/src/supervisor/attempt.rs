@@ -18,7 +18,7 @@ use super::questions::Questions;
 use super::watch::Watch;
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
-use crate::hosts::{HostEvent, LocalHost, StartingHost, Work};
+use crate::hosts::{Execution, HostEvent, StartingExecution, Work};
 use crate::live::Live;
 use crate::metrics::Gatherer;
 use crate::progress::Progress;
@@ -49,7 +49,7 @@ pub struct Claimed {
 /// A host that prepares to run an incarnation, and its events.
 pub struct Prepared {
     /// The host.
-    pub host: StartingHost,
+    pub host: StartingExecution,
     /// The queue into which the coordinator's thread reports, too.
     sender: mpsc::SyncSender<RunEvent>,
     events: mpsc::Receiver<RunEvent>,
@@ -114,7 +114,7 @@ impl Query<'_> {
             plan,
             deployment,
             ..
-        } = *self;
+        } = self;
         let (incarnation, writer) = match claimed {
             Some(claimed) => (Some(claimed.incarnation), Some(claimed.writer)),
             None => (None, None),
@@ -296,9 +296,9 @@ impl Query<'_> {
         let counters = instances.map(|instance| Arc::new(instance.counters()));
         let tally = Tally {
             program: self.program,
-            plan: self.plan,
+            plan: &self.plan,
             catalog,
-            deployment: self.deployment,
+            deployment: &self.deployment,
             targets: &self.targets,
             workers: Vec::new(),
             counters: &counters.collect::<Vec<Arc<InstanceCounters>>>(),
@@ -326,7 +326,7 @@ impl Query<'_> {
             let _ = hearing.send(RunEvent::Host(event));
         };
         Ok(Prepared {
-            host: StartingHost::new(&self.work(incarnation), Arc::new(report))?,
+            host: StartingExecution::new(&self.work(incarnation), Arc::new(report))?,
             sender,
             events,
         })
@@ -339,12 +339,10 @@ impl Query<'_> {
             text: self.script.text(),
             settings: self.settings,
             program: self.program,
-            machine: self.machine,
-            learned: self.learned,
-            plan: self.plan,
-            deployment: self.deployment,
+            plan: &self.plan,
+            deployment: &self.deployment,
             costs: self.costs,
-            worker_program: self.worker_program,
+            hosts: &self.hosts,
             incarnation,
             members: &self.members,
             notices: &self.notices,
@@ -374,14 +372,14 @@ impl Query<'_> {
         coordinator.map_err(|reason| Error::new("checkpoints", reason))
     }
 
-    fn live_line(&self, host: &LocalHost) -> Option<Live> {
+    fn live_line(&self, host: &Execution) -> Option<Live> {
         let sources = self.program.sources();
         let rows_per_s = sources.filter_map(|(_, source)| source.connector.describe().rows_per_s);
         let rows_per_s = rows_per_s.sum();
         self.live.then(|| {
             Live::new(
                 self.program,
-                self.deployment,
+                &self.deployment,
                 host,
                 rows_per_s,
                 &self.targets,

@@ -12,7 +12,7 @@ use super::Supervisor;
 use super::query::{Query, Refused};
 use crate::checkpoints::Survival;
 
-impl Supervisor<'_, '_> {
+impl Supervisor<'_, '_, '_> {
     /// Rejects what would be rejected later, before anything is written.
     pub(super) fn check_before_claim(&mut self) -> Result<(), Input> {
         let failed = |error: Error| Input::ClaimFailed {

@@ -18,7 +18,7 @@ use slackwater_engine::protocol::Command;
 use slackwater_engine::time::now_ns;
 
 use crate::checkpoints::{AgentEvent, Members, Suspected};
-use crate::hosts::{HostCommand, LocalHost};
+use crate::hosts::{Execution, HostCommand};
 use crate::traces::Traces;
 
 /// The number of checkpoints that are kept: one to resume from, and two in case it is corrupt.
@@ -232,13 +232,13 @@ impl Coordinator {
     }
 
     /// Handles the passing of time.
-    pub fn tick(&mut self, host: &LocalHost) {
+    pub fn tick(&mut self, host: &Execution) {
         self.tell(Input::Tick, host);
     }
 
     /// Stops the query with one more checkpoint, after which sources end. Returns whether that is in
     /// progress.
-    pub fn stop(&mut self, host: &LocalHost) -> bool {
+    pub fn stop(&mut self, host: &Execution) -> bool {
         if self.verdict != Verdict::Running {
             return false;
         }
@@ -247,7 +247,7 @@ impl Coordinator {
     }
 
     /// Buckets of a node of the query graph are about to move.
-    pub fn moved(&mut self, graph_node: usize, host: &LocalHost) {
+    pub fn moved(&mut self, graph_node: usize, host: &Execution) {
         if let Some(key) = self.members.key(graph_node) {
             let node = key.to_string();
             self.tell(Input::Moved { node }, host);
@@ -255,7 +255,7 @@ impl Coordinator {
     }
 
     /// Handles an event of an agent.
-    pub fn hear(&mut self, event: AgentEvent, host: &LocalHost) {
+    pub fn hear(&mut self, event: AgentEvent, host: &Execution) {
         self.stall_max_ns = self.stall_max_ns.max(event.paused_ns());
         let input = match event {
             AgentEvent::Changed => Input::Changed,
@@ -309,7 +309,7 @@ impl Coordinator {
         self.tell(input, host);
     }
 
-    fn committed(&mut self, barrier: u64, members: &[usize], delays_ns: &[u64], host: &LocalHost) {
+    fn committed(&mut self, barrier: u64, members: &[usize], delays_ns: &[u64], host: &Execution) {
         for &delay_ns in delays_ns {
             self.delays.count += 1;
             self.delays.sum_ns += delay_ns;
@@ -331,7 +331,7 @@ impl Coordinator {
     }
 
     /// Handles a finished job of the store's thread.
-    pub fn stored(&mut self, stored: Stored, host: &LocalHost) {
+    pub fn stored(&mut self, stored: Stored, host: &Execution) {
         match stored {
             Stored::Manifest { barrier, number } => {
                 self.last = Some(number);
@@ -366,13 +366,13 @@ impl Coordinator {
         }
     }
 
-    fn tell(&mut self, input: Input, host: &LocalHost) {
+    fn tell(&mut self, input: Input, host: &Execution) {
         for output in self.decides.handle(now_ns(), input) {
             self.act(output, host);
         }
     }
 
-    fn act(&mut self, output: Output, host: &LocalHost) {
+    fn act(&mut self, output: Output, host: &Execution) {
         match output {
             Output::Inject {
                 barrier,

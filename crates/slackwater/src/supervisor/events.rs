@@ -134,6 +134,11 @@ impl Signals {
         self.listening.lock().expect("no thread panics under it")
     }
 
+    /// Whether a signal has come that no attempt has heard.
+    pub fn is_raised(&self) -> bool {
+        self.lock().is_unheard
+    }
+
     /// Passes a signal on. If the queue is full the signal is dropped, and the user can send another one.
     pub fn raise(&self) {
         let mut listening = self.lock();

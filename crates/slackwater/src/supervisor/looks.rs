@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::coordinator::Coordinator;
 use crate::catalog::ProgramCatalog;
 use crate::doctor::Examination;
-use crate::hosts::{LocalHost, Measured};
+use crate::hosts::{Execution, Measured};
 use crate::metrics::{Board, Gatherer, Look, Snapshot};
 
 /// The most scrapes that wait for the same counters: as many as there can be connections.
@@ -72,7 +72,7 @@ impl Looks {
     pub fn ask(
         &mut self,
         look: Look,
-        host: &LocalHost,
+        host: &Execution,
         catalog: &ProgramCatalog<'_>,
         now: Instant,
     ) {
@@ -109,7 +109,7 @@ impl Looks {
     pub fn answer(
         &mut self,
         gatherer: &Gatherer<'_>,
-        host: &LocalHost,
+        host: &Execution,
         coordinator: Option<&Coordinator>,
         known: impl FnOnce() -> Examination,
         now: Instant,
@@ -131,7 +131,7 @@ impl Looks {
     fn snapshot(
         &self,
         gatherer: &Gatherer<'_>,
-        host: &LocalHost,
+        host: &Execution,
         coordinator: Option<&Coordinator>,
     ) -> Snapshot {
         let has_children = host.worker_processes() > 0;
@@ -155,7 +155,7 @@ impl Looks {
     pub fn end(
         mut self,
         gatherer: &Gatherer<'_>,
-        host: &LocalHost,
+        host: &Execution,
         coordinator: Option<&Coordinator>,
     ) {
         let Some(board) = self.board.clone() else {

@@ -1,6 +1,5 @@
 //! A query to run, and the checks before it runs.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,13 +11,17 @@ use slackwater_sql::node::SinkSpec;
 use slackwater_sql::program::Program;
 
 use super::events::Signals;
+use crate::bound::bound;
 use crate::catalog::{ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
+use crate::cluster::Orchestrator;
 use crate::costs::Learned;
-use crate::machine::{Machine, Used};
+use crate::hosts::Host;
+use crate::machine::Used;
 use crate::metrics::Board;
 use crate::notices::Notices;
-use crate::plan::Plan;
+use crate::plan::{Plan, deployment};
+use crate::planner::plan_bound;
 use crate::script::Script;
 use crate::targets::Targets;
 use crate::traces::{Fact, Span, Traces};
@@ -44,18 +47,18 @@ pub struct Query<'a> {
     pub progress: bool,
     /// Whether to print a line per second instead.
     pub live: bool,
-    /// The program that worker processes run; `None` for this one.
-    pub worker_program: Option<&'a Path>,
     /// The compiled program.
     pub program: &'a Program,
-    /// The machine that the query is planned for.
-    pub machine: &'a Machine,
+    /// The plan.
+    pub plan: Plan,
+    /// The engine's form of the plan.
+    pub deployment: Deployment,
+    /// The hosts that worker processes run on.
+    pub hosts: Vec<Arc<dyn Host>>,
+    /// Where hosts join, if there are to be several.
+    pub orchestrator: Option<Orchestrator>,
     /// The costs that earlier runs have measured.
     pub learned: &'a Learned,
-    /// The plan.
-    pub plan: &'a Plan,
-    /// The engine's form of the plan.
-    pub deployment: &'a Deployment,
     /// What waiting costs on this host.
     pub costs: Costs,
     /// The instances that are checkpointed.
@@ -77,6 +80,33 @@ pub struct Query<'a> {
 }
 
 impl Query<'_> {
+    /// Makes sure that the hosts of the query are there, and plans it for others if they are not.
+    ///
+    /// # Errors
+    ///
+    /// If too few hosts are there after a while, or the query can't be planned for them.
+    pub fn gather(&mut self) -> Result<(), String> {
+        let Some(orchestrator) = &self.orchestrator else {
+            return Ok(());
+        };
+        if orchestrator.are_there(&self.hosts) {
+            return Ok(());
+        }
+        let is_stopped = || self.signals.is_raised();
+        let gathered = orchestrator.gather(&is_stopped)?;
+        let bound =
+            bound(self.program, &gathered.names).map_err(|error| self.script.render(&error))?;
+        let planned = plan_bound(self.program, &gathered.machine, &bound, self.learned);
+        let mut plan = planned.map_err(|error| self.script.render(&error))?;
+        plan.checkpoints = self.plan.checkpoints;
+        plan.rows_per_s = self.plan.rows_per_s;
+        self.deployment = deployment(self.program, &plan);
+        self.members = Arc::new(Members::new(self.program, &self.deployment));
+        self.plan = plan;
+        self.hosts = gathered.hosts;
+        Ok(())
+    }
+
     /// Traces an incarnation that has ended.
     pub fn trace(&self, begun: SystemTime, epoch: Option<u64>, error: Option<String>) {
         if self.traces.are_on() {

@@ -13,7 +13,7 @@ use super::{AGAIN, Supervisor};
 use crate::checkpoints::Restored;
 use crate::hosts::{Pending, Phase, recommit};
 
-impl Supervisor<'_, '_> {
+impl Supervisor<'_, '_, '_> {
     /// Reads what is to be restored, so that damage is found before anything is committed. If the query
     /// starts from nothing, its sinks start, too.
     pub(super) fn restore(&mut self, epoch: u64) -> Input {

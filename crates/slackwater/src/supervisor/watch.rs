@@ -17,7 +17,7 @@ use super::events::RunEvent;
 use super::looks::Looks;
 use super::questions::Questions;
 use crate::catalog::ProgramCatalog;
-use crate::hosts::{HostCommand, HostEvent, LocalHost};
+use crate::hosts::{Execution, HostCommand, HostEvent};
 use crate::live::Live;
 use crate::metrics::Gatherer;
 use crate::plan::Plan;
@@ -37,7 +37,7 @@ const SAME_SIGNAL: Duration = Duration::from_millis(50);
 /// A running query.
 pub struct Watch<'a> {
     /// The host that runs the query.
-    pub host: &'a LocalHost,
+    pub host: &'a Execution,
     /// The compiled program.
     pub program: &'a Program,
     /// The engine's form of the plan.

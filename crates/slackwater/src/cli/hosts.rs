@@ -1,0 +1,147 @@
+//! Several hosts: the options of `run`, and `slackwater worker`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use slackwater_control::topology::parse_list;
+
+use crate::cluster::{AgentOptions, ClusterOptions, Ending, Stopping, resolve, run_agent};
+use crate::hosts::host_name;
+use crate::machine::Machine;
+use crate::terminal::{FAILED, USAGE, say};
+
+/// The options of a query on several hosts.
+#[derive(Args)]
+pub(super) struct HostArguments {
+    /// Run on several hosts, whose agents (slackwater worker) join at this address of this host
+    #[arg(long, value_name = "ADDRESS", requires = "hosts")]
+    listen: Option<String>,
+    /// With --listen: how many hosts there are to be
+    #[arg(long, value_name = "N", requires = "listen")]
+    hosts: Option<usize>,
+    /// With --listen: this host is one of them, and not only the place of what is bound to it
+    #[arg(long, requires = "listen")]
+    here: bool,
+    /// With --listen: the name of this host [default: what the system calls it]
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    name: Option<String>,
+    /// With --listen: the file with the key that agents need, too (see slackwater key)
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    secret: Option<PathBuf>,
+}
+
+impl HostArguments {
+    /// The hosts to run on, if there are several.
+    ///
+    /// # Errors
+    ///
+    /// If the address or the number is not valid.
+    pub(super) fn cluster(&self) -> Result<Option<ClusterOptions>, String> {
+        let (Some(listen), Some(hosts)) = (&self.listen, self.hosts) else {
+            return Ok(None);
+        };
+        if hosts == 0 {
+            return Err("--hosts 0: a query runs on at least one host".to_string());
+        }
+        let address = address("--listen", listen)?;
+        if self.secret.is_none() && !address.ip().is_loopback() {
+            return Err(format!(
+                "--listen {listen}: without a secret, anybody who reaches this address could run SQL here\n  \
+                 = slackwater key > cluster.key, and --secret cluster.key on every host"
+            ));
+        }
+        Ok(Some(ClusterOptions {
+            listen: address,
+            name: self.name.clone().unwrap_or_else(host_name),
+            hosts,
+            here: self.here,
+        }))
+    }
+}
+
+fn address(option: &str, text: &str) -> Result<SocketAddr, String> {
+    resolve(text).map_err(|error| {
+        format!("{option} {text}: {error}\n  = write host:port, such as 10.0.0.1:7070")
+    })
+}
+
+/// An agent.
+#[derive(Args)]
+pub(super) struct WorkerArguments {
+    /// The addresses at which orchestrators listen: whoever answers first is joined
+    #[arg(long, value_name = "ADDRESS", required = true, value_delimiter = ',')]
+    join: Vec<String>,
+    /// The file with the orchestrator's key (see slackwater key)
+    #[arg(long, value_name = "FILE")]
+    secret: Option<PathBuf>,
+    /// The name of this host [default: what the system calls it]
+    #[arg(long)]
+    name: Option<String>,
+    /// The address at which other hosts reach this one [default: the one that the orchestrator is reached
+    /// from]
+    #[arg(long, value_name = "IP")]
+    address: Option<IpAddr>,
+    /// The cores that queries may use, such as 0-3,8 [default: all that this process may use]
+    #[arg(long, value_name = "LIST")]
+    cores: Option<String>,
+}
+
+/// Runs an agent until it is stopped, or the query is over.
+pub(super) fn worker(arguments: &WorkerArguments) -> ExitCode {
+    let options = match options(arguments) {
+        Ok(options) => options,
+        Err(error) => {
+            say(&format!("error: {error}\n"));
+            return ExitCode::from(USAGE);
+        }
+    };
+    let stopping = Arc::new(Stopping::default());
+    let told = Arc::clone(&stopping);
+    let _watching = match crate::signals::watch(move || told.stop()) {
+        Ok(watching) => watching,
+        Err(error) => {
+            say(&format!("error: signals: {error}\n"));
+            return ExitCode::from(FAILED);
+        }
+    };
+    match run_agent(&options, &stopping) {
+        Ending::Stopped | Ending::Over => ExitCode::SUCCESS,
+        Ending::Refused(reason) => {
+            say(&format!("error: {reason}\n"));
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
+    for join in &arguments.join {
+        if join
+            .rsplit_once(':')
+            .is_none_or(|(_, port)| port.parse::<u16>().is_err())
+        {
+            return Err(format!(
+                "--join {join}: write host:port, such as 10.0.0.1:7070"
+            ));
+        }
+    }
+    let mut machine = Machine::this();
+    if let Some(list) = &arguments.cores {
+        let wrong = |error: String| format!("--cores {list}: {error}");
+        let cores = parse_list(list).map_err(wrong)?;
+        machine.topology.allow_only(&cores);
+        if machine.topology.allowed().is_empty() {
+            return Err(wrong(
+                "this process may use none of these cores".to_string(),
+            ));
+        }
+    }
+    Ok(AgentOptions {
+        join: arguments.join.clone(),
+        name: arguments.name.clone().unwrap_or_else(host_name),
+        address: arguments.address,
+        machine,
+    })
+}

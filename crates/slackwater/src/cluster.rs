@@ -1,0 +1,34 @@
+//! Several hosts: an orchestrator, and agents that join it.
+//!
+//! ```text
+//! orchestrator                                   agent of h2
+//! ┌──────────────────────────────┐   session    ┌─────────────────────────────┐
+//! │ supervisor ─► Execution      │   commands   │ LocalHost ─► worker process │
+//! │   ├─ LocalHost, if --here    │ ───────────► │          └─► worker process │
+//! │   └─ JoinedHost, one an agent│ ◄─────────── └───────│─────────────────────┘
+//! └──────────────────────────────┘ events, beats        └─ links over TCP ─► processes of other hosts
+//! ```
+//!
+//! Rows never pass through agents or the orchestrator, but for state that moves with its keys to another
+//! host, which passes unread.
+//!
+//! The layers: messages and their transport (`stream`, `session`, `messages`), a host that has joined
+//! (`joined`) all of them (`membership`) and what a
+//! query asks of them (`orchestrator`), and the agent on the other side (`pulse`, `agent`).
+
+mod messages;
+mod stream;
+
+mod session;
+
+mod joined;
+mod membership;
+
+mod pulse;
+
+mod orchestrator;
+
+mod agent;
+
+pub use agent::{AgentOptions, Ending, Stopping, resolve, run as run_agent};
+pub use orchestrator::{ClusterOptions, Orchestrator};

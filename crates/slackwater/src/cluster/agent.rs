@@ -1,0 +1,421 @@
+//! The agent of a host: it joins an orchestrator, and starts, commands and ends worker processes for it.
+//!
+//! ```text
+//! join ─► serve ─► the session ends ─► kill all processes ─► join again
+//! ```
+//!
+//! Invariants:
+//! - Processes live no longer than the session, or the lease (`pulse.rs`).
+//! - An orchestrator of an earlier term is refused.
+//! - The agent compiles nothing and reads no state: it hands on what it is sent.
+//!
+//! Shutdown: a signal ends the session; the processes are killed, and the agent exits.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use slackwater_engine::time::now_ns;
+
+use super::messages::{Exchange, FromAgent, Hello, ToAgent};
+use super::pulse::Pulse;
+use super::session::{Beside, Receiver, Session};
+use super::stream::Stream;
+use crate::hosts::{
+    Build, Facts, Group, Hear, Host, HostProcesses, LocalHost, News, ProcessCommand, ProcessEvent,
+    What,
+};
+use crate::machine::Machine;
+use crate::terminal::say;
+
+/// How long a connection and its greeting may take.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The first pause between two attempts to join, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How an agent joins.
+#[derive(Debug, Clone)]
+pub struct AgentOptions {
+    /// The addresses of orchestrators: whoever answers is joined.
+    pub join: Vec<String>,
+    /// The host's name.
+    pub name: String,
+    /// The address at which processes listen for links; `None` for that of the session's end.
+    pub address: Option<IpAddr>,
+    /// What processes may use.
+    pub machine: Machine,
+}
+
+/// Why an agent ends.
+#[derive(Debug)]
+pub enum Ending {
+    /// A signal has come.
+    Stopped,
+    /// The query is over.
+    Over,
+    /// It can't join, and trying again would not help.
+    Refused(String),
+}
+
+/// Runs an agent to its end.
+pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
+    let mut pause = PAUSE_MIN;
+    let mut told = None;
+    let mut term = 0;
+    loop {
+        for address in &options.join {
+            if stopping.is_stopping() {
+                return Ending::Stopped;
+            }
+            match attempt(options, address, &mut term, stopping) {
+                Attempt::Over => return Ending::Over,
+                Attempt::Refused(reason) => {
+                    return Ending::Refused(format!("{address} {reason}"));
+                }
+                Attempt::Served(reason) => {
+                    pause = PAUSE_MIN;
+                    told = None;
+                    if !stopping.is_stopping() {
+                        say(&format!("{address}: {reason}: joining again\n"));
+                    }
+                }
+                Attempt::Failed(reason) => {
+                    let reason = format!("{address}: {reason}: trying again\n");
+                    // Said once, however long it takes.
+                    if told.as_ref() != Some(&reason) {
+                        say(&reason);
+                        told = Some(reason);
+                    }
+                }
+            }
+        }
+        stopping.wait(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// How an attempt to join went.
+enum Attempt {
+    /// It had joined; why the session has ended.
+    Served(String),
+    /// It has not joined, for now.
+    Failed(String),
+    /// It has not joined, and won't.
+    Refused(String),
+    /// The query is over.
+    Over,
+}
+
+fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Stopping) -> Attempt {
+    let failed = |error: io::Error| Attempt::Failed(error.to_string());
+    let stream = match connect(address) {
+        Ok(stream) => stream,
+        Err(error) => return failed(error),
+    };
+    let own = match (options.address, stream.local_address()) {
+        (Some(address), _) => address,
+        (None, Ok(own)) => own.ip(),
+        (None, Err(error)) => return failed(error),
+    };
+    let facts = Facts::here(&options.name, own, &options.machine);
+    let session = match Session::new(stream, address) {
+        Ok(session) => session,
+        Err(error) => return failed(error),
+    };
+    let _stopping = stopping.watch(&session);
+    let hello = Hello {
+        build: Build::this(),
+        facts: facts.clone(),
+        term: *term,
+    };
+    session.send(&hello, Beside::Nothing);
+    let mut receiver = Receiver::new(session.stream());
+    let (of_leader, host_timeout) = match receiver.receive() {
+        Ok(Some((
+            ToAgent::Welcome {
+                term: of_leader,
+                name,
+                host_timeout_ms,
+            },
+            _,
+        ))) if of_leader >= *term => {
+            say(&format!(
+                "{}: joined {name} ({address}), term {of_leader}\n",
+                options.name
+            ));
+            (of_leader, Duration::from_millis(host_timeout_ms))
+        }
+        Ok(Some((ToAgent::Welcome { term: earlier, .. }, _))) => {
+            session.end("an earlier term");
+            return Attempt::Failed(format!("leads term {earlier}, which is over"));
+        }
+        Ok(Some((ToAgent::Refused { reason, try_again }, _))) => {
+            return match try_again {
+                true => Attempt::Failed(reason),
+                false => Attempt::Refused(reason),
+            };
+        }
+        Ok(Some(_)) => return Attempt::Failed("did not answer the greeting".to_string()),
+        Ok(None) => return Attempt::Failed("closed the connection".to_string()),
+        Err(error) => return failed(error),
+    };
+    *term = of_leader;
+    let agent = Agent {
+        host: LocalHost::new(facts, None),
+        session: Arc::clone(&session),
+        parts: Arc::default(),
+        pulse: match Pulse::start(&session, host_timeout) {
+            Ok(pulse) => Arc::new(pulse),
+            Err(error) => return failed(error),
+        },
+    };
+    agent.serve(&mut receiver)
+}
+
+fn connect(address: &str) -> io::Result<Stream> {
+    let mut last = None;
+    for address in address.to_socket_addrs()? {
+        match Stream::connect(address, JOIN_PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
+}
+
+/// An agent that has joined.
+struct Agent {
+    host: LocalHost,
+    session: Arc<Session>,
+    parts: Arc<Mutex<Option<Part>>>,
+    pulse: Arc<Pulse>,
+}
+
+/// The processes of an incarnation.
+struct Part {
+    group: Group,
+    processes: Arc<dyn HostProcesses>,
+}
+
+impl Agent {
+    /// Obeys the orchestrator until the session ends.
+    fn serve<R: io::Read>(&self, receiver: &mut Receiver<R>) -> Attempt {
+        let ended = loop {
+            match receiver.receive::<ToAgent>() {
+                Ok(Some((ToAgent::Over, _))) => break Attempt::Over,
+                Ok(Some((message, beside))) => self.obey(message, beside),
+                Ok(None) => break Attempt::Served("the orchestrator has ended".to_string()),
+                Err(error) => break Attempt::Served(error.to_string()),
+            }
+        };
+        let ended = match (self.session.ended(), ended) {
+            (Some(reason), Attempt::Served(_)) => Attempt::Served(reason),
+            (_, ended) => ended,
+        };
+        self.session.end("over");
+        self.pulse.stop();
+        self.end_all();
+        ended
+    }
+
+    fn obey(&self, message: ToAgent, beside: Beside) {
+        match message {
+            ToAgent::Start(group) => self.start(group),
+            ToAgent::Command {
+                epoch,
+                process,
+                command,
+            } => {
+                let state = match beside {
+                    Beside::File(file) => Some(file),
+                    Beside::Nothing | Beside::Bytes(_) => None,
+                };
+                let runs = matches!(command, ProcessCommand::Run);
+                if let Some(processes) = self.of(epoch) {
+                    processes.tell(process, command, state);
+                    if runs {
+                        self.pulse.watch(process, &processes);
+                    }
+                }
+            }
+            ToAgent::Kill { epoch, process } => {
+                if let Some(processes) = self.of(epoch) {
+                    processes.kill(process);
+                }
+            }
+            ToAgent::End { epoch } => {
+                if self.of(epoch).is_some() {
+                    self.end_all();
+                }
+                self.session
+                    .send(&FromAgent::Ended { epoch }, Beside::Nothing);
+            }
+            ToAgent::Answer {
+                sent_ns,
+                received_ns,
+                answered_ns,
+            } => self.pulse.answered(Exchange {
+                sent_ns,
+                received_ns,
+                answered_ns,
+                returned_ns: now_ns(),
+            }),
+            // Each of these comes once, before.
+            ToAgent::Welcome { .. } | ToAgent::Refused { .. } | ToAgent::Over => {}
+        }
+    }
+
+    /// Starts the processes of an incarnation, after those of the one before have ended.
+    fn start(&self, group: Group) {
+        self.end_all();
+        let epoch = group.epoch;
+        let hear = self.hear(epoch);
+        let answer = match self.host.start(&group, hear) {
+            Ok(processes) => {
+                let pids = processes.pids().to_vec();
+                *self.parts() = Some(Part { group, processes });
+                FromAgent::Started { epoch, pids }
+            }
+            Err(error) => FromAgent::NotStarted {
+                epoch,
+                reason: error.to_string(),
+            },
+        };
+        self.session.send(&answer, Beside::Nothing);
+    }
+
+    /// Hands on what processes of an incarnation say.
+    fn hear(&self, epoch: u64) -> Hear {
+        let session = Arc::clone(&self.session);
+        let pulse = Arc::clone(&self.pulse);
+        Arc::new(move |news: News| {
+            let process = news.process;
+            match news.what {
+                What::Said {
+                    event: ProcessEvent::Active,
+                    ..
+                } => pulse.is_active(process),
+                What::Said {
+                    event,
+                    bytes,
+                    state,
+                } => {
+                    let beside = match state {
+                        Some(file) => Beside::File(file),
+                        None if bytes.is_empty() => Beside::Nothing,
+                        None => Beside::Bytes(bytes),
+                    };
+                    let said = FromAgent::Said {
+                        epoch,
+                        process,
+                        event,
+                    };
+                    session.send(&said, beside);
+                }
+                What::Left(exit) => {
+                    let left = FromAgent::Left {
+                        epoch,
+                        process,
+                        exit,
+                    };
+                    session.send(&left, Beside::Nothing);
+                }
+            }
+        })
+    }
+
+    /// The processes of an incarnation, if it is the last one.
+    fn of(&self, epoch: u64) -> Option<Arc<dyn HostProcesses>> {
+        let parts = self.parts();
+        let part = parts.as_ref().filter(|part| part.group.epoch == epoch);
+        part.map(|part| Arc::clone(&part.processes))
+    }
+
+    fn end_all(&self) {
+        self.pulse.forget();
+        let part = self.parts().take();
+        if let Some(part) = part {
+            part.processes.end();
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Option<Part>> {
+        self.parts.lock().expect("no thread panics under it")
+    }
+}
+
+/// Whether the agent is to end, and the session that is to end with it.
+#[derive(Default)]
+pub struct Stopping {
+    state: Mutex<StoppingState>,
+    changed: std::sync::Condvar,
+}
+
+#[derive(Default)]
+struct StoppingState {
+    is_stopping: bool,
+    session: Option<Arc<Session>>,
+}
+
+impl Stopping {
+    /// Ends the agent.
+    pub fn stop(&self) {
+        let mut state = self.state();
+        state.is_stopping = true;
+        if let Some(session) = &state.session {
+            session.end("the agent was stopped");
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.state().is_stopping
+    }
+
+    /// Ends this session, too.
+    fn watch(&self, session: &Arc<Session>) -> Watched<'_> {
+        let mut state = self.state();
+        if state.is_stopping {
+            session.end("the agent was stopped");
+        }
+        state.session = Some(Arc::clone(session));
+        Watched(self)
+    }
+
+    fn wait(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        let mut state = self.state();
+        while !state.is_stopping && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.expect("no thread panics under it");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, StoppingState> {
+        self.state.lock().expect("no thread panics under it")
+    }
+}
+
+struct Watched<'a>(&'a Stopping);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.0.state().session = None;
+    }
+}
+
+/// The first address of a name.
+///
+/// # Errors
+///
+/// If there is none.
+pub fn resolve(address: &str) -> io::Result<SocketAddr> {
+    let mut addresses = address.to_socket_addrs()?;
+    let first = addresses.next();
+    first.ok_or_else(|| io::Error::other("the name has no address"))
+}

@@ -1,0 +1,374 @@
+//! A host that has joined: its agent, as the orchestrator sees it.
+//!
+//! Invariants:
+//! - What an agent says of an earlier incarnation is dropped and counted: each incarnation has its own
+//!   [`Run`], and only the last one is heard.
+//! - A session that ends has ended all its processes, as far as the query is concerned: each of them is
+//!   reported as left, once.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use slackwater_engine::Error;
+use slackwater_engine::time::now_ns;
+
+use super::messages::{FromAgent, ToAgent};
+use super::session::{Beside, Receiver, Session};
+use crate::hosts::{
+    Ended, Exit, Facts, Group, Hear, Host, HostProcesses, News, ProcessCommand, What,
+};
+
+/// How long an agent may take to start processes: a loaded host needs some 100 ms for each.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long an agent may take to kill processes: the kernel needs some milliseconds.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How much faster than this host's clock an agent's may be: a thousand times what quartz is off.
+const CLOCK_RATE_MAX: f64 = 1.02;
+
+/// A host that has joined.
+pub struct JoinedHost {
+    facts: Facts,
+    session: Arc<Session>,
+    state: Mutex<State>,
+    changed: Condvar,
+    host_timeout: Duration,
+}
+
+#[derive(Default)]
+struct State {
+    run: Option<Run>,
+    /// Why it is lost.
+    lost: Option<String>,
+    /// When its last beat was received; `None` while its processes do nothing.
+    heard: Option<Instant>,
+    leaves: bool,
+}
+
+/// The processes of an incarnation.
+struct Run {
+    group: Group,
+    hear: Hear,
+    /// The answer to the request to start them.
+    started: Option<Result<Vec<u32>, String>>,
+    /// Those that have not left.
+    running: BTreeSet<usize>,
+    has_ended: bool,
+}
+
+impl std::fmt::Debug for JoinedHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("JoinedHost").field(&self.facts.name).finish()
+    }
+}
+
+impl JoinedHost {
+    /// A host whose agent has been welcomed.
+    pub fn new(facts: Facts, session: Arc<Session>, host_timeout: Duration) -> JoinedHost {
+        JoinedHost {
+            facts,
+            session,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            host_timeout,
+        }
+    }
+
+    /// Where its agent is.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.session.stream().peer_address().ok()
+    }
+
+    /// Whether its session goes on.
+    pub fn is_there(&self) -> bool {
+        self.state().lost.is_none()
+    }
+
+    /// Whether it was asked to leave.
+    pub fn leaves(&self) -> bool {
+        self.state().leaves
+    }
+
+    /// When it is lost, unless a beat comes before; `None` while no beat is expected.
+    pub fn due(&self) -> Option<Instant> {
+        let state = self.state();
+        let heard = state.heard.filter(|_| state.lost.is_none())?;
+        Some(heard + self.host_timeout)
+    }
+
+    /// Gives it up.
+    pub fn give_up(&self, reason: &str) {
+        self.session.end(reason);
+    }
+
+    /// Tells the agent that the query is over.
+    pub fn dismiss(&self) {
+        self.session.send(&ToAgent::Over, Beside::Nothing);
+        self.session.finish();
+    }
+
+    /// Hears the agent until the session ends; returns the reason. `changed` is called when there is another
+    /// time at which it is due.
+    pub fn hear<R: std::io::Read>(&self, receiver: &mut Receiver<R>, changed: impl Fn()) -> String {
+        let reason = loop {
+            match receiver.receive::<FromAgent>() {
+                Ok(Some((message, beside))) => self.take(message, beside, &changed),
+                Ok(None) => break "its agent has ended".to_string(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        let reason = self.session.ended().unwrap_or(reason);
+        self.session.end(&reason);
+        self.lose(&reason);
+        reason
+    }
+
+    fn take(&self, message: FromAgent, beside: Beside, changed: &impl Fn()) {
+        match message {
+            FromAgent::Started { epoch, pids } => self.answer(epoch, Ok(pids)),
+            FromAgent::NotStarted { epoch, reason } => self.answer(epoch, Err(reason)),
+            FromAgent::Said {
+                epoch,
+                process,
+                event,
+            } => {
+                let (bytes, state) = match beside {
+                    Beside::Nothing => (Vec::new(), None),
+                    Beside::Bytes(bytes) => (bytes, None),
+                    Beside::File(file) => (Vec::new(), Some(file)),
+                };
+                let what = What::Said {
+                    event,
+                    bytes,
+                    state,
+                };
+                self.pass_on(epoch, process, what);
+            }
+            FromAgent::Left {
+                epoch,
+                process,
+                exit,
+            } => {
+                let is_new = {
+                    let mut state = self.state();
+                    let run = state.run_of(epoch);
+                    run.is_some_and(|run| run.running.remove(&process))
+                };
+                if is_new {
+                    self.pass_on(epoch, process, What::Left(exit));
+                }
+            }
+            FromAgent::Ended { epoch } => {
+                let mut state = self.state();
+                if let Some(run) = state.run_of(epoch) {
+                    run.has_ended = true;
+                }
+                drop(state);
+                self.changed.notify_all();
+            }
+            FromAgent::Beat { sent_ns, last: _ } => {
+                let received_ns = now_ns();
+                self.session.send_urgent(&ToAgent::Answer {
+                    sent_ns,
+                    received_ns,
+                    answered_ns: now_ns(),
+                });
+                self.state().heard = Some(Instant::now());
+                changed();
+            }
+            FromAgent::Silent => {
+                self.state().heard = None;
+                changed();
+            }
+            FromAgent::Leaving => {
+                self.state().leaves = true;
+                changed();
+            }
+        }
+    }
+
+    fn answer(&self, epoch: u64, answer: Result<Vec<u32>, String>) {
+        let mut state = self.state();
+        if let Some(run) = state.run_of(epoch) {
+            run.started = Some(answer);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Passes on what is heard of a process of the last incarnation.
+    fn pass_on(&self, epoch: u64, process: usize, what: What) {
+        let hear = {
+            let mut state = self.state();
+            let run = state.run_of(epoch);
+            run.filter(|run| run.group.has(process))
+                .map(|run| Arc::clone(&run.hear))
+        };
+        if let Some(hear) = hear {
+            hear(News { process, what });
+        }
+    }
+
+    /// The session has ended.
+    fn lose(&self, reason: &str) {
+        let left = {
+            let mut state = self.state();
+            state.lost = Some(reason.to_string());
+            let run = state.run.as_mut();
+            run.map(|run| (Arc::clone(&run.hear), std::mem::take(&mut run.running)))
+        };
+        self.changed.notify_all();
+        let (hear, running) = match left {
+            Some((hear, running)) => (hear, running),
+            None => return,
+        };
+        for process in running {
+            let exit = Exit {
+                reason: format!("was lost with its host {}: {reason}", self.facts.name),
+                is_crash: false,
+                noted: Vec::new(),
+            };
+            hear(News {
+                process,
+                what: What::Left(exit),
+            });
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics under it")
+    }
+
+    /// Waits until `is_so` of the incarnation, the host is lost, or the time is over.
+    fn wait(&self, patience: Duration, is_so: impl Fn(&Run) -> bool) -> MutexGuard<'_, State> {
+        let until = Instant::now() + patience;
+        let mut state = self.state();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let is_so = state.run.as_ref().is_some_and(&is_so);
+            if is_so || state.lost.is_some() || left.is_zero() {
+                return state;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.expect("no thread panics under it");
+        }
+    }
+}
+
+impl State {
+    fn run_of(&mut self, epoch: u64) -> Option<&mut Run> {
+        self.run.as_mut().filter(|run| run.group.epoch == epoch)
+    }
+}
+
+/// A host whose agent has been asked to start processes.
+struct JoinedProcesses {
+    host: Arc<JoinedHost>,
+    epoch: u64,
+    pids: Vec<u32>,
+}
+
+/// A host that has joined, which can start processes.
+#[derive(Debug, Clone)]
+pub struct Joined(pub Arc<JoinedHost>);
+
+impl Host for Joined {
+    fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.is_there()
+    }
+
+    fn start(&self, group: &Group, hear: Hear) -> Result<Arc<dyn HostProcesses>, Error> {
+        let host = &self.0;
+        let name = &host.facts.name;
+        host.state().run = Some(Run {
+            group: group.clone(),
+            hear,
+            started: None,
+            running: (group.first..group.first + group.count).collect(),
+            has_ended: false,
+        });
+        host.session
+            .send(&ToAgent::Start(group.clone()), Beside::Nothing);
+        let started = {
+            let mut state = host.wait(START_PATIENCE, |run| run.started.is_some());
+            match &state.lost {
+                Some(reason) => Err(reason.clone()),
+                None => state
+                    .run
+                    .as_mut()
+                    .and_then(|run| run.started.take())
+                    .unwrap_or_else(|| {
+                        let patience_s = START_PATIENCE.as_secs();
+                        Err(format!("did not start its processes within {patience_s} s"))
+                    }),
+            }
+        };
+        match started {
+            Ok(pids) if pids.len() == group.count => Ok(Arc::new(JoinedProcesses {
+                host: Arc::clone(host),
+                epoch: group.epoch,
+                pids,
+            })),
+            Ok(_) => Err(Error::new(name, "started another number of processes")),
+            Err(reason) => Err(Error::new(name, reason)),
+        }
+    }
+}
+
+impl HostProcesses for JoinedProcesses {
+    fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    fn tell(&self, process: usize, command: ProcessCommand, state: Option<OwnedFd>) {
+        let command = ToAgent::Command {
+            epoch: self.epoch,
+            process,
+            command,
+        };
+        let beside = state.map_or(Beside::Nothing, Beside::File);
+        self.host.session.send(&command, beside);
+    }
+
+    fn kill(&self, process: usize) {
+        let kill = ToAgent::Kill {
+            epoch: self.epoch,
+            process,
+        };
+        self.host.session.send(&kill, Beside::Nothing);
+    }
+
+    fn end(&self) -> Ended {
+        let end = ToAgent::End { epoch: self.epoch };
+        self.host.session.send(&end, Beside::Nothing);
+        let (has_ended, heard) = {
+            let state = self.host.wait(END_PATIENCE, |run| run.has_ended);
+            let run = state.run.as_ref();
+            (run.is_none_or(|run| run.has_ended), state.heard)
+        };
+        if has_ended {
+            return Ended::All;
+        }
+        self.host.give_up("it did not end its processes");
+        // Its last answer left this host no later than its last beat came, and is good for this long on its
+        // own clock.
+        let heard = heard.unwrap_or_else(Instant::now);
+        Ended::Unknown {
+            until: heard + self.host.host_timeout.mul_f64(CLOCK_RATE_MAX),
+        }
+    }
+}
+
+impl Drop for JoinedProcesses {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,253 @@
+//! The hosts that have joined an orchestrator.
+//!
+//! ```text
+//! door ─► greeting ─► members ─► JoinedHost, with a thread that hears its agent
+//!                       └─ watch: one thread that gives up hosts whose beats have stopped
+//! ```
+//!
+//! Without beats that are due, no thread wakes up (I7).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+use std::time::{Duration, Instant};
+
+use super::joined::{Joined, JoinedHost};
+use super::messages::{Hello, ToAgent};
+use super::session::{Beside, Receiver, Session};
+use super::stream::Stream;
+use crate::hosts::{Build, Host};
+use crate::terminal::say;
+
+/// The most hosts: the kernel of the orchestrator's host opens a connection and three threads for each.
+pub const HOSTS_MAX: usize = 256;
+
+/// The hosts that have joined. Dropping it tells their agents that the query is over.
+pub struct Membership {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+}
+
+struct Shared {
+    name: String,
+    term: u64,
+    build: Build,
+    host_timeout: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    hosts: BTreeMap<String, Arc<JoinedHost>>,
+    is_over: bool,
+}
+
+impl Membership {
+    /// Listens for agents at `address`, as the host `name`.
+    ///
+    /// # Errors
+    ///
+    /// If the address can't be listened at.
+    pub fn new(
+        address: SocketAddr,
+        name: &str,
+        term: u64,
+        host_timeout: Duration,
+    ) -> io::Result<Membership> {
+        let listener = TcpListener::bind(address)?;
+        let shared = Arc::new(Shared {
+            name: name.to_string(),
+            term,
+            build: Build::this(),
+            host_timeout,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let address = listener.local_addr()?;
+        let admitting = Arc::downgrade(&shared);
+        std::thread::Builder::new()
+            .name("door".to_string())
+            .spawn(move || {
+                for stream in listener.incoming() {
+                    let Some(shared) = admitting.upgrade() else {
+                        return;
+                    };
+                    if let Ok(stream) = stream {
+                        admit(&shared, Stream::of(stream));
+                    }
+                }
+            })?;
+        let watching = Arc::downgrade(&shared);
+        std::thread::Builder::new()
+            .name("hosts".to_string())
+            .spawn(move || watch(&watching))?;
+        Ok(Membership { shared, address })
+    }
+
+    /// The address that it listens at.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The hosts that are there, by name.
+    pub fn hosts(&self) -> Vec<Arc<dyn Host>> {
+        let state = self.shared.state();
+        let there = state.hosts.values().filter(|host| host.is_there());
+        let there = there.map(|host| Arc::new(Joined(Arc::clone(host))) as Arc<dyn Host>);
+        there.collect()
+    }
+
+    /// Waits until so many hosts are there; returns false if that takes too long.
+    pub fn wait_for(&self, count: usize, until: Instant) -> bool {
+        let mut state = self.shared.state();
+        loop {
+            let there = state.hosts.values().filter(|host| host.is_there());
+            if there.count() >= count {
+                return true;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            (state, _) = waited.expect("no thread panics under it");
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.is_over = true;
+        for host in state.hosts.values() {
+            host.dismiss();
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+        // Wakes the thread that accepts.
+        let _ = std::net::TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+    }
+}
+
+/// Greets an agent on a thread of its own, which then hears it.
+fn admit(shared: &Arc<Shared>, stream: Stream) {
+    let shared = Arc::clone(shared);
+    // If there is no thread left, the agent tries again.
+    let _ = std::thread::Builder::new()
+        .name("session".to_string())
+        .spawn(move || {
+            let peer = stream.peer_address();
+            let peer = peer.map_or_else(|_| "an agent".to_string(), |peer| peer.to_string());
+            let Ok(session) = Session::new(stream, &peer) else {
+                return;
+            };
+            let mut receiver = Receiver::new(session.stream());
+            let Ok(Some((hello, _))) = receiver.receive::<Hello>() else {
+                session.end("no greeting");
+                return;
+            };
+            let name = hello.facts.name.clone();
+            match shared.join(hello, &session) {
+                Ok(host) => {
+                    say(&format!("{name} ({peer}) has joined\n"));
+                    shared.has_changed();
+                    let reason = host.hear(&mut receiver, || shared.has_changed());
+                    if !shared.state().is_over {
+                        say(&format!("warning: {name} ({peer}) is lost: {reason}\n"));
+                    }
+                    shared.has_changed();
+                }
+                Err(refused) => {
+                    session.send(&refused, Beside::Nothing);
+                    session.finish();
+                    // Until the agent has read it.
+                    let _ = receiver.receive::<serde_json::Value>();
+                }
+            }
+        });
+}
+
+/// Gives up hosts whose beats have stopped.
+fn watch(shared: &Weak<Shared>) {
+    while let Some(shared) = shared.upgrade() {
+        let state = shared.state();
+        if state.is_over {
+            return;
+        }
+        let now = Instant::now();
+        let due = state.hosts.values().filter_map(|host| {
+            let due = host.due()?;
+            Some((due, Arc::clone(host)))
+        });
+        let (over, later): (Vec<_>, Vec<_>) = due.partition(|(due, _)| *due <= now);
+        let next = later.iter().map(|(due, _)| *due).min();
+        for (_, host) in &over {
+            let timeout_s = shared.host_timeout.as_secs_f64();
+            host.give_up(&format!("nothing was heard of it for {timeout_s} s"));
+        }
+        match next {
+            None => drop(shared.changed.wait(state)),
+            Some(next) => {
+                let left = next.saturating_duration_since(now);
+                drop(shared.changed.wait_timeout(state, left));
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Lets an agent join, or says why not.
+    fn join(&self, hello: Hello, session: &Arc<Session>) -> Result<Arc<JoinedHost>, ToAgent> {
+        let refused = |reason: String, try_again| ToAgent::Refused { reason, try_again };
+        let name = hello.facts.name.clone();
+        if hello.build != self.build {
+            let reason = format!(
+                "runs {}, and this host {}\n  = run the same program on every host",
+                self.build, hello.build
+            );
+            return Err(refused(reason, false));
+        }
+        if hello.term > self.term {
+            let reason = format!("leads term {}, which is over", self.term);
+            return Err(refused(reason, true));
+        }
+        let mut state = self.state();
+        if state.is_over {
+            return Err(ToAgent::Over);
+        }
+        let known = state.hosts.get(&name).filter(|known| known.is_there());
+        if name == self.name || known.is_some() {
+            let there = known.and_then(|known| known.peer());
+            let there = there.map_or_else(String::new, |peer| format!(" at {peer}"));
+            let reason =
+                format!("has a host '{name}'{there} already\n  = choose another name: --name h2");
+            return Err(refused(reason, true));
+        }
+        if state.hosts.len() >= HOSTS_MAX && !state.hosts.contains_key(&name) {
+            return Err(refused(format!("has {HOSTS_MAX} hosts already"), true));
+        }
+        let welcome = ToAgent::Welcome {
+            term: self.term,
+            name: self.name.clone(),
+            host_timeout_ms: self.host_timeout.as_millis() as u64,
+        };
+        session.send(&welcome, Beside::Nothing);
+        let host = JoinedHost::new(hello.facts, Arc::clone(session), self.host_timeout);
+        let host = Arc::new(host);
+        state.hosts.insert(name, Arc::clone(&host));
+        Ok(host)
+    }
+
+    /// Wakes whoever waits for a change of a host.
+    fn has_changed(&self) {
+        // With the lock, so that nobody who has just looked misses it.
+        drop(self.state());
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics under it")
+    }
+}

@@ -1,0 +1,146 @@
+//! The messages of a session.
+//!
+//! ```text
+//! agent ── Hello ──► orchestrator     who it is, which program, what its host has
+//!       ◄─ Welcome ─                  or Refused, with the reason
+//!       ◄─ Start ─── Started ──►      processes of an incarnation; then Command and Said, both ways
+//!       ◄─ End ───── Ended ────►
+//!       ── Beat ───► Answer ◄──       while its processes work; Silent when they stop
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::hosts::{Build, Exit, Facts, Group, ProcessCommand, ProcessEvent};
+
+/// The first message of an agent.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// The program that it runs: both ends have to run the same.
+    pub build: Build,
+    /// The host.
+    pub facts: Facts,
+    /// The latest term of an orchestrator that it has joined.
+    pub term: u64,
+}
+
+/// From the orchestrator to an agent.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToAgent {
+    /// It has joined.
+    Welcome {
+        /// The orchestrator's term.
+        term: u64,
+        /// The name of the orchestrator's host.
+        name: String,
+        /// How long an answer to a beat is good.
+        host_timeout_ms: u64,
+    },
+    /// It has not joined; nothing follows.
+    Refused {
+        /// The reason, with its fix.
+        reason: String,
+        /// Whether it is worth trying again.
+        try_again: bool,
+    },
+    /// Start worker processes.
+    Start(Group),
+    /// A command for a process, with state for one of its instances if it brings a file.
+    Command {
+        /// The incarnation.
+        epoch: u64,
+        /// The process's number.
+        process: usize,
+        /// The command.
+        command: ProcessCommand,
+    },
+    /// Kill a process.
+    Kill {
+        /// The incarnation.
+        epoch: u64,
+        /// The process's number.
+        process: usize,
+    },
+    /// Kill all processes of an incarnation.
+    End {
+        /// The incarnation.
+        epoch: u64,
+    },
+    /// The answer to a beat.
+    Answer {
+        /// When the beat was sent, on the agent's clock.
+        sent_ns: u64,
+        /// When it was received, on the orchestrator's clock.
+        received_ns: u64,
+        /// When this answer was sent, on the orchestrator's clock.
+        answered_ns: u64,
+    },
+    /// The query is over; nothing follows.
+    Over,
+}
+
+/// From an agent to the orchestrator, after its [`Hello`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromAgent {
+    /// The processes were started.
+    Started {
+        /// The incarnation.
+        epoch: u64,
+        /// Their process ids, by number.
+        pids: Vec<u32>,
+    },
+    /// They could not be started.
+    NotStarted {
+        /// The incarnation.
+        epoch: u64,
+        /// The reason.
+        reason: String,
+    },
+    /// A process has said something; its bytes or state come with the message.
+    Said {
+        /// The incarnation.
+        epoch: u64,
+        /// The process's number.
+        process: usize,
+        /// What it has said.
+        event: ProcessEvent,
+    },
+    /// A process has ended.
+    Left {
+        /// The incarnation.
+        epoch: u64,
+        /// The process's number.
+        process: usize,
+        /// How.
+        exit: Exit,
+    },
+    /// No process of the incarnation is left.
+    Ended {
+        /// The incarnation.
+        epoch: u64,
+    },
+    /// Its processes work.
+    Beat {
+        /// When it was sent, on the agent's clock.
+        sent_ns: u64,
+        /// The last exchange, for the orchestrator's estimate of the agent's clock: when the agent received
+        /// the answer, on its clock.
+        last: Option<Exchange>,
+    },
+    /// Its processes do nothing: no beat comes until they work again.
+    Silent,
+    /// It was asked to leave.
+    Leaving,
+}
+
+/// A beat and its answer: the four stamps of NTP.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Exchange {
+    /// When the beat was sent, on the agent's clock.
+    pub sent_ns: u64,
+    /// When it was received, on the orchestrator's.
+    pub received_ns: u64,
+    /// When it was answered, on the orchestrator's.
+    pub answered_ns: u64,
+    /// When the answer came, on the agent's clock.
+    pub returned_ns: u64,
+}

@@ -1,0 +1,142 @@
+//! The orchestrator's side of a query on several hosts: waits for them, and describes them to the planner.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::membership::Membership;
+use crate::hosts::{Facts, Host, LocalHost};
+use crate::machine::Machine;
+use crate::terminal::say;
+
+/// How long hosts may take to join.
+const JOIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a host may be unheard before it is lost.
+pub const HOST_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How often a wait for hosts asks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Which hosts a query is to run on.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// Where agents join.
+    pub listen: SocketAddr,
+    /// The name of this host.
+    pub name: String,
+    /// How many hosts there are to be.
+    pub hosts: usize,
+    /// Whether this host is one of them. If not, only what is bound to it runs here.
+    pub here: bool,
+}
+
+/// Where hosts join a query.
+pub struct Orchestrator {
+    membership: Membership,
+    options: ClusterOptions,
+    home: Arc<LocalHost>,
+}
+
+/// The hosts of a query.
+pub struct Gathered {
+    /// The hosts; home is the first.
+    pub hosts: Vec<Arc<dyn Host>>,
+    /// Their names.
+    pub names: Vec<String>,
+    /// All of them as one machine.
+    pub machine: Machine,
+}
+
+impl Orchestrator {
+    /// Listens for agents. `home` is this host, and `program` the executable that worker processes run here.
+    ///
+    /// # Errors
+    ///
+    /// If the address can't be listened at.
+    pub fn new(
+        options: &ClusterOptions,
+        machine: &Machine,
+        program: Option<&std::path::Path>,
+    ) -> Result<Orchestrator, String> {
+        let membership = Membership::new(options.listen, &options.name, 1, HOST_TIMEOUT);
+        let membership =
+            membership.map_err(|error| format!("--listen {}: {error}", options.listen))?;
+        let facts = Facts::here(&options.name, options.listen.ip(), machine);
+        Ok(Orchestrator {
+            membership,
+            options: options.clone(),
+            home: Arc::new(LocalHost::new(facts, program)),
+        })
+    }
+
+    /// Whether all of `hosts` are there.
+    pub fn are_there(&self, hosts: &[Arc<dyn Host>]) -> bool {
+        !hosts.is_empty() && hosts.iter().all(|host| host.is_there())
+    }
+
+    /// Waits until enough hosts have joined.
+    ///
+    /// # Errors
+    ///
+    /// If that takes too long, or `is_stopped`.
+    pub fn gather(&self, is_stopped: &dyn Fn() -> bool) -> Result<Gathered, String> {
+        let ClusterOptions { hosts, here, .. } = self.options;
+        let wanted = hosts - usize::from(here);
+        let until = Instant::now() + JOIN_PATIENCE;
+        let address = self.membership.address();
+        if !self.membership.wait_for(wanted, Instant::now()) {
+            let there = self.names();
+            let missing = wanted - there.len().min(wanted);
+            let there = match there.is_empty() {
+                true => String::new(),
+                false => format!(" ({} joined)", there.join(", ")),
+            };
+            let s = if missing == 1 { "" } else { "s" };
+            say(&format!(
+                "waiting for {missing} host{s} at {address}{there}\n"
+            ));
+        }
+        while !self
+            .membership
+            .wait_for(wanted, until.min(Instant::now() + LOOK))
+        {
+            if is_stopped() {
+                return Err("stopped while waiting for hosts".to_string());
+            }
+            if Instant::now() >= until {
+                let names = self.names();
+                let there = match names.is_empty() {
+                    true => "none has joined".to_string(),
+                    false => format!("only {} joined", names.join(", ")),
+                };
+                return Err(format!(
+                    "--hosts {hosts}: {there} within {} s\n  \
+                     = on each of the others: slackwater worker --join {address}; or use fewer --hosts",
+                    JOIN_PATIENCE.as_secs()
+                ));
+            }
+        }
+        let mut joined = self.membership.hosts();
+        joined.truncate(wanted);
+        let mut hosts: Vec<Arc<dyn Host>> = vec![Arc::clone(&self.home) as Arc<dyn Host>];
+        hosts.append(&mut joined);
+        let machines = hosts.iter().enumerate();
+        let machines = machines.map(|(number, host)| (host.facts().machine(), number > 0 || here));
+        let machine = Machine::of_hosts(&machines.collect::<Vec<_>>());
+        let names = hosts.iter().map(|host| host.facts().name.clone());
+        Ok(Gathered {
+            names: names.collect(),
+            machine,
+            hosts,
+        })
+    }
+
+    /// The names of the hosts that have joined.
+    fn names(&self) -> Vec<String> {
+        let hosts = self.membership.hosts();
+        let names = hosts.iter().map(|host| host.facts().name.clone());
+        names.collect::<BTreeSet<String>>().into_iter().collect()
+    }
+}

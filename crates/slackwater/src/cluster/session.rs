@@ -1,0 +1,493 @@
+//! A session between an orchestrator and an agent: messages both ways over one connection.
+//!
+//! ```text
+//! frame   = kind (1 byte), length (4 bytes, little-endian), payload
+//! message = MESSAGE | WITH_BYTES pieces | WITH_FILE pieces      pieces = PIECE* LAST
+//! ```
+//!
+//! The payload of a message is JSON. What comes with it, counters or state that moves, follows in pieces, and
+//! a message without any may come between two pieces of another one: beats don't wait for state.
+//!
+//! Invariants:
+//! - Sending never blocks: messages wait in a queue of bounded size, and a session whose queue is full is
+//!   ended. State waits in its memory file.
+//! - What is received is bounded, and anything unexpected ends the session.
+//!
+//! Shutdown: [`Session::end`] makes both threads return.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::stream::Stream;
+
+/// The most bytes of messages that wait, apart from state: a few hundred times what all processes of a host
+/// say in a second, and far more than any SQL text needs.
+pub const QUEUED_BYTES_MAX: usize = 64 << 20;
+
+/// The longest frame that is accepted: the longest message.
+const FRAME_BYTES_MAX: usize = 64 << 20;
+
+/// What a piece has at most: at 100 MB/s another message waits 3 ms for it.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Bytes before a payload: kind and length.
+const HEADER_BYTES: usize = 5;
+
+const MESSAGE: u8 = 0;
+const WITH_BYTES: u8 = 1;
+const WITH_FILE: u8 = 2;
+const PIECE: u8 = 3;
+const LAST: u8 = 4;
+
+/// What comes with a message.
+#[derive(Debug, Default)]
+pub enum Beside {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A memory file.
+    File(OwnedFd),
+}
+
+/// One end of a session.
+pub struct Session {
+    stream: Arc<Stream>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<(Vec<u8>, Beside)>,
+    /// Messages that may be sent between two pieces of another.
+    urgent: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// Why nothing is sent any more.
+    ended: Option<String>,
+}
+
+impl Session {
+    /// A session over a connection, and the thread that writes to it.
+    ///
+    /// # Errors
+    ///
+    /// If the thread can't be started.
+    pub fn new(stream: Stream, name: &str) -> io::Result<Arc<Session>> {
+        let session = Arc::new(Session {
+            stream: Arc::new(stream),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let writing = Arc::clone(&session);
+        std::thread::Builder::new()
+            .name(format!("to {name}"))
+            .spawn(move || {
+                if let Err(error) = writing.write_all() {
+                    writing.end(&error.to_string());
+                }
+            })?;
+        Ok(session)
+    }
+
+    /// Queues a message.
+    pub fn send(&self, message: &impl Serialize, beside: Beside) {
+        let json = encoded(message);
+        let mut queue = self.queue();
+        if queue.ended.is_some() {
+            return;
+        }
+        queue.bytes += json.len();
+        if let Beside::Bytes(bytes) = &beside {
+            queue.bytes += bytes.len();
+        }
+        queue.waiting.push_back((json, beside));
+        self.queued(queue);
+    }
+
+    /// Queues a message that may overtake others.
+    pub fn send_urgent(&self, message: &impl Serialize) {
+        let json = encoded(message);
+        let mut queue = self.queue();
+        if queue.ended.is_some() {
+            return;
+        }
+        queue.bytes += json.len();
+        queue.urgent.push_back(json);
+        self.queued(queue);
+    }
+
+    fn queued(&self, queue: MutexGuard<'_, Queue>) {
+        let is_full = queue.bytes > QUEUED_BYTES_MAX;
+        drop(queue);
+        match is_full {
+            true => self.end(&format!(
+                "does not read what it is sent: more than {} MiB are waiting",
+                QUEUED_BYTES_MAX >> 20
+            )),
+            false => self.changed.notify_one(),
+        }
+    }
+
+    /// Ends the session: nothing is sent or received any more. The first reason is kept.
+    pub fn end(&self, reason: &str) {
+        let mut queue = self.queue();
+        queue.ended.get_or_insert_with(|| reason.to_string());
+        queue.waiting.clear();
+        queue.urgent.clear();
+        drop(queue);
+        self.changed.notify_one();
+        self.stream.shutdown();
+    }
+
+    /// Ends the session once everything that waits is sent.
+    pub fn finish(&self) {
+        self.queue().ended.get_or_insert_default();
+        self.changed.notify_one();
+    }
+
+    /// Why the session was ended by this side.
+    pub fn ended(&self) -> Option<String> {
+        self.queue()
+            .ended
+            .clone()
+            .filter(|reason| !reason.is_empty())
+    }
+
+    /// The connection.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no thread panics under it")
+    }
+
+    fn write_all(&self) -> io::Result<()> {
+        while let Some((kind, json, beside)) = self.next() {
+            self.write(kind, &json)?;
+            match beside {
+                Beside::Nothing => {}
+                Beside::Bytes(bytes) => {
+                    let mut pieces = bytes.chunks(PIECE_BYTES).peekable();
+                    if pieces.peek().is_none() {
+                        self.write(LAST, &[])?;
+                    }
+                    while let Some(piece) = pieces.next() {
+                        self.write_piece(piece, pieces.peek().is_none())?;
+                    }
+                }
+                Beside::File(file) => self.write_file(&File::from(file))?,
+            }
+        }
+        self.stream.shutdown();
+        Ok(())
+    }
+
+    /// The next message to send; `None` at the end.
+    fn next(&self) -> Option<(u8, Vec<u8>, Beside)> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(json) = queue.urgent.pop_front() {
+                queue.bytes -= json.len();
+                return Some((MESSAGE, json, Beside::Nothing));
+            }
+            if let Some((json, beside)) = queue.waiting.pop_front() {
+                queue.bytes -= json.len();
+                let kind = match &beside {
+                    Beside::Nothing => MESSAGE,
+                    Beside::Bytes(bytes) => {
+                        queue.bytes -= bytes.len();
+                        WITH_BYTES
+                    }
+                    Beside::File(_) => WITH_FILE,
+                };
+                return Some((kind, json, beside));
+            }
+            if queue.ended.is_some() {
+                return None;
+            }
+            let waited = self.changed.wait(queue);
+            queue = waited.expect("no thread panics under it");
+        }
+    }
+
+    fn write_file(&self, file: &File) -> io::Result<()> {
+        let length = file.metadata()?.len();
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut at = 0;
+        loop {
+            let left = usize::try_from(length - at).unwrap_or(usize::MAX);
+            let part = &mut piece[..left.min(PIECE_BYTES)];
+            file.read_exact_at(part, at)?;
+            at += part.len() as u64;
+            self.write_piece(part, at == length)?;
+            if at == length {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write_piece(&self, piece: &[u8], is_last: bool) -> io::Result<()> {
+        self.write(if is_last { LAST } else { PIECE }, piece)?;
+        loop {
+            let urgent = {
+                let mut queue = self.queue();
+                let urgent = queue.urgent.pop_front();
+                queue.bytes -= urgent.as_ref().map_or(0, Vec::len);
+                urgent
+            };
+            match urgent {
+                Some(json) => self.write(MESSAGE, &json)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn write(&self, kind: u8, payload: &[u8]) -> io::Result<()> {
+        let mut frame = Vec::with_capacity(HEADER_BYTES + payload.len());
+        frame.push(kind);
+        // A queue is smaller than 2^32 bytes, and so is a piece.
+        frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        frame.extend_from_slice(payload);
+        (&mut &*self.stream).write_all(&frame)
+    }
+}
+
+fn encoded(message: &impl Serialize) -> Vec<u8> {
+    // Maps have strings as keys, and nothing here fails by itself.
+    serde_json::to_vec(message).expect("messages are plain data")
+}
+
+/// Receives the messages of the other end.
+pub struct Receiver<R> {
+    from: R,
+    /// The message whose pieces are coming.
+    open: Option<(Vec<u8>, Open)>,
+}
+
+enum Open {
+    Bytes(Vec<u8>),
+    File(File),
+}
+
+impl<R: Read> Receiver<R> {
+    /// Receives from a connection.
+    pub fn new(from: R) -> Receiver<R> {
+        Receiver { from, open: None }
+    }
+
+    /// The next message and what came with it; `None` if the other end has gone between two messages.
+    ///
+    /// # Errors
+    ///
+    /// If the connection breaks, or something else comes.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Beside)>> {
+        loop {
+            let Some((kind, payload)) = self.frame()? else {
+                return match self.open {
+                    None => Ok(None),
+                    Some(_) => Err(invalid("the connection ended within a message")),
+                };
+            };
+            let (json, beside) = match (kind, &mut self.open) {
+                (MESSAGE, _) => (payload, Beside::Nothing),
+                (WITH_BYTES, None) => {
+                    self.open = Some((payload, Open::Bytes(Vec::new())));
+                    continue;
+                }
+                (WITH_FILE, None) => {
+                    let file = memfd_create("slackwater-state", MemfdFlags::CLOEXEC)?;
+                    self.open = Some((payload, Open::File(file.into())));
+                    continue;
+                }
+                (PIECE | LAST, Some((_, open))) => {
+                    open.take(&payload)?;
+                    match self.open.take_if(|_| kind == LAST) {
+                        Some((json, Open::Bytes(bytes))) => (json, Beside::Bytes(bytes)),
+                        Some((json, Open::File(file))) => (json, Beside::File(file.into())),
+                        None => continue,
+                    }
+                }
+                (kind, _) => return Err(invalid(&format!("a frame of kind {kind}"))),
+            };
+            let message = serde_json::from_slice(&json).map_err(io::Error::other)?;
+            return Ok(Some((message, beside)));
+        }
+    }
+
+    fn frame(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
+        let mut header = [0; HEADER_BYTES];
+        let first = loop {
+            match self.from.read(&mut header) {
+                Ok(count) => break count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        };
+        if first == 0 {
+            return Ok(None);
+        }
+        self.from.read_exact(&mut header[first..])?;
+        let [kind, length @ ..] = header;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > FRAME_BYTES_MAX {
+            return Err(invalid(&format!("a message of {length} bytes")));
+        }
+        // Memory follows what comes, not what is announced.
+        let mut payload = Vec::new();
+        (&mut self.from)
+            .take(length as u64)
+            .read_to_end(&mut payload)?;
+        match payload.len() == length {
+            true => Ok(Some((kind, payload))),
+            false => Err(invalid("the connection ended within a message")),
+        }
+    }
+}
+
+impl Open {
+    fn take(&mut self, piece: &[u8]) -> io::Result<()> {
+        match self {
+            Open::Bytes(bytes) if bytes.len() + piece.len() > FRAME_BYTES_MAX => {
+                Err(invalid("more than 64 MiB beside a message"))
+            }
+            Open::Bytes(bytes) => {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            }
+            Open::File(file) => file.write_all(piece),
+        }
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pair() -> (Arc<Session>, Receiver<TcpStream>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        let session = Session::new(Stream::of(ours), "a test").unwrap();
+        (session, Receiver::new(theirs))
+    }
+
+    fn file(bytes: &[u8]) -> OwnedFd {
+        let file = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let mut file = File::from(file);
+        file.write_all(bytes).unwrap();
+        file.into()
+    }
+
+    fn content(beside: Beside) -> Vec<u8> {
+        match beside {
+            Beside::Nothing => Vec::new(),
+            Beside::Bytes(bytes) => bytes,
+            Beside::File(file) => {
+                let file = File::from(file);
+                let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+                file.read_exact_at(&mut bytes, 0).unwrap();
+                bytes
+            }
+        }
+    }
+
+    #[test]
+    fn messages_arrive_in_order_with_what_they_bring() {
+        let (session, mut receiver) = pair();
+        let long = (0..3 * PIECE_BYTES + 7).map(|n| n as u8);
+        let long = long.collect::<Vec<u8>>();
+        session.send(&"first", Beside::Nothing);
+        session.send(&"state", Beside::File(file(&long)));
+        session.send(&"no state", Beside::File(file(&[])));
+        session.send(&"counts", Beside::Bytes(long.clone()));
+        session.send(&"no counts", Beside::Bytes(Vec::new()));
+        session.finish();
+        let mut received = Vec::new();
+        while let Some((message, beside)) = receiver.receive::<String>().unwrap() {
+            received.push((message, content(beside)));
+        }
+        let expected = [
+            ("first", vec![]),
+            ("state", long.clone()),
+            ("no state", vec![]),
+            ("counts", long),
+            ("no counts", vec![]),
+        ];
+        let expected = expected.map(|(message, bytes)| (message.to_string(), bytes));
+        assert_eq!(received, expected);
+    }
+
+    #[test]
+    fn a_beat_does_not_wait_for_state() {
+        let (session, mut receiver) = pair();
+        // More than the sockets' buffers hold.
+        let state = vec![7; 64 << 20];
+        session.send(&"state", Beside::File(file(&state)));
+        // Until the writer has begun with it.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        session.send_urgent(&"beat");
+        let (first, _) = receiver.receive::<String>().unwrap().unwrap();
+        let (second, beside) = receiver.receive::<String>().unwrap().unwrap();
+        assert_eq!((&*first, &*second), ("beat", "state"));
+        assert_eq!(content(beside).len(), state.len());
+    }
+
+    #[test]
+    fn a_session_that_is_not_read_ends_and_blocks_nobody() {
+        let (session, mut receiver) = pair();
+        let bytes = vec![0; 1 << 20];
+        for _ in 0..200 {
+            session.send(&"counts", Beside::Bytes(bytes.clone()));
+        }
+        let reason = session.ended().expect("it has ended");
+        assert!(reason.contains("64 MiB"), "{reason}");
+        // What had been sent is still read, then the connection ends.
+        while let Ok(Some((message, _))) = receiver.receive::<String>() {
+            assert_eq!(message, "counts");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_of_any_kind_are_received_or_refused(bytes: Vec<u8>) {
+            let mut receiver = Receiver::new(&bytes[..]);
+            while let Ok(Some((_, beside))) = receiver.receive::<serde_json::Value>() {
+                content(beside);
+            }
+        }
+
+        #[test]
+        fn what_is_cut_short_is_no_message(cut in 0..60usize) {
+            let json = br#""a message of some length, which is cut short""#;
+            let mut frame = vec![MESSAGE];
+            frame.extend_from_slice(&(json.len() as u32).to_le_bytes());
+            frame.extend_from_slice(json);
+            let cut = cut.min(frame.len());
+            let received = Receiver::new(&frame[..cut]).receive::<String>();
+            match cut {
+                0 => prop_assert!(received.unwrap().is_none()),
+                whole if whole == frame.len() => prop_assert!(received.unwrap().is_some()),
+                _ => prop_assert!(received.is_err()),
+            }
+        }
+    }
+}
