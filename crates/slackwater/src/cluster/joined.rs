@@ -288,13 +288,15 @@ impl Host for Joined {
     fn start(&self, group: &Group, hear: Hear) -> Result<Arc<dyn HostProcesses>, Error> {
         let host = &self.0;
         let name = &host.facts.name;
-        host.state().run = Some(Run {
+        let before = host.state().run.replace(Run {
             group: group.clone(),
             hear,
             started: None,
             running: (group.first..group.first + group.count).collect(),
             has_ended: false,
         });
+        // Without the lock: whoever hears may hold processes of this host, which are ended when dropped.
+        drop(before);
         host.session
             .send(&ToAgent::Start(group.clone()), Beside::Nothing);
         let started = {
@@ -347,13 +349,19 @@ impl HostProcesses for JoinedProcesses {
     }
 
     fn end(&self) -> Ended {
+        if self.host.state().run_of(self.epoch).is_none() {
+            return Ended::All;
+        }
         let end = ToAgent::End { epoch: self.epoch };
         self.host.session.send(&end, Beside::Nothing);
-        let (has_ended, heard) = {
-            let state = self.host.wait(END_PATIENCE, |run| run.has_ended);
-            let run = state.run.as_ref();
-            (run.is_none_or(|run| run.has_ended), state.heard)
+        let (run, heard) = {
+            let mut state = self.host.wait(END_PATIENCE, |run| run.has_ended);
+            let epoch = self.epoch;
+            let run = state.run.take_if(|run| run.group.epoch == epoch);
+            (run, state.heard)
         };
+        // Nobody hears of them any more.
+        let has_ended = run.is_none_or(|run| run.has_ended);
         if has_ended {
             return Ended::All;
         }

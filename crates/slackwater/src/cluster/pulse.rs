@@ -101,10 +101,18 @@ impl Pulse {
 
     /// The processes have ended.
     pub fn forget(&self) {
-        let mut state = self.shared.state();
-        state.processes.clear();
-        (state.is_active, state.beats) = (false, false);
-        (state.next, state.lease) = (None, None);
+        let processes = {
+            let mut state = self.shared.state();
+            if std::mem::take(&mut state.beats) {
+                let silent = &FromAgent::Silent;
+                self.shared.session.send(silent, Beside::Nothing);
+            }
+            state.is_active = false;
+            (state.next, state.lease) = (None, None);
+            std::mem::take(&mut state.processes)
+        };
+        // Without the lock: the last owner of processes waits for their end, which is reported here.
+        drop(processes);
     }
 
     /// Ends the thread.
