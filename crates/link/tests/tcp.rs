@@ -18,3 +18,14 @@ mod hostile;
 mod idle;
 #[path = "tcp/streams.rs"]
 mod streams;
+
+/// No seal: the suite of `tcp_sealed.rs` has one.
+fn guard() -> Option<std::sync::Arc<dyn slackwater_link::tcp::Guard>> {
+    None
+}
+
+/// Why a stranger is refused.
+const STRANGER: &str = "does not use this protocol";
+
+/// The most that a stranger gets for an answer.
+const ALERT_BYTES: usize = 0;

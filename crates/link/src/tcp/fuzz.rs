@@ -6,6 +6,7 @@ use crate::tcp::incoming::{Incoming, Next};
 use crate::tcp::mailbox::Arrival;
 use crate::tcp::ready::Ready;
 use crate::tcp::record::{Fragment, Record};
+use crate::tcp::wire::Wire;
 
 /// A small window, so that an input can exceed it.
 const WINDOW: usize = 8 << 10;
@@ -28,7 +29,7 @@ pub(crate) fn fuzz_connection(
     };
     let mut incoming = Incoming::new(
         Arrival {
-            socket: peer_sends(&sent, bytes.len() % 2 == 1).into(),
+            wire: Wire::new(peer_sends(&sent, bytes.len() % 2 == 1).into(), None),
             address: "127.0.0.1:1".parse().expect("an address"),
             writer: 1,
             window: WINDOW,

@@ -1,7 +1,8 @@
 //! The greeting: a writer says who it is and where it can resume, and the acceptor answers yes, and from
 //! where, or no, and why.
 //!
-//! Both messages have a fixed size, and begin with eight magic bytes and the version, in every version.
+//! Both messages have a fixed size, and begin with eight magic bytes and the version, in every version. So does
+//! the token have its place in every version: a peer without it gets no answer, not even which version this is.
 //! The two magics differ, so that a socket that was connected to itself is noticed.
 
 use crate::error::LinkError;
@@ -18,8 +19,11 @@ pub(super) const REPLY_BYTES: usize = 48;
 const HELLO_MAGIC: [u8; 8] = *b"slackTCP";
 const REPLY_MAGIC: [u8; 8] = *b"slackYES";
 
-/// The length of magic and version.
+/// The length of magic and version, which is what all versions of an answer have in common.
 const VERSIONED_BYTES: usize = 12;
+
+/// Where the token lies in a greeting. With what comes before, all versions have it in common.
+const TOKEN: std::ops::Range<usize> = 24..40;
 
 /// A writer's greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +44,7 @@ pub(super) struct Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) answer: Answer,
-    /// The reader's own epoch; zero for a peer without the token.
+    /// The reader's own epoch.
     pub(super) epoch: u64,
     /// The reader's random number.
     pub(super) reader: u64,
@@ -55,6 +59,7 @@ pub(super) struct Reply {
 pub(super) enum Answer {
     Accepted,
     Version,
+    /// Not given: a peer without the token gets no answer. It keeps the others' numbers.
     Token,
     /// The writer belongs to an earlier incarnation than the reader.
     StaleEpoch,
@@ -105,7 +110,7 @@ impl Hello {
         bytes[..8].copy_from_slice(&HELLO_MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.epoch.to_le_bytes());
-        bytes[24..40].copy_from_slice(&self.token);
+        bytes[TOKEN].copy_from_slice(&self.token);
         bytes[40..48].copy_from_slice(&self.link.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.writer.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.oldest.to_le_bytes());
@@ -121,7 +126,7 @@ impl Hello {
             return Err(Unreadable::Damaged);
         }
         let mut token = [0; 16];
-        token.copy_from_slice(&bytes[24..40]);
+        token.copy_from_slice(&bytes[TOKEN]);
         Ok(Hello {
             epoch: number(bytes, 16),
             token,
@@ -135,7 +140,14 @@ impl Hello {
 
     /// Whether the first bytes of a greeting, as many as have come, can be the start of a valid one.
     pub(super) fn could_be(bytes: &[u8]) -> Result<(), Unreadable> {
-        could_be(bytes, HELLO_MAGIC)
+        could_be(bytes, HELLO_MAGIC, TOKEN.end)
+    }
+
+    /// Whether a greeting of any version has `token`.
+    pub(super) fn has_token(bytes: &[u8; HELLO_BYTES], token: &[u8; 16]) -> bool {
+        let mut theirs = [0; 16];
+        theirs.copy_from_slice(&bytes[TOKEN]);
+        is_same(&theirs, token)
     }
 }
 
@@ -167,7 +179,7 @@ impl Reply {
     }
 
     pub(super) fn decode(bytes: &[u8; REPLY_BYTES]) -> Result<Reply, Unreadable> {
-        could_be(bytes, REPLY_MAGIC)?;
+        could_be(bytes, REPLY_MAGIC, VERSIONED_BYTES)?;
         if !is_sealed(bytes) {
             return Err(Unreadable::Damaged);
         }
@@ -207,18 +219,26 @@ impl Unreadable {
     }
 }
 
-fn could_be(bytes: &[u8], magic: [u8; 8]) -> Result<(), Unreadable> {
+/// `common` is the length of what all versions have in common.
+fn could_be(bytes: &[u8], magic: [u8; 8], common: usize) -> Result<(), Unreadable> {
     let known = bytes.len().min(magic.len());
     if bytes[..known] != magic[..known] {
         return Err(Unreadable::Stranger);
     }
-    if bytes.len() >= VERSIONED_BYTES {
+    if bytes.len() >= common {
         let version = small_number(bytes, 8);
         if version != VERSION {
             return Err(Unreadable::Version(version));
         }
     }
     Ok(())
+}
+
+/// Compares tokens, in the same time for a wrong token as for a right one.
+pub(super) fn is_same(left: &[u8; 16], right: &[u8; 16]) -> bool {
+    let pairs = left.iter().zip(right);
+    let differences = pairs.fold(0, |differences, (left, right)| differences | (left ^ right));
+    std::hint::black_box(differences) == 0
 }
 
 /// The last four bytes of a greeting are the FNV-1a hash of the bytes before them.
@@ -302,6 +322,11 @@ mod tests {
         let mut later = bytes;
         later[8] = 2;
         assert_eq!(Hello::decode(&later), Err(Unreadable::Version(2)));
+        // Not before its token has come.
+        assert_eq!(Hello::could_be(&later[..39]), Ok(()));
+        assert_eq!(Hello::could_be(&later[..40]), Err(Unreadable::Version(2)));
+        assert!(Hello::has_token(&later, b"0123456789abcdef"));
+        assert!(!Hello::has_token(&later, b"0123456789abcdeg"));
     }
 
     #[test]

@@ -7,13 +7,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::doorbell::Waker;
 use crate::error::LinkError;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
-use crate::tcp::hello::{Answer, Hello, Reply};
+use crate::tcp::hello::{Answer, Hello, Reply, is_same};
+use crate::tcp::wire::Wire;
 use crate::tcp::{Identity, Settings, WINDOW_BYTES_MIN};
 
 /// The number of refusals that are kept with their reasons: enough to see who it was and what they
@@ -31,7 +31,7 @@ pub struct Refusals {
 
 /// A connection whose greeting was accepted.
 pub(super) struct Arrival {
-    pub(super) socket: OwnedFd,
+    pub(super) wire: Wire,
     pub(super) address: SocketAddr,
     /// The number of the writer.
     pub(super) writer: u64,
@@ -230,19 +230,18 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The answer that refuses, and for a refusal worth noting the reason with its hint.
-    pub(super) fn judge(&self, hello: &Hello) -> Result<(Arc<Slot>, Reply), (Reply, Reason)> {
+    /// The answer that refuses, unless the peer is a stranger, and the reason with its hint.
+    pub(super) fn judge(
+        &self,
+        hello: &Hello,
+    ) -> Result<(Arc<Slot>, Reply), (Option<Reply>, Reason)> {
         let ours = self.identity.epoch;
         let refuse = |answer, reason: String, hint| {
-            let epoch = if answer == Answer::Token { 0 } else { ours };
-            Err((Reply::refusal(answer, epoch), Reason { reason, hint }))
+            let reply = Some(Reply::refusal(answer, ours));
+            Err((reply, Reason { reason, hint }))
         };
         if !is_same(&hello.token, &self.identity.token) {
-            return refuse(
-                Answer::Token,
-                "has the token of another deployment".to_owned(),
-                "start all processes of a deployment with the same token",
-            );
+            return Err((None, Reason::token()));
         }
         let (theirs, link) = (hello.epoch, hello.link);
         if theirs < ours {
@@ -317,11 +316,14 @@ pub(super) struct Reason {
     pub(super) hint: &'static str,
 }
 
-/// Compares tokens, in the same time for a wrong token as for a right one.
-fn is_same(left: &[u8; 16], right: &[u8; 16]) -> bool {
-    let pairs = left.iter().zip(right);
-    let differences = pairs.fold(0, |differences, (left, right)| differences | (left ^ right));
-    std::hint::black_box(differences) == 0
+impl Reason {
+    /// The peer does not know the token.
+    pub(super) fn token() -> Reason {
+        Reason {
+            reason: "has the token of another deployment".to_owned(),
+            hint: "start all processes of a deployment with the same token",
+        }
+    }
 }
 
 /// Nothing panics under these locks; even then the data would still be whole.

@@ -23,6 +23,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::LinkError;
@@ -35,7 +36,8 @@ use crate::tcp::outgoing::Outgoing;
 use crate::tcp::ready::Ready;
 use crate::tcp::record::Record;
 use crate::tcp::socket;
-use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
+use crate::tcp::wire::Wire;
+use crate::tcp::{Guard, Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 use crate::waiter::{Interest, Registrar, WaiterHandle};
 
@@ -61,6 +63,7 @@ pub struct Writer<P> {
     /// The writer's random number: distinguishes it from another writer of the same link.
     number: u64,
     settings: Settings,
+    guard: Option<Arc<dyn Guard>>,
     registrar: Registrar,
     outgoing: Outgoing<P>,
     phase: Phase,
@@ -94,6 +97,19 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         waiter: impl Into<WaiterHandle>,
         settings: Settings,
     ) -> Writer<P> {
+        Writer::connect_guarded(address, identity, link, peer_name, waiter, settings, None)
+    }
+
+    /// As [`Writer::connect`], to an acceptor with the same `guard`.
+    pub fn connect_guarded(
+        address: SocketAddr,
+        identity: Identity,
+        link: u64,
+        peer_name: &str,
+        waiter: impl Into<WaiterHandle>,
+        settings: Settings,
+        guard: Option<Arc<dyn Guard>>,
+    ) -> Writer<P> {
         let now_ns = now_ns();
         let mut writer = Writer {
             address,
@@ -102,6 +118,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             link,
             number: random_number(),
             settings,
+            guard,
             registrar: waiter.into().registrar(),
             outgoing: Outgoing::new(settings.window()),
             phase: Phase::Apart { retry_ns: now_ns },
@@ -290,8 +307,9 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             window: self.settings.window() as u32,
         };
         let deadline_ns = after(now_ns, self.settings.handshake_timeout);
+        let seal = self.guard.as_ref().map(|guard| guard.connecting());
         Ok(Greeting::new(
-            socket,
+            Wire::new(socket, seal.transpose()?),
             Ready::new(watch),
             &hello,
             deadline_ns,
@@ -395,8 +413,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         else {
             return false;
         };
-        let (socket, ready) = greeting.into_socket();
-        self.phase = Phase::Open(Box::new(Line::new(socket, ready)));
+        let (wire, ready) = greeting.into_wire();
+        self.phase = Phase::Open(Box::new(Line::new(wire, ready)));
         true
     }
 

@@ -13,7 +13,7 @@ fn incoming(position: u64) -> (Incoming, UnixStream) {
     ours.set_nonblocking(true).expect("a socket");
     let incoming = Incoming::new(
         Arrival {
-            socket: ours.into(),
+            wire: Wire::new(ours.into(), None),
             address: "127.0.0.1:1".parse().expect("an address"),
             writer: 1,
             window: WINDOW,
@@ -49,7 +49,7 @@ fn credit_that_finds_no_room_is_accumulated() {
     let (mut incoming, mut peer) = incoming(0);
     // Fills the socket with credits of nothing.
     let nothing = Record::Credit { frames: 0, cost: 0 }.encode();
-    while socket::send(&incoming.socket, &nothing).expect("a write") != Moved::WouldBlock {}
+    while incoming.wire.send(&nothing).expect("a write") != Moved::WouldBlock {}
     for number in 0..4 {
         let bytes = record(number, true, true, &[1; PAYLOAD]);
         peer.write_all(&bytes).expect("a write");
@@ -79,7 +79,7 @@ fn credit_that_finds_no_room_is_accumulated() {
 fn a_peer_that_never_reads_does_not_hold_the_reader_up_and_is_dropped() {
     let (mut incoming, mut peer) = incoming(0);
     let nothing = Record::Credit { frames: 0, cost: 0 }.encode();
-    while socket::send(&incoming.socket, &nothing).expect("a write") != Moved::WouldBlock {}
+    while incoming.wire.send(&nothing).expect("a write") != Moved::WouldBlock {}
     for number in 0.. {
         let bytes = record(number, true, true, &[1; PAYLOAD]);
         peer.write_all(&bytes).expect("a write");
