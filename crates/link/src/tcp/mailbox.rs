@@ -5,7 +5,7 @@
 //! connection replaces one that the reader has not fetched. The reader's hot path touches two atomics of
 //! its slot and no lock.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +27,17 @@ pub struct Refusals {
     pub count: u64,
     /// The last refusals with their reasons; the oldest first, 16 at most.
     pub last: Vec<LinkError>,
+}
+
+impl Refusals {
+    /// Counts a refusal, and keeps it among the last.
+    pub fn note(&mut self, refusal: LinkError) {
+        self.count += 1;
+        if self.last.len() == REFUSALS_KEPT {
+            self.last.remove(0);
+        }
+        self.last.push(refusal);
+    }
 }
 
 /// A connection whose greeting was accepted.
@@ -174,7 +185,7 @@ pub(super) struct Shared {
     /// Whether the thread has ended: no connection will come any more.
     closed: AtomicBool,
     slots: Mutex<Slots>,
-    refusals: Mutex<(u64, VecDeque<LinkError>)>,
+    refusals: Mutex<Refusals>,
 }
 
 impl Shared {
@@ -293,20 +304,11 @@ impl Shared {
     }
 
     pub(super) fn note(&self, refusal: LinkError) {
-        let mut refusals = lock(&self.refusals);
-        refusals.0 += 1;
-        if refusals.1.len() == REFUSALS_KEPT {
-            refusals.1.pop_front();
-        }
-        refusals.1.push_back(refusal);
+        lock(&self.refusals).note(refusal);
     }
 
     pub(super) fn refused(&self) -> Refusals {
-        let refusals = lock(&self.refusals);
-        Refusals {
-            count: refusals.0,
-            last: refusals.1.iter().cloned().collect(),
-        }
+        lock(&self.refusals).clone()
     }
 }
 

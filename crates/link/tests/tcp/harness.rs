@@ -420,6 +420,8 @@ impl Write for Raw {
         let Some(seal) = &mut self.seal else {
             return self.stream.write(bytes);
         };
+        // What an earlier write left.
+        seal.pay(&mut self.stream)?;
         let count = seal.seal(&[IoSlice::new(bytes)])?;
         seal.pay(&mut self.stream)?;
         Ok(count)
