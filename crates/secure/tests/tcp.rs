@@ -17,8 +17,10 @@ mod idle;
 mod streams;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
-use slackwater_link::tcp::Guard;
+use slackwater_link::Waiter;
+use slackwater_link::tcp::{Guard, Writer};
 use slackwater_secure::Secret;
 
 fn guard() -> Option<Arc<dyn Guard>> {
@@ -32,3 +34,30 @@ const STRANGER: &str = "does not use this protocol";
 
 /// The most that a stranger gets for an answer: an alert.
 const ALERT_BYTES: usize = 7;
+
+#[test]
+fn a_writer_with_another_secret_is_told_so() {
+    let waiter = Waiter::new().expect("a waiter");
+    let acceptor = harness::bind(harness::settings());
+    let mut reader = acceptor.reader(harness::LINK, "the writer", &waiter);
+    let mut writer: Writer<Vec<u8>> = Writer::connect_guarded(
+        acceptor.local_address(),
+        harness::IDENTITY,
+        harness::LINK,
+        "the reader",
+        &waiter,
+        harness::settings(),
+        Some(Secret::generate().expect("randomness").guard()),
+    );
+    let end = Instant::now() + harness::TOO_LONG;
+    while !writer.is_closed() {
+        assert!(Instant::now() < end, "not refused");
+        writer.push(false);
+        assert!(reader.receive().expect("a link that waits").is_none());
+    }
+    let error = writer.error().expect("an error");
+    assert!(error.reason.contains("has another secret"), "{error}");
+    let refused = acceptor.refused();
+    let last = refused.last.last().expect("a refusal");
+    assert!(last.reason.contains("has another secret"), "{last}");
+}

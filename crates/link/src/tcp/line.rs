@@ -368,3 +368,6 @@ impl Line {
 fn lost(error: &io::Error) -> Broken {
     Broken::by(error, "the connection broke")
 }
+
+#[cfg(test)]
+mod tests;

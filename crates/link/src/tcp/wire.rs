@@ -302,4 +302,4 @@ fn breach(reason: &str) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
