@@ -2,8 +2,6 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use rustix::net::sockopt;
-
 use super::*;
 use crate::frame::FRAME_ALIGNMENT;
 use crate::tcp::wire::tests::sealed_pair;
@@ -195,52 +193,6 @@ fn short_frames_of_one_read_share_memory_unless_they_are_kept() {
         let kept = frames.remove(5);
         drop(frames);
         assert_eq!(kept[..], [5; 65]);
-    }
-}
-
-/// Ciphertext is longer than what it carries, and the socket counts ciphertext.
-#[test]
-fn regression_a_sealed_peer_that_uses_its_whole_window_is_within_it() {
-    const WINDOW: usize = 256 << 10;
-    /// The shortest record that a seal fills.
-    const PORTION: usize = 4 << 10;
-    let (mut peer, ours) = sealed_pair();
-    sockopt::set_socket_send_buffer_size(&peer, 1 << 20).expect("a socket");
-    let mut incoming = Incoming::new(
-        Arrival {
-            wire: ours,
-            address: "127.0.0.1:1".parse().expect("an address"),
-            writer: 1,
-            window: WINDOW,
-            position: 0,
-        },
-        Ready::unwatched(),
-        true,
-    );
-    let payload = vec![5; fragment_bytes_max(WINDOW)];
-    let records = (0..4).map(|number| record(number, true, true, &payload));
-    let bytes: Vec<u8> = records.flatten().collect();
-    let (mut sent, mut received) = (0, 0);
-    while received < 4 {
-        // As much as the socket takes before the reader looks.
-        while sent < bytes.len() {
-            let end = bytes.len().min(sent + PORTION);
-            match peer.send(&bytes[sent..end]).expect("a write") {
-                Moved::Bytes(count) => sent += count,
-                _ => break,
-            }
-        }
-        match incoming.next(received) {
-            Ok(Next::Frame(frame)) => {
-                assert!(frame[..] == payload);
-                received += 1;
-            }
-            Ok(Next::Nothing) => {
-                peer.pay().expect("a write");
-            }
-            Err(broken) => panic!("{broken:?}"),
-            _ => panic!("an end"),
-        }
     }
 }
 

@@ -65,6 +65,28 @@ fn regression_what_is_left_in_a_seal_needs_no_event() {
     }
 }
 
+/// The window is checked against what is unread: a peer that keeps to it is not dropped for its seal.
+#[test]
+fn regression_ciphertext_that_is_unread_counts_as_its_plaintext() {
+    let (mut ours, mut theirs) = sealed_pair();
+    let mut sent = 0;
+    for round in 0..3 {
+        for _ in 0..10 {
+            assert_eq!(
+                ours.send(&[7; 4_096]).expect("a socket"),
+                Moved::Bytes(4_096)
+            );
+            sent += 4_096;
+        }
+        let unread = theirs.unread_bytes();
+        assert!(unread <= sent, "{unread} of {sent} in round {round}");
+        assert!(unread > sent / 2, "{unread} of {sent} in round {round}");
+        // A part of it goes into the seal.
+        assert_eq!(theirs.receive(&mut [0; 1]).expect("bytes"), Moved::Bytes(1));
+        sent -= 1;
+    }
+}
+
 #[test]
 fn regression_the_end_is_said_before_the_socket_ends() {
     let (mut ours, mut theirs) = sealed_pair();
