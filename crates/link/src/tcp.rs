@@ -64,7 +64,7 @@ mod fuzz;
 
 pub use acceptor::Acceptor;
 #[cfg(any(test, fuzzing))]
-pub(crate) use fuzz::fuzz_connection;
+pub(crate) use fuzz::{fuzz_connection, fuzz_greeting};
 pub use mailbox::Refusals;
 pub use reader::Reader;
 pub use seal::{Guard, Seal};

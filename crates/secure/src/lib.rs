@@ -33,6 +33,10 @@ mod stream;
 
 mod door;
 
+#[doc(hidden)]
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+
 pub use door::{Door, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
 pub use secret::Secret;
 pub use slackwater_link::tcp::Refusals;

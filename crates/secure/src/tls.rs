@@ -77,7 +77,11 @@ pub(crate) fn open(
 /// Gives a part of the input to the connection. Returns false if nothing is left of it.
 fn digest(connection: &mut Connection, input: &mut Input) -> io::Result<bool> {
     if input.start == input.end {
-        return Ok(false);
+        // An error comes again.
+        return match connection.process_new_packets() {
+            Ok(_) => Ok(false),
+            Err(error) => Err(refusal(&error)),
+        };
     }
     let mut rest = &input.bytes[input.start..input.end];
     let count = connection.read_tls(&mut rest)?;

@@ -276,13 +276,10 @@ impl Doorman {
                 let error = LinkError::new(oldest.name(), reason);
                 self.refuse(oldest, None, error);
             }
-            self.greetings.push(Greeting {
-                wire: Wire::new(socket, seal),
-                address,
-                hello: [0; HELLO_BYTES],
-                filled: 0,
-                deadline_ns: after(now_ns, self.shared.settings.handshake_timeout),
-            });
+            let deadline_ns = after(now_ns, self.shared.settings.handshake_timeout);
+            let wire = Wire::new(socket, seal);
+            self.greetings
+                .push(Greeting::new(wire, address, deadline_ns));
         }
     }
 
@@ -326,6 +323,16 @@ impl Doorman {
 }
 
 impl Greeting {
+    fn new(wire: Wire, address: SocketAddr, deadline_ns: u64) -> Greeting {
+        Greeting {
+            wire,
+            address,
+            hello: [0; HELLO_BYTES],
+            filled: 0,
+            deadline_ns,
+        }
+    }
+
     fn name(&self) -> String {
         self.address.to_string()
     }
@@ -388,5 +395,21 @@ impl Greeting {
             Unreadable::Version(_) | Unreadable::Stranger | Unreadable::Damaged => None,
         };
         Outcome::Refused(reply, unreadable.error(self.name()))
+    }
+}
+
+/// Runs the greeting of a peer that sent what is in `socket`. Returns whether it was accepted, or `None` if it
+/// was refused; and whether it gets an answer.
+#[cfg(any(test, fuzzing))]
+pub(super) fn fuzz_greeting(socket: OwnedFd, shared: &Shared) -> (Option<bool>, bool) {
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let mut greeting = Greeting::new(Wire::new(socket, None), address, 0);
+    match greeting.go_on(shared) {
+        Outcome::UnderWay => (Some(false), false),
+        Outcome::Accepted(..) => (Some(true), true),
+        Outcome::Refused(reply, error) => {
+            assert!(!error.reason.is_empty());
+            (None, reply.is_some())
+        }
     }
 }
