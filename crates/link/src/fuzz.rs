@@ -1,8 +1,8 @@
 //! The bodies of the fuzz targets `frame` and `greeting`, so that ordinary tests run them too.
 //!
-//! A frame: the first byte chooses the reader: a lane of shared memory that a broken process has written to, or a
-//! TCP connection of a broken or hostile peer. Whatever the bytes are, the reader returns frames or an
-//! error; it doesn't panic, read elsewhere, or take more memory than bytes came.
+//! A frame: the first byte chooses the reader: a lane of shared memory that a broken process has written
+//! to, or a TCP connection of a broken or hostile peer. Whatever the bytes are, the reader returns frames
+//! or an error; it doesn't panic, read elsewhere, or take more memory than bytes came.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -30,7 +30,8 @@ pub fn fuzz_frames(bytes: &[u8]) {
     }
 }
 
-/// Runs one greeting of an unknown peer. The first byte says whether it is sent as it is, or made of the bytes.
+/// Runs one greeting of an unknown peer. The first byte says whether it is sent as it is, or made of the
+/// bytes.
 pub fn fuzz_greeting(bytes: &[u8]) {
     if let Some((&choice, bytes)) = bytes.split_first() {
         crate::tcp::fuzz_greeting(bytes, choice % 2 == 0, peer_sends);

@@ -78,8 +78,8 @@ pub const WINDOW_BYTES_MIN: usize = 4 << 10;
 /// ms, more than any link between the hosts of one deployment needs.
 pub const WINDOW_BYTES_MAX: usize = 1 << 30;
 
-/// The most sealed greetings in progress at once at an acceptor. A stranger can make it do a key exchange, of
-/// less than a millisecond, and keep the state of one: 64 × some 20 KB are 1.3 MB.
+/// The most sealed greetings in progress at once at an acceptor. A stranger can make it do a key exchange,
+/// of less than a millisecond, and keep the state of one: 64 × some 20 KB are 1.3 MB.
 pub const SEALED_HANDSHAKES_MAX: usize = 64;
 
 /// What each record costs of the window besides its payload: the place of its frame in memory (64 bytes),
@@ -92,8 +92,8 @@ pub(crate) const RECORD_COST: usize = 128;
 pub struct Identity {
     /// The number of the deployment's incarnation: a later one refuses an earlier one's writers.
     pub epoch: u64,
-    /// The incarnation's token. It keeps other programs and deployments out. Without a [`Guard`] it crosses the
-    /// network unencrypted, and is then no defense against an attacker who can listen there.
+    /// The incarnation's token. It keeps other programs and deployments out. Without a [`Guard`] it crosses
+    /// the network unencrypted, and is then no defense against an attacker who can listen there.
     pub token: [u8; 16],
 }
 

@@ -27,5 +27,7 @@ fn guard() -> Option<std::sync::Arc<dyn slackwater_link::tcp::Guard>> {
 /// Why a stranger is refused.
 const STRANGER: &str = "does not use this protocol";
 
-/// The most that a stranger gets for an answer.
-const ALERT_BYTES: usize = 0;
+/// Whether this may be the answer to a stranger: nothing.
+fn may_tell_a_stranger(answer: &[u8]) -> bool {
+    answer.is_empty()
+}

@@ -2,14 +2,15 @@
 //!
 //! Invariants:
 //!
-//! - A handshake costs a descriptor and some 20 KB, for a limited time, and their number is limited. One more
-//!   displaces the oldest: a host that knows the secret answers at once, and a silent stranger doesn't.
+//! - A handshake costs a descriptor and some 20 KB, for a limited time, and their number is limited. One
+//!   more displaces the oldest: a host that knows the secret answers at once, and a silent stranger
+//!   doesn't.
 //! - Strangers cost this thread their key exchange, and no other.
 //! - Without handshakes in progress the thread sleeps without a time-out.
 //! - In clear it listens at loopback addresses only.
 //!
-//! Shutdown: dropping the door ends the thread, and with it the handshakes in progress. Streams that were handed
-//! over stay open.
+//! Shutdown: dropping the door ends the thread, and with it the handshakes in progress. Streams that were
+//! handed over stay open.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,19 +29,19 @@ use crate::secret::{MAKE, Secret};
 use crate::stream::Stream;
 use crate::tls::Tls;
 
-/// The most handshakes in progress at once: 64 × some 20 KB are 1.3 MB, and more hosts than a cluster starts in
-/// the milliseconds that a handshake takes. One more displaces the oldest.
+/// The most handshakes in progress at once: 64 × some 20 KB are 1.3 MB, and more hosts than a cluster
+/// starts in the milliseconds that a handshake takes. One more displaces the oldest.
 pub const HANDSHAKES_MAX: usize = 64;
 
 /// How long a handshake may take: 5 s are a lost packet in each of its three flights, and more.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most connections accepted between two looks at the handshakes: a quarter of them, so that a crowd that
-/// comes at once doesn't displace a host before its answer was read.
+/// The most connections accepted between two looks at the handshakes: a quarter of them, so that a crowd
+/// that comes at once doesn't displace a host before its answer was read.
 const ACCEPTS_PER_ROUND: usize = HANDSHAKES_MAX / 4;
 
-/// The pause after an accept that failed, most likely because no descriptors were left: ten attempts a second
-/// are enough until other parts of this process have closed some.
+/// The pause after an accept that failed, most likely because no descriptors were left: ten attempts a
+/// second are enough until other parts of this process have closed some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens, and lets in those that know the secret.
@@ -58,8 +59,8 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// When the address is not available, when there is no descriptor or thread left, and for an address beyond
-    /// loopback without a secret.
+    /// When the address is not available, when there is no descriptor or thread left, and for an address
+    /// beyond loopback without a secret.
     pub fn bind(
         address: SocketAddr,
         secret: Option<Secret>,

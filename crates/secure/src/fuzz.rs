@@ -1,8 +1,8 @@
 //! The body of the fuzz target `handshake`, so that an ordinary test runs it too.
 //!
-//! The first byte chooses who is addressed (who accepts, or who connects), whether a real handshake comes first,
-//! and the portions in which the bytes arrive. Whatever the bytes are, there is plaintext only after a real
-//! handshake, or an error.
+//! The first byte chooses who is addressed (who accepts, or who connects), whether a real handshake comes
+//! first, and the portions in which the bytes arrive. Whatever the bytes are, there is plaintext only after
+//! a real handshake, or an error.
 
 use std::io::Read;
 use std::sync::OnceLock;

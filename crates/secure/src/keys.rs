@@ -1,8 +1,8 @@
 //! The key pairs that follow from a secret, and the settings of TLS that use them.
 //!
-//! `seed = HKDF-SHA256(salt = SALT, key of the file, info = label)`, and the seed is an Ed25519 private key. Each
-//! side and each purpose has a label of its own: what one side sends can't be sent back to it, and a data link
-//! can't pass for a control session.
+//! `seed = HKDF-SHA256(salt = SALT, key of the file, info = label)`, and the seed is an Ed25519 private
+//! key. Each side and each purpose has a label of its own: what one side sends can't be sent back to it,
+//! and a data link can't pass for a control session.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -8,11 +8,12 @@
 //!
 //! Invariants:
 //!
-//! - **Knowing the secret is what is proven.** Both sides show a raw public key (RFC 7250) whose private key
-//!   follows from the secret, and sign the handshake of TLS 1.3 with it. Each accepts only the keys that follow
-//!   from its own secret, so whoever sits between two hosts can hand on ciphertext, or cut, and nothing else.
-//! - **Nothing to negotiate.** One version, one cipher suite, one group, one kind of signature; no certificates,
-//!   no names, no resumption, no early data.
+//! - **Knowing the secret is what is proven.** Both sides show a raw public key (RFC 7250) whose private
+//!   key follows from the secret, and sign the handshake of TLS 1.3 with it. Each accepts only the keys
+//!   that follow from its own secret, so whoever sits between two hosts can hand on ciphertext, or cut, and
+//!   nothing else.
+//! - **Nothing to negotiate.** One version, one cipher suite, one group, one kind of signature; no
+//!   certificates, no names, no resumption, no early data.
 //! - **A stranger gets an alert of TLS or nothing**, costs a limited key exchange, and is counted.
 //! - **A connection that was cut off is an error**, never an end.
 //!

@@ -5,14 +5,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
-use slackwater_link::tcp::Guard;
-
-use crate::keys::{Keys, Purpose};
 
 /// The length of a key: as many bits as the hash that everything is derived with.
 pub(crate) const KEY_BYTES: usize = 32;
@@ -26,7 +22,8 @@ const FILE_BYTES_MAX: u64 = 16 << 10;
 /// Makes the file, in messages.
 pub(crate) const MAKE: &str = "slackwater key > cluster.key";
 
-/// What all hosts of a cluster know, and nobody else: one key of 32 random bytes, or two while it is changed.
+/// What all hosts of a cluster know, and nobody else: one key of 32 random bytes, or two while it is
+/// changed.
 ///
 /// The first key is the one that is shown to others; both are accepted from them.
 #[derive(Clone)]
@@ -52,8 +49,8 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// When the file can't be read, when others can read or change it, or when it doesn't hold one or two keys.
-    /// The message names the file, the line and the fix.
+    /// When the file can't be read, when others can read or change it, or when it doesn't hold one or two
+    /// keys. The message names the file, the line and the fix.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Secret> {
         let path = path.as_ref();
         let file = path.display();
@@ -90,11 +87,6 @@ impl Secret {
         let hex = |key: &[u8; KEY_BYTES]| key.iter().map(|byte| format!("{byte:02x}")).collect();
         let lines = self.keys.iter().map(hex).map(|line: String| line + "\n");
         lines.collect()
-    }
-
-    /// What seals data links ([`Acceptor::bind_guarded`](slackwater_link::tcp::Acceptor::bind_guarded)).
-    pub fn guard(&self) -> Arc<dyn Guard> {
-        Arc::new(Keys::new(self, Purpose::Data))
     }
 
     /// The key that is shown, then the other one that is accepted.

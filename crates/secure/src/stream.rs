@@ -3,11 +3,13 @@
 //! Invariants:
 //!
 //! - **Nobody blocks while holding the state of TLS.** A reader waits for the socket first, and locks it to
-//!   open what came; a writer seals under the lock, and then waits for the socket. So a peer that takes nothing
-//!   stops the writer and not the reader.
+//!   open what came; a writer seals under the lock, and then waits for the socket. So a peer that takes
+//!   nothing stops the writer and not the reader.
 //! - **In order.** What is sealed is written before anything else is sealed.
-//! - **The socket's end is an error**, unless the peer said before that nothing follows. In clear it is an end.
-//! - **Idle costs nothing.** There is no timer; the kernel's keepalive ([`Stream::keep_alive`]) wakes nobody.
+//! - **The socket's end is an error**, unless the peer said before that nothing follows. In clear it is an
+//!   end.
+//! - **Idle costs nothing.** There is no timer; the kernel's keepalive ([`Stream::keep_alive`]) wakes
+//!   nobody.
 //!
 //! Shutdown: [`Stream::shutdown`], from any thread, also by dropping it.
 
@@ -46,8 +48,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// When nobody answers in time, or the peer does not know the secret (`InvalidData`). The message names the
-    /// address.
+    /// When nobody answers in time, or the peer does not know the secret (`InvalidData`). The message names
+    /// the address.
     pub fn connect(
         address: SocketAddr,
         secret: Option<&Secret>,
@@ -137,8 +139,9 @@ impl Stream {
     }
 
     /// Lets the kernel find out that the peer's host is gone: after `idle` without a packet it asks every
-    /// `interval`, and breaks the connection after `count` questions without an answer. What was written breaks
-    /// it if it is not acknowledged for as long as all that together. In whole seconds, at least one each.
+    /// `interval`, and breaks the connection after `count` questions without an answer. What was written
+    /// breaks it if it is not acknowledged for as long as all that together. In whole seconds, at least one
+    /// each.
     ///
     /// # Errors
     ///
@@ -156,8 +159,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends both directions: a blocked reader and a blocked writer return. The peer sees an end, or, if a write
-    /// is blocked meanwhile, a connection that was cut off.
+    /// Ends both directions: a blocked reader and a blocked writer return. The peer sees an end, or, if a
+    /// write is blocked meanwhile, a connection that was cut off.
     pub fn shutdown(&self) {
         if let Some(sealed) = &self.sealed {
             sealed.say_goodbye(&self.socket);

@@ -1,13 +1,16 @@
 //! One connection of TLS without I/O, and as the seal of a data link.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::sync::Arc;
 
 use rustls::{AlertDescription, CertificateError, Connection, Error};
 use slackwater_link::tcp::{Guard, Moved, Seal};
 
-use crate::keys::Keys;
+use crate::keys::{Keys, Purpose};
+use crate::secret::Secret;
 
-/// The buffer of ciphertext, at first: a handshake's messages are shorter, and so are most of a writer's credits.
+/// The buffer of ciphertext, at first: a handshake's messages are shorter, and so are most of a writer's
+/// credits.
 const INPUT_BYTES_MIN: usize = 4 << 10;
 
 /// The buffer of ciphertext after a read that filled it: four records for one call into the kernel.
@@ -143,6 +146,14 @@ impl Tls {
             connection,
             input: Input::default(),
         }
+    }
+}
+
+impl Secret {
+    /// What seals data links
+    /// ([`Acceptor::bind_guarded`](slackwater_link::tcp::Acceptor::bind_guarded)).
+    pub fn guard(&self) -> Arc<dyn Guard> {
+        Arc::new(Keys::new(self, Purpose::Data))
     }
 }
 

@@ -32,8 +32,10 @@ fn guard() -> Option<Arc<dyn Guard>> {
 /// Why a stranger is refused.
 const STRANGER: &str = "does not use this protocol";
 
-/// The most that a stranger gets for an answer: an alert.
-const ALERT_BYTES: usize = 7;
+/// Whether this may be the answer to a stranger: nothing, or an alert of TLS.
+fn may_tell_a_stranger(answer: &[u8]) -> bool {
+    answer.is_empty() || (answer.len() == 7 && answer[0] == 21)
+}
 
 #[test]
 fn a_writer_with_another_secret_is_told_so() {

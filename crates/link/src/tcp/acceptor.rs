@@ -26,12 +26,11 @@ use rustix::io::Errno;
 use crate::bell::Bell;
 use crate::error::LinkError;
 use crate::sync::Arc;
-use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, Reply, Unreadable};
+use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, Reply, Unreadable, random_number};
 use crate::tcp::mailbox::{Arrival, Reason, Refusals, Shared, Slot};
 use crate::tcp::reader::Reader;
 use crate::tcp::socket::{self, Moved};
 use crate::tcp::wire::Wire;
-use crate::tcp::writer::random_number;
 use crate::tcp::{Guard, Identity, SEALED_HANDSHAKES_MAX, Settings, after, now_ns};
 use crate::waiter::WaiterHandle;
 
@@ -398,8 +397,8 @@ impl Greeting {
     }
 }
 
-/// Runs the greeting of a peer that sent what is in `socket`. Returns whether it was accepted, or `None` if it
-/// was refused; and whether it gets an answer.
+/// Runs the greeting of a peer that sent what is in `socket`. Returns whether it was accepted, or `None` if
+/// it was refused; and whether it gets an answer.
 #[cfg(any(test, fuzzing))]
 pub(super) fn fuzz_greeting(socket: OwnedFd, shared: &Shared) -> (Option<bool>, bool) {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));

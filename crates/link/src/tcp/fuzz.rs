@@ -1,5 +1,5 @@
-//! Runs a reader's connection on the bytes of the fuzz target `frame`, and an acceptor's greeting on those of
-//! `greeting`.
+//! Runs a reader's connection on the bytes of the fuzz target `frame`, and an acceptor's greeting on those
+//! of `greeting`.
 
 use std::os::unix::net::UnixStream;
 
@@ -59,8 +59,8 @@ pub(crate) fn fuzz_connection(
 /// The token of the acceptor, and of greetings that are made of an input.
 const TOKEN: [u8; 16] = *b"a token of fuzz!";
 
-/// Reads `bytes` as a greeting: as they are, or as the fields of one with the right magic and hash, with the right
-/// token if the last byte is even. A peer without the token gets no answer.
+/// Reads `bytes` as a greeting: as they are, or as the fields of one with the right magic and hash, with
+/// the right token if the last byte is even. A peer without the token gets no answer.
 pub(crate) fn fuzz_greeting(
     bytes: &[u8],
     as_they_are: bool,

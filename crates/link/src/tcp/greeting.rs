@@ -1,7 +1,8 @@
 //! The greeting as the writer sees it: a socket that connects, a message out, an answer in.
 //!
 //! The first write shows whether the connection is made: until then the socket takes nothing, and if it
-//! failed, the write says why. So connecting needs no state of its own. With a seal, its handshake comes first.
+//! failed, the write says why. So connecting needs no state of its own. With a seal, its handshake comes
+//! first.
 
 use std::io::ErrorKind;
 
@@ -53,8 +54,8 @@ impl Greeting {
         "did not answer the greeting"
     }
 
-    /// The last record of a writer that is dropped before it is answered. Only sent after a whole greeting: a
-    /// connection that is not made yet, is in its handshake, or takes no more, ends without.
+    /// The last record of a writer that is dropped before it is answered. Only sent after a whole greeting:
+    /// a connection that is not made yet, is in its handshake, or takes no more, ends without.
     pub(super) fn leave(&mut self, word: Record) {
         if self.sent < HELLO_BYTES
             && let Ok(Moved::Bytes(count)) = self.wire.send(&self.hello[self.sent..])
@@ -102,6 +103,7 @@ impl Greeting {
 
 /// An acceptor says nothing to a writer without its token.
 fn unanswered() -> Broken {
-    let trouble = "closed the connection without an answer to the greeting, as it does for another deployment";
+    let trouble = "closed the connection without an answer to the greeting, as it does for \
+                   another deployment";
     Broken::Lost(trouble.to_owned())
 }

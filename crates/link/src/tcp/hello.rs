@@ -1,9 +1,12 @@
 //! The greeting: a writer says who it is and where it can resume, and the acceptor answers yes, and from
 //! where, or no, and why.
 //!
-//! Both messages have a fixed size, and begin with eight magic bytes and the version, in every version. So does
-//! the token have its place in every version: a peer without it gets no answer, not even which version this is.
-//! The two magics differ, so that a socket that was connected to itself is noticed.
+//! Both messages have a fixed size, and begin with eight magic bytes and the version, in every version. So
+//! does the token have its place in every version: a peer without it gets no answer, not even which version
+//! this is. The two magics differ, so that a socket that was connected to itself is noticed.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 
 use crate::error::LinkError;
 
@@ -59,8 +62,6 @@ pub(super) struct Reply {
 pub(super) enum Answer {
     Accepted,
     Version,
-    /// Not given: a peer without the token gets no answer. It keeps the others' numbers.
-    Token,
     /// The writer belongs to an earlier incarnation than the reader.
     StaleEpoch,
     /// The writer belongs to a later incarnation than the reader.
@@ -79,18 +80,19 @@ pub(super) enum Answer {
     Left,
 }
 
-const ANSWERS: [Answer; 11] = [
-    Answer::Accepted,
-    Answer::Version,
-    Answer::Token,
-    Answer::StaleEpoch,
-    Answer::NewerEpoch,
-    Answer::UnknownLink,
-    Answer::OtherWriter,
-    Answer::Position,
-    Answer::Ended,
-    Answer::Window,
-    Answer::Left,
+/// The answers by their numbers. Number 2 told a peer that its token was another one; now it gets no answer.
+const ANSWERS: [Option<Answer>; 11] = [
+    Some(Answer::Accepted),
+    Some(Answer::Version),
+    None,
+    Some(Answer::StaleEpoch),
+    Some(Answer::NewerEpoch),
+    Some(Answer::UnknownLink),
+    Some(Answer::OtherWriter),
+    Some(Answer::Position),
+    Some(Answer::Ended),
+    Some(Answer::Window),
+    Some(Answer::Left),
 ];
 
 /// Why bytes are not a greeting that can be answered.
@@ -163,7 +165,9 @@ impl Reply {
     }
 
     pub(super) fn encode(&self) -> [u8; REPLY_BYTES] {
-        let answer = ANSWERS.iter().position(|answer| *answer == self.answer);
+        let answer = ANSWERS
+            .iter()
+            .position(|answer| *answer == Some(self.answer));
         // The array holds every variant: the test of this module goes through them.
         let answer = answer.unwrap_or(usize::from(u8::MAX)) as u32;
         let mut bytes = [0; REPLY_BYTES];
@@ -183,9 +187,9 @@ impl Reply {
         if !is_sealed(bytes) {
             return Err(Unreadable::Damaged);
         }
-        let answer = small_number(bytes, 12) as usize;
+        let answer = ANSWERS.get(small_number(bytes, 12) as usize);
         Ok(Reply {
-            answer: *ANSWERS.get(answer).ok_or(Unreadable::Damaged)?,
+            answer: answer.copied().flatten().ok_or(Unreadable::Damaged)?,
             epoch: number(bytes, 16),
             reader: number(bytes, 24),
             position: number(bytes, 32),
@@ -241,6 +245,11 @@ pub(super) fn is_same(left: &[u8; 16], right: &[u8; 16]) -> bool {
     std::hint::black_box(differences) == 0
 }
 
+/// A random number: the keys of a `RandomState` come from the operating system.
+pub(super) fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 /// The last four bytes of a greeting are the FNV-1a hash of the bytes before them.
 fn seal(bytes: &mut [u8]) {
     let body = bytes.len() - 4;
@@ -289,7 +298,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written() {
         assert_eq!(Hello::decode(&HELLO.encode()), Ok(HELLO));
-        for answer in ANSWERS {
+        for answer in ANSWERS.into_iter().flatten() {
             let reply = Reply {
                 answer,
                 epoch: 8,

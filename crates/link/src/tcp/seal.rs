@@ -26,31 +26,31 @@ pub trait Guard: Send + Sync {
 
 /// The encryption of one connection, both directions.
 ///
-/// An error of the kind [`io::ErrorKind::InvalidData`] says what the peer did wrong, as the end of a sentence
-/// about it. A message that tells the peer so is owed then.
+/// An error of the kind [`io::ErrorKind::InvalidData`] says what the peer did wrong, as the end of a
+/// sentence about it. A message that tells the peer so is owed then.
 pub trait Seal: Send {
     /// Whether the handshake is over: the peer has proven who it is.
     fn is_ready(&self) -> bool;
 
-    /// Reads ciphertext with one call of `from`; called after [`Seal::open`] found nothing. Returns the number
-    /// of bytes, 0 for the end of the socket.
+    /// Reads ciphertext with one call of `from`; called after [`Seal::open`] found nothing. Returns the
+    /// number of bytes, 0 for the end of the socket.
     ///
     /// # Errors
     ///
     /// Those of `from`.
     fn take(&mut self, from: &mut dyn Read) -> io::Result<usize>;
 
-    /// Gives plaintext of what was taken. `WouldBlock` means that more must be taken first, `End` that the peer
-    /// has said that nothing follows. During the handshake it does the handshake, and an empty `room` asks for
-    /// no more than that.
+    /// Gives plaintext of what was taken. `WouldBlock` means that more must be taken first, `End` that the
+    /// peer has said that nothing follows. During the handshake it does the handshake, and an empty `room`
+    /// asks for no more than that.
     ///
     /// # Errors
     ///
     /// When the peer broke the rules, has another secret, or the ciphertext was changed.
     fn open(&mut self, room: &mut [u8]) -> io::Result<Moved>;
 
-    /// Takes plaintext to be sent, as much as it has room for, in records that are at least half full. Called
-    /// when nothing is owed. Returns how much it took.
+    /// Takes plaintext to be sent, as much as it has room for, in records that are at least half full.
+    /// Called when nothing is owed. Returns how much it took.
     ///
     /// # Errors
     ///
@@ -68,9 +68,9 @@ pub trait Seal: Send {
     /// Whether ciphertext waits to be written.
     fn owes(&self) -> bool;
 
-    /// How much plaintext is waiting, at the least, in what was taken and in `unread` bytes that wait in the
-    /// socket, if the peer fills its records as [`Seal::seal`] does. A record of its own for each record of a
-    /// link is not counted: the link's cost of a record covers it.
+    /// The least plaintext that is waiting in what was taken and in `unread` bytes that wait in the socket,
+    /// if the peer fills its records as [`Seal::seal`] does. A record of its own for each record of a link
+    /// is not counted: the link's cost of a record covers it.
     fn waiting(&self, unread: u64) -> u64;
 
     /// Says to the peer that nothing follows.

@@ -2,13 +2,13 @@
 //!
 //! Without a seal every call is the socket's. With one:
 //!
-//! - **Bytes that the seal took count as written**, although the socket may not have taken their ciphertext. The
-//!   seal takes nothing while it owes, so at most one batch is between the two; whoever stops writing looks at
-//!   [`Wire::owes`], and waits for the socket if so.
+//! - **Bytes that the seal took count as written**, although the socket may not have taken their
+//!   ciphertext. The seal takes nothing while it owes, so at most one batch is between the two; whoever
+//!   stops writing looks at [`Wire::owes`], and waits for the socket if so.
 //! - **A read that did not fill its buffer says nothing about the socket**, which has ciphertext.
 //!   [`Wire::has_more`] says whether another read may find something without an event.
-//! - **The end of the socket is an error** unless the peer has said before that nothing follows: what a relay
-//!   cut off doesn't look like an end.
+//! - **The end of the socket is an error** unless the peer has said before that nothing follows: what a
+//!   relay cut off doesn't look like an end.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::tcp::seal::Seal;
 use crate::tcp::socket::{self, Moved};
 
-/// The most reads in a row of one call that bring no plaintext: a record comes in at most five (16 KiB in reads of
-/// 4 KiB and more), and a peer that sends only empty ones would keep the reader's worker busy.
+/// The most reads in a row of one call that bring no plaintext: a record comes in at most five (16 KiB in
+/// reads of 4 KiB and more), and a peer that sends only empty ones would keep the reader's worker busy.
 const TAKES_MAX: u32 = 64;
 
 /// A socket, and its seal.
@@ -108,7 +108,7 @@ impl Wire {
         }
     }
 
-    /// Bytes that have arrived and were not read; with a seal, what they carry at the least.
+    /// Bytes that have arrived and were not read; with a seal, the least that they carry.
     pub(super) fn unread_bytes(&self) -> u64 {
         let unread = socket::unread_bytes(&self.socket);
         match &self.sealed {
@@ -117,7 +117,8 @@ impl Wire {
         }
     }
 
-    /// Tells the peer that the stream ends; what was written still arrives, which closing does not guarantee.
+    /// Tells the peer that the stream ends; what was written still arrives, which closing does not
+    /// guarantee.
     pub(super) fn finish(&mut self) {
         if let Some(sealed) = &mut self.sealed {
             // Before the socket's own end: without it, the peer takes the end for a cut.
@@ -213,8 +214,8 @@ impl Sealed {
         Ok(Moved::Bytes(filled))
     }
 
-    /// Takes what the socket has, with one read. Returns false if it has nothing. `is_dry` becomes true if it
-    /// had less than it was asked for: what comes later is an event of its own.
+    /// Takes what the socket has, with one read. Returns false if it has nothing. `is_dry` becomes true if
+    /// it had less than it was asked for: what comes later is an event of its own.
     fn take(&mut self, socket: &OwnedFd, is_dry: &mut bool) -> io::Result<bool> {
         let mut socket = Socket::new(socket);
         let taken = self.seal.take(&mut socket);

@@ -17,8 +17,6 @@
 //! Shutdown: [`Writer::close`], then [`Writer::push`] until it is drained, then drop. A writer that is
 //! dropped with nothing unacknowledged sends the end as well; one with frames left sends that it is gone.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -26,11 +24,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::LinkError;
-use crate::error::SendError;
+use crate::error::{LinkError, SendError};
 use crate::frame::FRAME_BYTES_MAX;
 use crate::tcp::greeting::Greeting;
-use crate::tcp::hello::{Answer, Hello, Reply, VERSION};
+use crate::tcp::hello::{Answer, Hello, Reply, VERSION, random_number};
 use crate::tcp::line::{Broken, Line, LineEvent, Patience};
 use crate::tcp::outgoing::Outgoing;
 use crate::tcp::ready::Ready;
@@ -340,10 +337,6 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
                 format!("refused version {VERSION} of the protocol"),
                 "run the same version of slackwater on every host",
             ),
-            Answer::Token => self.fail(
-                "refused the token: it belongs to another deployment".to_owned(),
-                "start all processes of a deployment with the same token",
-            ),
             Answer::StaleEpoch => self.fail(
                 format!(
                     "refused epoch {ours} as stale: the deployment is at epoch {}",
@@ -504,9 +497,4 @@ impl<P> Drop for Writer<P> {
             Phase::Apart { .. } | Phase::Ended | Phase::Closed(_) => {}
         }
     }
-}
-
-/// A random number: the keys of a `RandomState` come from the operating system.
-pub(super) fn random_number() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -1,8 +1,9 @@
 //! A seal without cryptography that is rough with its owner: it hands out what it opened in small portions,
 //! withholds records until they are whole, pads them, cuts and joins them at random, and writes in portions.
 //!
-//! A record: length (2), padding (1), kind (1), check (8), the padding, and the payload, changed by a number that
-//! follows from the secret and the record's number. A changed, repeated or missing record is found.
+//! A record: length (2), padding (1), kind (1), check (8), the padding, and the payload, changed by a
+//! number that follows from the secret and the record's number. A changed, repeated or missing record is
+//! found.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::Arc;

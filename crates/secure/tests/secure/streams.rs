@@ -91,8 +91,8 @@ fn a_blocked_write_does_not_block_the_reader_and_a_shutdown_ends_both() {
     });
 }
 
-/// A relay in the middle that hands on at most `most` bytes to the door, changes one if it is told so, and then
-/// cuts. Returns its address.
+/// A relay in the middle that hands on at most `most` bytes to the door, changes one if it is told so, and
+/// then cuts. Returns its address.
 fn relay(door: SocketAddr, most: usize, changes: bool) -> SocketAddr {
     let listener = TcpListener::bind(any_port()).expect("a port");
     let address = listener.local_addr().expect("an address");

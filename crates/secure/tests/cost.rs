@@ -1,8 +1,8 @@
-//! What a seal costs: CPU time per gigabyte and side of a link over loopback, in clear and sealed, for frames of
-//! three lengths; and CPU time per handshake. Prints each round and the medians.
+//! What a seal costs: CPU time per gigabyte and side of a link over loopback, in clear and sealed, for
+//! frames of three lengths; and CPU time per handshake. Prints each round and the medians.
 //!
 //! ```text
-//! cargo run --release -p slackwater-secure --example cost
+//! cargo test --release -p slackwater-secure --test cost -- --ignored --nocapture
 //! ```
 
 use std::time::{Duration, Instant};
@@ -147,7 +147,9 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-fn main() {
+#[test]
+#[ignore = "measures, for a minute"]
+fn cost_of_a_seal() {
     let secret = Secret::generate().expect("randomness");
     for (length, gigabytes) in FRAMES {
         let frames = (gigabytes * 1e9) as u64 / length as u64;
