@@ -1,8 +1,8 @@
-//! The body of the fuzz target `frame`, so that an ordinary test runs it too.
+//! The bodies of the fuzz targets `frame` and `greeting`, so that ordinary tests run them too.
 //!
-//! The first byte chooses the reader: a lane of shared memory that a broken process has written to, or a
-//! TCP connection of a broken or hostile peer. Whatever the bytes are, the reader returns frames or an
-//! error; it doesn't panic, read elsewhere, or take more memory than bytes came.
+//! A frame: the first byte chooses the reader: a lane of shared memory that a broken process has written
+//! to, or a TCP connection of a broken or hostile peer. Whatever the bytes are, the reader returns frames
+//! or an error; it doesn't panic, read elsewhere, or take more memory than bytes came.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -27,6 +27,14 @@ pub fn fuzz_frames(bytes: &[u8]) {
         0 => lane(bytes, choice >> 2),
         1 => crate::tcp::fuzz_connection(bytes, choice & 4 != 0, peer_sends),
         _ => raw_lane(bytes, choice >> 2),
+    }
+}
+
+/// Runs one greeting of an unknown peer. The first byte says whether it is sent as it is, or made of the
+/// bytes.
+pub fn fuzz_greeting(bytes: &[u8]) {
+    if let Some((&choice, bytes)) = bytes.split_first() {
+        crate::tcp::fuzz_greeting(bytes, choice % 2 == 0, peer_sends);
     }
 }
 
@@ -114,7 +122,7 @@ pub(crate) fn peer_sends(bytes: &[u8], in_two: bool) -> UnixStream {
 
 #[cfg(test)]
 mod tests {
-    use super::fuzz_frames;
+    use super::{fuzz_frames, fuzz_greeting};
     use fastrand::Rng;
     use std::fs;
     use std::path::PathBuf;
@@ -135,17 +143,23 @@ mod tests {
 
     #[test]
     fn the_fuzz_corpus_and_its_mutations_cause_no_panic() {
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/frame");
+        run("frame", 12, fuzz_frames);
+        run("greeting", 8, fuzz_greeting);
+    }
+
+    fn run(target: &str, least: usize, fuzz: fn(&[u8])) {
+        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+        let folder = folder.join(target);
         let mut random = Rng::with_seed(5);
         let mut inputs = 0;
         for entry in fs::read_dir(folder).expect("the corpus is part of the repository") {
             let input = fs::read(entry.expect("a file").path()).expect("a file");
             inputs += 1;
-            fuzz_frames(&input);
+            fuzz(&input);
             for _ in 0..300 {
-                fuzz_frames(&mutated(&mut random, &input));
+                fuzz(&mutated(&mut random, &input));
             }
         }
-        assert!(inputs >= 12, "{inputs} inputs are left of the corpus");
+        assert!(inputs >= least, "{inputs} inputs are left of the corpus");
     }
 }

@@ -60,6 +60,10 @@
 // Loom has no kernel, so no waiter: only the models use a doorbell's own side then.
 #![cfg_attr(all(loom, not(test)), allow(dead_code))]
 
+// Tests of whole links share code with those beside the modules.
+#[cfg(all(test, not(loom)))]
+extern crate self as slackwater_link;
+
 mod error;
 mod sync;
 

@@ -20,7 +20,10 @@
 //! - **Nothing lost, nothing duplicated within an epoch.** Frames are numbered. A writer keeps each frame
 //!   until it is acknowledged; when a connection breaks it makes a new one and resumes at the number that
 //!   the reader names.
-//! - **Fenced.** A connection with another deployment, token or epoch is refused, by name.
+//! - **Fenced.** A connection with another deployment, token or epoch is refused, by name; one without the
+//!   token gets no answer.
+//! - **Sealed, with a [`Guard`].** Everything on the connection is encrypted and authenticated below the
+//!   records ([`Seal`]); nothing above `wire` knows of it, but for what was written and is still owed.
 //! - **Idle costs nothing.** Timers run only while something is unacknowledged, a frame is half received,
 //!   or the other end is missing: [`Writer::due_ns`] and [`Reader::due_ns`] say when.
 //!
@@ -40,6 +43,9 @@ mod record;
 
 mod socket;
 
+mod seal;
+mod wire;
+
 mod ready;
 
 mod greeting;
@@ -58,9 +64,11 @@ mod fuzz;
 
 pub use acceptor::Acceptor;
 #[cfg(any(test, fuzzing))]
-pub(crate) use fuzz::fuzz_connection;
+pub(crate) use fuzz::{fuzz_connection, fuzz_greeting};
 pub use mailbox::Refusals;
 pub use reader::Reader;
+pub use seal::{Guard, Seal};
+pub use socket::Moved;
 pub use writer::Writer;
 
 /// The least window: four records of 1 KiB, so that a quarter still carries payload.
@@ -69,6 +77,10 @@ pub const WINDOW_BYTES_MIN: usize = 4 << 10;
 /// The largest window. Credits travel as 32-bit numbers, and 1 GiB is the product of 100 Gbit/s and 80
 /// ms, more than any link between the hosts of one deployment needs.
 pub const WINDOW_BYTES_MAX: usize = 1 << 30;
+
+/// The most sealed greetings in progress at once at an acceptor. A stranger can make it do a key exchange,
+/// of less than a millisecond, and keep the state of one: 64 × some 20 KB are 1.3 MB.
+pub const SEALED_HANDSHAKES_MAX: usize = 64;
 
 /// What each record costs of the window besides its payload: the place of its frame in memory (64 bytes),
 /// the rounding of its payload up to a cache line (up to 63), and so at least its header (16). It limits
@@ -80,8 +92,8 @@ pub(crate) const RECORD_COST: usize = 128;
 pub struct Identity {
     /// The number of the deployment's incarnation: a later one refuses an earlier one's writers.
     pub epoch: u64,
-    /// The deployment's secret. It keeps other programs out; it crosses the network unencrypted, so it is
-    /// no defense against an attacker who can listen there.
+    /// The incarnation's token. It keeps other programs and deployments out. Without a [`Guard`] it crosses
+    /// the network unencrypted, and is then no defense against an attacker who can listen there.
     pub token: [u8; 16],
 }
 
@@ -111,7 +123,8 @@ pub struct Settings {
     /// How long a greeting may take: 5 s are two lost packets and more.
     pub handshake_timeout: Duration,
     /// The most greetings in progress at once at an acceptor: 256 descriptors and 80 bytes each. One more
-    /// displaces the oldest, so that silent strangers can't keep a writer out.
+    /// displaces the oldest, so that silent strangers can't keep a writer out. With a [`Guard`] at most
+    /// [`SEALED_HANDSHAKES_MAX`].
     pub handshakes_max: usize,
 }
 
@@ -159,6 +172,11 @@ fn peer_at(name: &str, address: SocketAddr) -> String {
     }
     format!("{name} ({address})")
 }
+
+/// The seal of the tests, which they share with those of whole links.
+#[cfg(test)]
+#[path = "../tests/tcp/rough_seal.rs"]
+mod testing;
 
 #[cfg(test)]
 mod tests {

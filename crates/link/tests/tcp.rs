@@ -18,3 +18,16 @@ mod hostile;
 mod idle;
 #[path = "tcp/streams.rs"]
 mod streams;
+
+/// No seal: the suite of `tcp_sealed.rs` has one.
+fn guard() -> Option<std::sync::Arc<dyn slackwater_link::tcp::Guard>> {
+    None
+}
+
+/// Why a stranger is refused.
+const STRANGER: &str = "does not use this protocol";
+
+/// Whether this may be the answer to a stranger: nothing.
+fn may_tell_a_stranger(answer: &[u8]) -> bool {
+    answer.is_empty()
+}

@@ -7,19 +7,23 @@
 #![cfg(not(loom))]
 
 use fastrand::Rng;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slackwater_link::shm::{Inbox, Outbox, Peer};
-use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
+use slackwater_link::tcp::{Acceptor, Guard, Identity, Settings, Writer};
 use slackwater_link::{
     Costs, FrameReceiver, FrameSender, Idle, IdleStrategy, Receiver, SendError, Sender, Wait,
     WaitMode, Waiter, Woken, channel,
 };
 
+#[path = "tcp/rough_seal.rs"]
+mod rough_seal;
+
 /// Nothing in these tests takes this long on any machine: a longer sleep is a lost wake-up.
 const LOST_WAKE_UP: Duration = Duration::from_secs(20);
 
-/// Messages of a run. Eight modes and four kinds make a million.
+/// Messages of a run. Eight modes and five kinds make more than a million.
 const MESSAGES: u64 = 31_250;
 
 const MODES: [&str; 8] = [
@@ -315,8 +319,7 @@ fn shared_memory_copied() {
     shared_memory("shared memory, copied", false);
 }
 
-#[test]
-fn tcp() {
+fn tcp_with(name: &str, seed: u64, guard: Option<Arc<dyn Guard>>) {
     let identity = Identity {
         epoch: 1,
         token: [7; 16],
@@ -326,19 +329,21 @@ fn tcp() {
         ..Settings::default()
     };
     let address = "127.0.0.1:0".parse().expect("an address");
-    let acceptor = Acceptor::bind(address, identity, settings).expect("a port");
+    let acceptor = Acceptor::bind_guarded(address, identity, settings, guard.clone());
+    let acceptor = acceptor.expect("a port");
     let link = std::cell::Cell::new(0);
-    run("tcp", 4, |reader, writer| {
+    run(name, seed, |reader, writer| {
         link.set(link.get() + 1);
         let receiving = acceptor.reader(link.get(), "the writer", reader);
         let address = acceptor.local_address();
-        let sending = Writer::connect(
+        let sending = Writer::connect_guarded(
             address,
             identity,
             link.get(),
             "the reader",
             writer,
             settings,
+            guard.clone(),
         );
         (
             FrameSender::Tcp(Box::new(sending)),
@@ -348,4 +353,14 @@ fn tcp() {
             },
         )
     });
+}
+
+#[test]
+fn tcp() {
+    tcp_with("tcp", 4, None);
+}
+
+#[test]
+fn tcp_sealed() {
+    tcp_with("tcp, sealed", 5, Some(rough_seal::rough_guard(2)));
 }

@@ -70,6 +70,16 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/secure",
+        &[
+            ("the secret and what follows from it", "keys secret"),
+            ("TLS without I/O", "tls"),
+            ("sessions", "stream"),
+            ("who is let in", "door"),
+            ("beside tests", "fuzz"),
+        ],
+    ),
+    (
         "crates/engine",
         &[
             ("base", "budget error hash latency recorder time"),

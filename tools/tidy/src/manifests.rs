@@ -22,8 +22,12 @@ enum May {
 const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
-const RULES: [(&str, May); 9] = [
+const RULES: [(&str, May); 10] = [
     ("crates/link", May::Only(&["rustix", "libc", "loom"])),
+    (
+        "crates/secure",
+        May::Only(&["base64", "ring", "rustix", "rustls", "slackwater-link"]),
+    ),
     (
         "crates/engine",
         May::But {
@@ -65,6 +69,7 @@ const RULES: [(&str, May); 9] = [
         May::But {
             own: &[
                 "slackwater-link",
+                "slackwater-secure",
                 "slackwater-engine",
                 "slackwater-control",
                 "slackwater-checkpoint",
@@ -80,6 +85,7 @@ const RULES: [(&str, May); 9] = [
         May::But {
             own: &[
                 "slackwater-link",
+                "slackwater-secure",
                 "slackwater-engine",
                 "slackwater-control",
                 "slackwater-checkpoint",

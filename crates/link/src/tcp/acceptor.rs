@@ -2,9 +2,11 @@
 //! those that it accepts to the readers.
 //!
 //! Invariants:
-//! - A greeting in progress costs a descriptor and 80 bytes, for a limited time, and their number is
-//!   limited. One more displaces the oldest: a writer greets at once, so a crowd of silent strangers
-//!   can't keep it out.
+//! - A greeting in progress costs a descriptor and 80 bytes, or the state of a seal, for a limited time, and
+//!   their number is limited. One more displaces the oldest: a writer greets at once, so a crowd of silent
+//!   strangers can't keep it out.
+//! - Seals make their handshakes here, so key exchanges that strangers begin cost this thread and no worker.
+//! - A peer that does not show the token gets no answer.
 //! - The thread answers a writer that comes back even while the reader's own worker is busy: the position
 //!   to resume from is in the reader's slot.
 //! - Without greetings in progress the thread sleeps without a time-out.
@@ -24,16 +26,17 @@ use rustix::io::Errno;
 use crate::bell::Bell;
 use crate::error::LinkError;
 use crate::sync::Arc;
-use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, Reply, Unreadable};
-use crate::tcp::mailbox::{Arrival, Refusals, Shared, Slot};
+use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, Reply, Unreadable, random_number};
+use crate::tcp::mailbox::{Arrival, Reason, Refusals, Shared, Slot};
 use crate::tcp::reader::Reader;
 use crate::tcp::socket::{self, Moved};
-use crate::tcp::writer::random_number;
-use crate::tcp::{Identity, Settings, after, now_ns};
+use crate::tcp::wire::Wire;
+use crate::tcp::{Guard, Identity, SEALED_HANDSHAKES_MAX, Settings, after, now_ns};
 use crate::waiter::WaiterHandle;
 
-/// The most connections accepted between two looks at the greetings in progress.
-const ACCEPTS_PER_ROUND: usize = 64;
+/// The most connections accepted between two looks at the greetings in progress: a quarter of those that may
+/// be sealed, so that a crowd that comes at once doesn't displace a writer before its next message was read.
+const ACCEPTS_PER_ROUND: usize = SEALED_HANDSHAKES_MAX / 4;
 
 /// The pause after an accept that failed, most likely because no descriptors were left: ten attempts a
 /// second are enough until other parts of this process have closed some.
@@ -58,6 +61,20 @@ impl Acceptor {
         identity: Identity,
         settings: Settings,
     ) -> io::Result<Acceptor> {
+        Acceptor::bind_guarded(address, identity, settings, None)
+    }
+
+    /// As [`Acceptor::bind`], for writers with a seal of `guard`.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn bind_guarded(
+        address: SocketAddr,
+        identity: Identity,
+        settings: Settings,
+        guard: Option<std::sync::Arc<dyn Guard>>,
+    ) -> io::Result<Acceptor> {
         let listener = TcpListener::bind(address).map_err(|error| {
             let explanation = format!("can't listen at {address}: {error}");
             io::Error::new(error.kind(), explanation)
@@ -70,6 +87,7 @@ impl Acceptor {
             listener,
             shared: Arc::clone(&shared),
             bell: Arc::clone(&bell),
+            guard,
             greetings: Vec::new(),
             accept_after_ns: None,
         };
@@ -127,14 +145,15 @@ struct Doorman {
     listener: TcpListener,
     shared: Arc<Shared>,
     bell: Arc<Bell>,
-    /// The greetings in progress, the oldest first. At most `Settings::handshakes_max`.
+    guard: Option<std::sync::Arc<dyn Guard>>,
+    /// The greetings in progress, the oldest first. At most [`Doorman::greetings_max`].
     greetings: Vec<Greeting>,
     /// No connection is accepted before this time.
     accept_after_ns: Option<u64>,
 }
 
 struct Greeting {
-    socket: OwnedFd,
+    wire: Wire,
     address: SocketAddr,
     hello: [u8; HELLO_BYTES],
     filled: usize,
@@ -191,7 +210,11 @@ impl Doorman {
         descriptors.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
         descriptors.push(PollFd::new(&self.listener, listening));
         for greeting in &self.greetings {
-            descriptors.push(PollFd::new(&greeting.socket, PollFlags::IN));
+            let awaited = match greeting.wire.owes() {
+                false => PollFlags::IN,
+                true => PollFlags::IN | PollFlags::OUT,
+            };
+            descriptors.push(PollFd::new(&greeting.wire, awaited));
         }
         match poll(&mut descriptors, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -215,11 +238,12 @@ impl Doorman {
                 Outcome::UnderWay if greeting.deadline_ns <= now_ns => {
                     let timeout_s = self.shared.settings.handshake_timeout.as_secs_f64();
                     let reason = format!("did not finish its greeting within {timeout_s} s");
-                    self.refuse(&greeting, None, LinkError::new(greeting.name(), reason));
+                    let error = LinkError::new(greeting.name(), reason);
+                    self.refuse(greeting, None, error);
                 }
                 Outcome::UnderWay => kept.push(greeting),
                 Outcome::Accepted(slot, hello, reply) => self.admit(greeting, &slot, &hello, reply),
-                Outcome::Refused(reply, error) => self.refuse(&greeting, reply, error),
+                Outcome::Refused(reply, error) => self.refuse(greeting, reply, error),
             }
         }
         self.greetings = kept;
@@ -240,30 +264,43 @@ impl Doorman {
                     return;
                 }
             };
-            if self.greetings.len() >= self.shared.settings.handshakes_max.max(1) {
+            // A seal that can't be made: no randomness, so no connection either.
+            let seal = self.guard.as_ref().map(|guard| guard.accepting());
+            let Ok(seal) = seal.transpose() else {
+                continue;
+            };
+            if self.greetings.len() >= self.greetings_max() {
                 let oldest = self.greetings.remove(0);
-                let reason = "did not greet before too many others connected".to_owned();
-                self.refuse(&oldest, None, LinkError::new(oldest.name(), reason));
+                let reason = "did not greet before too many others connected";
+                let error = LinkError::new(oldest.name(), reason);
+                self.refuse(oldest, None, error);
             }
-            self.greetings.push(Greeting {
-                socket,
-                address,
-                hello: [0; HELLO_BYTES],
-                filled: 0,
-                deadline_ns: after(now_ns, self.shared.settings.handshake_timeout),
-            });
+            let deadline_ns = after(now_ns, self.shared.settings.handshake_timeout);
+            let wire = Wire::new(socket, seal);
+            self.greetings
+                .push(Greeting::new(wire, address, deadline_ns));
+        }
+    }
+
+    fn greetings_max(&self) -> usize {
+        let most = self.shared.settings.handshakes_max.max(1);
+        match &self.guard {
+            None => most,
+            Some(_) => most.min(SEALED_HANDSHAKES_MAX),
         }
     }
 
     fn admit(&self, greeting: Greeting, slot: &Slot, hello: &Hello, reply: Reply) {
-        let prepared = socket::prepare(&greeting.socket, self.shared.settings.peer_timeout);
+        let mut wire = greeting.wire;
+        let prepared = socket::prepare(&wire, self.shared.settings.peer_timeout);
         let bytes = reply.encode();
         // The socket is new, so the answer fits. One that can't be sent whole is dead, and its writer
         // comes again.
-        let sent = socket::send(&greeting.socket, &bytes);
-        if prepared.is_ok() && matches!(sent, Ok(Moved::Bytes(count)) if count == bytes.len()) {
+        let sent = wire.send(&bytes);
+        let is_sent = matches!(sent, Ok(Moved::Bytes(count)) if count == bytes.len());
+        if prepared.is_ok() && is_sent && !wire.owes() {
             let arrival = Arrival {
-                socket: greeting.socket,
+                wire,
                 address: greeting.address,
                 writer: hello.writer,
                 window: reply.window as usize,
@@ -273,25 +310,40 @@ impl Doorman {
         }
     }
 
-    fn refuse(&self, greeting: &Greeting, reply: Option<Reply>, error: LinkError) {
+    fn refuse(&self, mut greeting: Greeting, reply: Option<Reply>, error: LinkError) {
         // Noted first: a writer that has the answer finds the reason here.
         self.shared.note(error);
         if let Some(reply) = reply {
             // A peer that does not take it learns of it from the closed connection.
-            let _ = socket::send(&greeting.socket, &reply.encode());
-            socket::finish(&greeting.socket);
+            let _ = greeting.wire.send(&reply.encode());
+            greeting.wire.finish();
         }
     }
 }
 
 impl Greeting {
+    fn new(wire: Wire, address: SocketAddr, deadline_ns: u64) -> Greeting {
+        Greeting {
+            wire,
+            address,
+            hello: [0; HELLO_BYTES],
+            filled: 0,
+            deadline_ns,
+        }
+    }
+
     fn name(&self) -> String {
         self.address.to_string()
     }
 
     fn go_on(&mut self, shared: &Shared) -> Outcome {
+        match self.wire.shake() {
+            Ok(true) => {}
+            Ok(false) => return Outcome::UnderWay,
+            Err(error) => return self.unsealed(&error),
+        }
         while self.filled < HELLO_BYTES {
-            let reason = match socket::receive(&self.socket, &mut self.hello[self.filled..]) {
+            let reason = match self.wire.receive(&mut self.hello[self.filled..]) {
                 Ok(Moved::Bytes(count)) => {
                     self.filled += count;
                     match Hello::could_be(&self.hello[..self.filled]) {
@@ -311,19 +363,52 @@ impl Greeting {
         };
         match shared.judge(&hello) {
             Ok((slot, reply)) => Outcome::Accepted(slot, hello, reply),
-            Err((reply, reason)) => {
-                let error = LinkError::new(self.name(), reason.reason).hint(reason.hint);
-                Outcome::Refused(Some(reply), error)
-            }
+            Err((reply, reason)) => Outcome::Refused(reply, self.error(reason)),
         }
     }
 
+    /// The handshake failed.
+    fn unsealed(&self, error: &io::Error) -> Outcome {
+        let (reason, hint) = match error.kind() {
+            // The seal's: the text is about the peer.
+            io::ErrorKind::InvalidData => (
+                error.to_string(),
+                "allow only workers of the deployment to connect to this port, and give all the same secret",
+            ),
+            _ => (format!("stopped during its handshake: {error}"), ""),
+        };
+        Outcome::Refused(None, LinkError::new(self.name(), reason).hint(hint))
+    }
+
+    fn error(&self, reason: Reason) -> LinkError {
+        LinkError::new(self.name(), reason.reason).hint(reason.hint)
+    }
+
     fn unreadable(&self, unreadable: &Unreadable, shared: &Shared) -> Outcome {
-        // Strangers get no answer: they could not read it.
+        // Strangers get no answer: whoever doesn't show the token learns nothing.
+        let identity = &shared.identity;
         let reply = match unreadable {
-            Unreadable::Version(_) => Some(Reply::refusal(Answer::Version, shared.identity.epoch)),
-            Unreadable::Stranger | Unreadable::Damaged => None,
+            Unreadable::Version(_) if Hello::has_token(&self.hello, &identity.token) => {
+                Some(Reply::refusal(Answer::Version, identity.epoch))
+            }
+            Unreadable::Version(_) | Unreadable::Stranger | Unreadable::Damaged => None,
         };
         Outcome::Refused(reply, unreadable.error(self.name()))
+    }
+}
+
+/// Runs the greeting of a peer that sent what is in `socket`. Returns whether it was accepted, or `None` if
+/// it was refused; and whether it gets an answer.
+#[cfg(any(test, fuzzing))]
+pub(super) fn fuzz_greeting(socket: OwnedFd, shared: &Shared) -> (Option<bool>, bool) {
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let mut greeting = Greeting::new(Wire::new(socket, None), address, 0);
+    match greeting.go_on(shared) {
+        Outcome::UnderWay => (Some(false), false),
+        Outcome::Accepted(..) => (Some(true), true),
+        Outcome::Refused(reply, error) => {
+            assert!(!error.reason.is_empty());
+            (None, reply.is_some())
+        }
     }
 }

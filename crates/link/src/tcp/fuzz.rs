@@ -1,11 +1,17 @@
-//! Runs a reader's connection on the bytes of the fuzz target `frame`.
+//! Runs a reader's connection on the bytes of the fuzz target `frame`, and an acceptor's greeting on those
+//! of `greeting`.
 
 use std::os::unix::net::UnixStream;
 
+use crate::sync::Arc;
+use crate::tcp::acceptor;
+use crate::tcp::hello::{HELLO_BYTES, Hello};
 use crate::tcp::incoming::{Incoming, Next};
-use crate::tcp::mailbox::Arrival;
+use crate::tcp::mailbox::{Arrival, Shared, Slot};
 use crate::tcp::ready::Ready;
 use crate::tcp::record::{Fragment, Record};
+use crate::tcp::wire::Wire;
+use crate::tcp::{Identity, Settings};
 
 /// A small window, so that an input can exceed it.
 const WINDOW: usize = 8 << 10;
@@ -28,7 +34,7 @@ pub(crate) fn fuzz_connection(
     };
     let mut incoming = Incoming::new(
         Arrival {
-            socket: peer_sends(&sent, bytes.len() % 2 == 1).into(),
+            wire: Wire::new(peer_sends(&sent, bytes.len() % 2 == 1).into(), None),
             address: "127.0.0.1:1".parse().expect("an address"),
             writer: 1,
             window: WINDOW,
@@ -48,6 +54,53 @@ pub(crate) fn fuzz_connection(
             Ok(Next::End | Next::Gone) | Err(_) => return,
         }
     }
+}
+
+/// The token of the acceptor, and of greetings that are made of an input.
+const TOKEN: [u8; 16] = *b"a token of fuzz!";
+
+/// Reads `bytes` as a greeting: as they are, or as the fields of one with the right magic and hash, with
+/// the right token if the last byte is even. A peer without the token gets no answer.
+pub(crate) fn fuzz_greeting(
+    bytes: &[u8],
+    as_they_are: bool,
+    peer_sends: impl Fn(&[u8], bool) -> UnixStream,
+) {
+    let identity = Identity {
+        epoch: 2,
+        token: TOKEN,
+    };
+    let shared = Shared::new(identity, Settings::default());
+    let waiter = crate::Waiter::new().expect("a waiter");
+    let slot = Slot::new(7, Settings::default(), waiter.waker());
+    slot.set_received(3);
+    shared.expect(1, Arc::new(slot));
+    let mut sent = bytes.to_vec();
+    if !as_they_are {
+        sent.resize(HELLO_BYTES, 0);
+        let field = |at: usize| u64::from(bytes.get(at).copied().unwrap_or_default());
+        let hello = Hello {
+            epoch: field(0) % 4,
+            token: if field(1) % 2 == 0 {
+                TOKEN
+            } else {
+                [bytes[1]; 16]
+            },
+            link: field(2) % 3,
+            writer: field(3),
+            oldest: field(4) % 8,
+            unsent: field(5) % 8,
+            window: (field(6) << (field(7) % 26)) as u32,
+        };
+        sent.copy_from_slice(&hello.encode());
+        if field(8) > 200 {
+            sent[8] = field(8) as u8;
+        }
+    }
+    let socket = peer_sends(&sent, bytes.len() % 2 == 1).into();
+    let (_, is_answered) = acceptor::fuzz_greeting(socket, &shared);
+    let has_token = sent.len() >= 40 && sent[24..40] == TOKEN;
+    assert!(!is_answered || has_token, "a stranger was answered");
 }
 
 fn records(bytes: &[u8]) -> Vec<u8> {

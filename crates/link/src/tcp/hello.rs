@@ -1,8 +1,12 @@
 //! The greeting: a writer says who it is and where it can resume, and the acceptor answers yes, and from
 //! where, or no, and why.
 //!
-//! Both messages have a fixed size, and begin with eight magic bytes and the version, in every version.
-//! The two magics differ, so that a socket that was connected to itself is noticed.
+//! Both messages have a fixed size, and begin with eight magic bytes and the version, in every version. So
+//! does the token have its place in every version: a peer without it gets no answer, not even which version
+//! this is. The two magics differ, so that a socket that was connected to itself is noticed.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 
 use crate::error::LinkError;
 
@@ -18,8 +22,11 @@ pub(super) const REPLY_BYTES: usize = 48;
 const HELLO_MAGIC: [u8; 8] = *b"slackTCP";
 const REPLY_MAGIC: [u8; 8] = *b"slackYES";
 
-/// The length of magic and version.
+/// The length of magic and version, which is what all versions of an answer have in common.
 const VERSIONED_BYTES: usize = 12;
+
+/// Where the token lies in a greeting. With what comes before, all versions have it in common.
+const TOKEN: std::ops::Range<usize> = 24..40;
 
 /// A writer's greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +47,7 @@ pub(super) struct Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) answer: Answer,
-    /// The reader's own epoch; zero for a peer without the token.
+    /// The reader's own epoch.
     pub(super) epoch: u64,
     /// The reader's random number.
     pub(super) reader: u64,
@@ -55,7 +62,6 @@ pub(super) struct Reply {
 pub(super) enum Answer {
     Accepted,
     Version,
-    Token,
     /// The writer belongs to an earlier incarnation than the reader.
     StaleEpoch,
     /// The writer belongs to a later incarnation than the reader.
@@ -74,18 +80,19 @@ pub(super) enum Answer {
     Left,
 }
 
-const ANSWERS: [Answer; 11] = [
-    Answer::Accepted,
-    Answer::Version,
-    Answer::Token,
-    Answer::StaleEpoch,
-    Answer::NewerEpoch,
-    Answer::UnknownLink,
-    Answer::OtherWriter,
-    Answer::Position,
-    Answer::Ended,
-    Answer::Window,
-    Answer::Left,
+/// The answers by their numbers. Number 2 told a peer that its token was another one; now it gets no answer.
+const ANSWERS: [Option<Answer>; 11] = [
+    Some(Answer::Accepted),
+    Some(Answer::Version),
+    None,
+    Some(Answer::StaleEpoch),
+    Some(Answer::NewerEpoch),
+    Some(Answer::UnknownLink),
+    Some(Answer::OtherWriter),
+    Some(Answer::Position),
+    Some(Answer::Ended),
+    Some(Answer::Window),
+    Some(Answer::Left),
 ];
 
 /// Why bytes are not a greeting that can be answered.
@@ -105,7 +112,7 @@ impl Hello {
         bytes[..8].copy_from_slice(&HELLO_MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.epoch.to_le_bytes());
-        bytes[24..40].copy_from_slice(&self.token);
+        bytes[TOKEN].copy_from_slice(&self.token);
         bytes[40..48].copy_from_slice(&self.link.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.writer.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.oldest.to_le_bytes());
@@ -121,7 +128,7 @@ impl Hello {
             return Err(Unreadable::Damaged);
         }
         let mut token = [0; 16];
-        token.copy_from_slice(&bytes[24..40]);
+        token.copy_from_slice(&bytes[TOKEN]);
         Ok(Hello {
             epoch: number(bytes, 16),
             token,
@@ -135,7 +142,14 @@ impl Hello {
 
     /// Whether the first bytes of a greeting, as many as have come, can be the start of a valid one.
     pub(super) fn could_be(bytes: &[u8]) -> Result<(), Unreadable> {
-        could_be(bytes, HELLO_MAGIC)
+        could_be(bytes, HELLO_MAGIC, TOKEN.end)
+    }
+
+    /// Whether a greeting of any version has `token`.
+    pub(super) fn has_token(bytes: &[u8; HELLO_BYTES], token: &[u8; 16]) -> bool {
+        let mut theirs = [0; 16];
+        theirs.copy_from_slice(&bytes[TOKEN]);
+        is_same(&theirs, token)
     }
 }
 
@@ -151,7 +165,9 @@ impl Reply {
     }
 
     pub(super) fn encode(&self) -> [u8; REPLY_BYTES] {
-        let answer = ANSWERS.iter().position(|answer| *answer == self.answer);
+        let answer = ANSWERS
+            .iter()
+            .position(|answer| *answer == Some(self.answer));
         // The array holds every variant: the test of this module goes through them.
         let answer = answer.unwrap_or(usize::from(u8::MAX)) as u32;
         let mut bytes = [0; REPLY_BYTES];
@@ -167,13 +183,13 @@ impl Reply {
     }
 
     pub(super) fn decode(bytes: &[u8; REPLY_BYTES]) -> Result<Reply, Unreadable> {
-        could_be(bytes, REPLY_MAGIC)?;
+        could_be(bytes, REPLY_MAGIC, VERSIONED_BYTES)?;
         if !is_sealed(bytes) {
             return Err(Unreadable::Damaged);
         }
-        let answer = small_number(bytes, 12) as usize;
+        let answer = ANSWERS.get(small_number(bytes, 12) as usize);
         Ok(Reply {
-            answer: *ANSWERS.get(answer).ok_or(Unreadable::Damaged)?,
+            answer: answer.copied().flatten().ok_or(Unreadable::Damaged)?,
             epoch: number(bytes, 16),
             reader: number(bytes, 24),
             position: number(bytes, 32),
@@ -207,18 +223,31 @@ impl Unreadable {
     }
 }
 
-fn could_be(bytes: &[u8], magic: [u8; 8]) -> Result<(), Unreadable> {
+/// `common` is the length of what all versions have in common.
+fn could_be(bytes: &[u8], magic: [u8; 8], common: usize) -> Result<(), Unreadable> {
     let known = bytes.len().min(magic.len());
     if bytes[..known] != magic[..known] {
         return Err(Unreadable::Stranger);
     }
-    if bytes.len() >= VERSIONED_BYTES {
+    if bytes.len() >= common {
         let version = small_number(bytes, 8);
         if version != VERSION {
             return Err(Unreadable::Version(version));
         }
     }
     Ok(())
+}
+
+/// Compares tokens, in the same time for a wrong token as for a right one.
+pub(super) fn is_same(left: &[u8; 16], right: &[u8; 16]) -> bool {
+    let pairs = left.iter().zip(right);
+    let differences = pairs.fold(0, |differences, (left, right)| differences | (left ^ right));
+    std::hint::black_box(differences) == 0
+}
+
+/// A random number: the keys of a `RandomState` come from the operating system.
+pub(super) fn random_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// The last four bytes of a greeting are the FNV-1a hash of the bytes before them.
@@ -269,7 +298,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written() {
         assert_eq!(Hello::decode(&HELLO.encode()), Ok(HELLO));
-        for answer in ANSWERS {
+        for answer in ANSWERS.into_iter().flatten() {
             let reply = Reply {
                 answer,
                 epoch: 8,
@@ -302,6 +331,11 @@ mod tests {
         let mut later = bytes;
         later[8] = 2;
         assert_eq!(Hello::decode(&later), Err(Unreadable::Version(2)));
+        // Not before its token has come.
+        assert_eq!(Hello::could_be(&later[..39]), Ok(()));
+        assert_eq!(Hello::could_be(&later[..40]), Err(Unreadable::Version(2)));
+        assert!(Hello::has_token(&later, b"0123456789abcdef"));
+        assert!(!Hello::has_token(&later, b"0123456789abcdeg"));
     }
 
     #[test]

@@ -16,14 +16,14 @@
 mod short;
 
 use std::io::{self, IoSliceMut};
-use std::os::fd::OwnedFd;
 
 use crate::frame::{AlignedBytes, FRAME_BYTES_MAX, Frame, INLINE_BYTES_MAX};
 use crate::tcp::line::Broken;
 use crate::tcp::mailbox::Arrival;
 use crate::tcp::ready::Ready;
 use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
-use crate::tcp::socket::{self, Moved};
+use crate::tcp::socket::Moved;
+use crate::tcp::wire::Wire;
 use crate::tcp::{RECORD_COST, fragment_bytes_max};
 use short::Shared;
 
@@ -54,7 +54,7 @@ pub(super) enum Next {
 }
 
 pub(super) struct Incoming {
-    socket: OwnedFd,
+    wire: Wire,
     ready: Ready,
     pub(super) writer: u64,
     buffer: Box<[u8]>,
@@ -100,7 +100,7 @@ struct Assembly {
 impl Incoming {
     pub(super) fn new(arrival: Arrival, ready: Ready, shares: bool) -> Incoming {
         Incoming {
-            socket: arrival.socket,
+            wire: arrival.wire,
             ready,
             writer: arrival.writer,
             buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
@@ -141,7 +141,7 @@ impl Incoming {
     /// When the connection is broken. Frames that were whole have been returned before.
     pub(super) fn next(&mut self, received: u64) -> Result<Next, Broken> {
         self.ready.look();
-        if self.answer.is_some() || self.must_answer {
+        if self.answer.is_some() || self.must_answer || self.wire.owes() {
             self.return_credit(received)?;
         }
         // Each round takes bytes from the buffer or the socket, or returns; and what may come without a
@@ -211,9 +211,9 @@ impl Incoming {
     pub(super) fn leave(&mut self) {
         if self.answer.is_none() {
             // If the socket is full or broken, the writer comes back and finds no reader.
-            let _ = socket::send(&self.socket, &Record::Gone.encode());
+            let _ = self.wire.send(&Record::Gone.encode());
         }
-        socket::finish(&self.socket);
+        self.wire.finish();
     }
 
     /// Checks a record's header. A frame that is whole in the buffer is returned at once.
@@ -294,14 +294,13 @@ impl Incoming {
             // The buffer is empty: the rest is read into its place, and what follows it into the buffer.
             let step = missing.min(self.step);
             let length = frame.bytes.len();
-            let moved = socket::receive_into(
-                &self.socket,
-                &mut [
-                    IoSliceMut::new(frame.bytes.grow(step)),
-                    IoSliceMut::new(&mut self.buffer),
-                ],
-            );
-            self.ready.has_read(&moved, step + self.buffer.len());
+            let moved = self.wire.receive_into(&mut [
+                IoSliceMut::new(frame.bytes.grow(step)),
+                IoSliceMut::new(&mut self.buffer),
+            ]);
+            let has_more = self.wire.has_more();
+            self.ready
+                .has_read(&moved, step + self.buffer.len(), has_more);
             let count = match moved {
                 Ok(Moved::Bytes(count)) => count,
                 _ => 0,
@@ -372,7 +371,7 @@ impl Incoming {
             return Ok(());
         }
         // Everything that has come, cut or not, costs at least its bytes.
-        let here = (self.end - self.start) as u64 + socket::unread_bytes(&self.socket);
+        let here = (self.end - self.start) as u64 + self.wire.unread_bytes();
         self.check_window(here)?;
         let cost = u32::try_from(self.owed).unwrap_or(u32::MAX);
         let frames = received;
@@ -392,13 +391,15 @@ impl Incoming {
             // If this can't be sent, the writer comes back and the acceptor tells it.
             self.flush();
         }
-        socket::finish(&self.socket);
+        self.wire.finish();
     }
 
     /// Sends what it can. A broken socket is found by the next read, after the frames that came before.
     fn flush(&mut self) {
+        // A broken socket: as below.
+        let _ = self.wire.pay();
         while let Some((record, sent)) = &mut self.answer {
-            match socket::send(&self.socket, &record[*sent..]) {
+            match self.wire.send(&record[*sent..]) {
                 Ok(Moved::Bytes(count)) => *sent += count,
                 Ok(_) | Err(_) => return,
             }
@@ -418,8 +419,9 @@ impl Incoming {
         self.end -= self.start;
         self.start = 0;
         let room = &mut self.buffer[self.end..];
-        let moved = socket::receive(&self.socket, &mut *room);
-        self.ready.has_read(&moved, room.len());
+        let moved = self.wire.receive(room);
+        let has_more = self.wire.has_more();
+        self.ready.has_read(&moved, room.len(), has_more);
         if let Ok(Moved::Bytes(count)) = moved {
             self.end += count;
         }
@@ -434,7 +436,7 @@ impl Incoming {
             }
             Ok(Moved::WouldBlock) => Ok(false),
             Ok(Moved::End) => Err(Broken::Lost("closed the connection without an end".into())),
-            Err(error) => Err(Broken::Lost(format!("the connection broke: {error}"))),
+            Err(error) => Err(Broken::by(&error, "the connection broke")),
         }
     }
 }

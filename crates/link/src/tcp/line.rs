@@ -8,14 +8,14 @@
 
 use std::io;
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::tcp::after;
 use crate::tcp::outgoing::{Outgoing, Stop};
 use crate::tcp::ready::Ready;
 use crate::tcp::record::{HEADER_BYTES, Record};
-use crate::tcp::socket::{self, Moved};
+use crate::tcp::socket::Moved;
+use crate::tcp::wire::Wire;
 
 /// Bytes read at once: 16 records. A reader sends four a window, and one a second.
 const READ_BYTES: usize = 16 * HEADER_BYTES;
@@ -40,8 +40,19 @@ pub(super) enum Broken {
     Breach(String),
 }
 
+impl Broken {
+    /// What a failed read or write means. `what` broke, if the peer kept to the rules.
+    pub(super) fn by(error: &io::Error, what: &str) -> Broken {
+        match error.kind() {
+            // The seal's: the text is about the peer.
+            io::ErrorKind::InvalidData => Broken::Breach(error.to_string()),
+            _ => Broken::Lost(format!("{what}: {error}")),
+        }
+    }
+}
+
 pub(super) struct Line {
-    socket: OwnedFd,
+    wire: Wire,
     ready: Ready,
     input: [u8; READ_BYTES],
     /// Bytes of `input` that are filled: less than a record between two calls.
@@ -73,9 +84,9 @@ pub(super) struct Patience {
 }
 
 impl Line {
-    pub(super) fn new(socket: OwnedFd, ready: Ready) -> Line {
+    pub(super) fn new(wire: Wire, ready: Ready) -> Line {
         Line {
-            socket,
+            wire,
             ready,
             input: [0; READ_BYTES],
             filled: 0,
@@ -136,9 +147,9 @@ impl Line {
         Ok(LineEvent::None)
     }
 
-    /// Whether the end is written, after all frames.
+    /// Whether the end is written, after all frames, and the socket has it.
     pub(super) fn is_end_sent(&self) -> bool {
-        self.end_sent && self.interruption.is_none()
+        self.end_sent && self.interruption.is_none() && !self.wire.owes()
     }
 
     /// When to call [`Line::exchange`] even if nothing happens.
@@ -164,12 +175,12 @@ impl Line {
                 Record::Gone
             };
             // If the socket is full or broken, the reader finds a connection without an end.
-            let _ = socket::send(&self.socket, &word.encode());
+            let _ = self.wire.send(&word.encode());
         }
-        socket::finish(&self.socket);
+        self.wire.finish();
         // Closing a socket with unread bytes resets the connection, and destroys bytes on their way. A
         // window has four credits, and this reads sixteen.
-        let _ = socket::receive(&self.socket, &mut self.input);
+        self.wire.discard(&mut self.input);
     }
 
     fn write<P: Deref<Target = [u8]>>(
@@ -182,10 +193,13 @@ impl Line {
         if self.is_blocked && !self.ready.is_writable() {
             return Ok(Stop::WouldBlock);
         }
-        if !self.interrupt(outgoing)? {
+        if self.wire.pay()? && self.is_blocked {
+            self.heard(now_ns, patience);
+        }
+        if !self.is_paid() || !self.interrupt(outgoing)? {
             return Ok(Stop::WouldBlock);
         }
-        let (count, stop) = outgoing.write(&self.socket)?;
+        let (count, stop) = outgoing.write(&mut self.wire)?;
         if count > 0 && self.is_blocked {
             // A full socket takes bytes again only when the peer's kernel has taken some.
             self.heard(now_ns, patience);
@@ -194,7 +208,8 @@ impl Line {
         if self.is_blocked {
             self.ready.is_full();
         }
-        if self.is_blocked || !self.interrupt(outgoing)? {
+        // What the seal took and the socket did not is not written.
+        if self.is_blocked || !self.is_paid() || !self.interrupt(outgoing)? {
             return Ok(Stop::WouldBlock);
         }
         if stop == Stop::Done && end && !self.end_sent {
@@ -208,6 +223,16 @@ impl Line {
         Ok(stop)
     }
 
+    /// Whether the socket has taken all that counts as written; if not, its edge is waited for.
+    fn is_paid(&mut self) -> bool {
+        let is_paid = !self.wire.owes();
+        if !is_paid {
+            self.is_blocked = true;
+            self.ready.is_full();
+        }
+        is_paid
+    }
+
     /// Sends the record that interrupts the frames. Returns whether none is left to send.
     fn interrupt<P>(&mut self, outgoing: &Outgoing<P>) -> io::Result<bool> {
         while let Some((record, sent)) = &mut self.interruption {
@@ -215,7 +240,7 @@ impl Line {
                 // The frame's record first.
                 return Ok(true);
             }
-            match socket::send(&self.socket, &record[*sent..])? {
+            match self.wire.send(&record[*sent..])? {
                 Moved::Bytes(count) => *sent += count,
                 Moved::WouldBlock | Moved::End => {
                     self.is_blocked = true;
@@ -227,7 +252,7 @@ impl Line {
                 self.interruption = None;
             }
         }
-        Ok(true)
+        Ok(self.is_paid())
     }
 
     /// Reads until the socket has nothing more, if it may have something. Returns the number of records as
@@ -241,8 +266,9 @@ impl Line {
         let mut records = 0;
         while self.ready.is_readable() {
             let room = &mut self.input[self.filled..];
-            let moved = socket::receive(&self.socket, &mut *room);
-            self.ready.has_read(&moved, room.len());
+            let moved = self.wire.receive(room);
+            let has_more = self.wire.has_more();
+            self.ready.has_read(&moved, room.len(), has_more);
             match moved {
                 Ok(Moved::Bytes(count)) => self.filled += count,
                 Ok(Moved::WouldBlock) => return Ok((LineEvent::None, records)),
@@ -340,5 +366,8 @@ impl Line {
 }
 
 fn lost(error: &io::Error) -> Broken {
-    Broken::Lost(format!("the connection broke: {error}"))
+    Broken::by(error, "the connection broke")
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,15 +5,15 @@
 //! connection replaces one that the reader has not fetched. The reader's hot path touches two atomics of
 //! its slot and no lock.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::doorbell::Waker;
 use crate::error::LinkError;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
-use crate::tcp::hello::{Answer, Hello, Reply};
+use crate::tcp::hello::{Answer, Hello, Reply, is_same};
+use crate::tcp::wire::Wire;
 use crate::tcp::{Identity, Settings, WINDOW_BYTES_MIN};
 
 /// The number of refusals that are kept with their reasons: enough to see who it was and what they
@@ -29,9 +29,20 @@ pub struct Refusals {
     pub last: Vec<LinkError>,
 }
 
+impl Refusals {
+    /// Counts a refusal, and keeps it among the last.
+    pub fn note(&mut self, refusal: LinkError) {
+        self.count += 1;
+        if self.last.len() == REFUSALS_KEPT {
+            self.last.remove(0);
+        }
+        self.last.push(refusal);
+    }
+}
+
 /// A connection whose greeting was accepted.
 pub(super) struct Arrival {
-    pub(super) socket: OwnedFd,
+    pub(super) wire: Wire,
     pub(super) address: SocketAddr,
     /// The number of the writer.
     pub(super) writer: u64,
@@ -174,7 +185,7 @@ pub(super) struct Shared {
     /// Whether the thread has ended: no connection will come any more.
     closed: AtomicBool,
     slots: Mutex<Slots>,
-    refusals: Mutex<(u64, VecDeque<LinkError>)>,
+    refusals: Mutex<Refusals>,
 }
 
 impl Shared {
@@ -230,19 +241,18 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The answer that refuses, and for a refusal worth noting the reason with its hint.
-    pub(super) fn judge(&self, hello: &Hello) -> Result<(Arc<Slot>, Reply), (Reply, Reason)> {
+    /// The answer that refuses, unless the peer is a stranger, and the reason with its hint.
+    pub(super) fn judge(
+        &self,
+        hello: &Hello,
+    ) -> Result<(Arc<Slot>, Reply), (Option<Reply>, Reason)> {
         let ours = self.identity.epoch;
         let refuse = |answer, reason: String, hint| {
-            let epoch = if answer == Answer::Token { 0 } else { ours };
-            Err((Reply::refusal(answer, epoch), Reason { reason, hint }))
+            let reply = Some(Reply::refusal(answer, ours));
+            Err((reply, Reason { reason, hint }))
         };
         if !is_same(&hello.token, &self.identity.token) {
-            return refuse(
-                Answer::Token,
-                "has the token of another deployment".to_owned(),
-                "start all processes of a deployment with the same token",
-            );
+            return Err((None, Reason::token()));
         }
         let (theirs, link) = (hello.epoch, hello.link);
         if theirs < ours {
@@ -294,20 +304,11 @@ impl Shared {
     }
 
     pub(super) fn note(&self, refusal: LinkError) {
-        let mut refusals = lock(&self.refusals);
-        refusals.0 += 1;
-        if refusals.1.len() == REFUSALS_KEPT {
-            refusals.1.pop_front();
-        }
-        refusals.1.push_back(refusal);
+        lock(&self.refusals).note(refusal);
     }
 
     pub(super) fn refused(&self) -> Refusals {
-        let refusals = lock(&self.refusals);
-        Refusals {
-            count: refusals.0,
-            last: refusals.1.iter().cloned().collect(),
-        }
+        lock(&self.refusals).clone()
     }
 }
 
@@ -317,11 +318,14 @@ pub(super) struct Reason {
     pub(super) hint: &'static str,
 }
 
-/// Compares tokens, in the same time for a wrong token as for a right one.
-fn is_same(left: &[u8; 16], right: &[u8; 16]) -> bool {
-    let pairs = left.iter().zip(right);
-    let differences = pairs.fold(0, |differences, (left, right)| differences | (left ^ right));
-    std::hint::black_box(differences) == 0
+impl Reason {
+    /// The peer does not know the token.
+    pub(super) fn token() -> Reason {
+        Reason {
+            reason: "has the token of another deployment".to_owned(),
+            hint: "start all processes of a deployment with the same token",
+        }
+    }
 }
 
 /// Nothing panics under these locks; even then the data would still be whole.

@@ -17,13 +17,13 @@ mod packed;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Deref;
-use std::os::fd::AsFd;
 
 use batch::{Batch, Part, SLICES_MAX};
 use packed::{PACKED_BYTES_MAX, Packed, Place};
 
 use crate::tcp::record::{Fragment, HEADER_BYTES, Record};
-use crate::tcp::socket::{self, Moved};
+use crate::tcp::socket::Moved;
+use crate::tcp::wire::Wire;
 use crate::tcp::{RECORD_COST, fragment_bytes_max};
 
 /// Why a write ended.
@@ -232,7 +232,7 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
 
     /// Writes until nothing is left, the socket is full or the credit is used up. Also returns how many
     /// bytes were written.
-    pub(super) fn write(&mut self, socket: impl AsFd) -> io::Result<(usize, Stop)> {
+    pub(super) fn write(&mut self, wire: &mut Wire) -> io::Result<(usize, Stop)> {
         let mut total = 0;
         // Bounded: every round writes at least one byte, and the credit is at most a window.
         loop {
@@ -240,7 +240,7 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
             if batch.count == 0 {
                 return Ok((total, stop));
             }
-            match self.send(socket.as_fd(), &batch)? {
+            match self.send(wire, &batch)? {
                 Moved::Bytes(count) => {
                     self.advance(count);
                     total += count;
@@ -255,16 +255,16 @@ impl<P: Deref<Target = [u8]>> Outgoing<P> {
         }
     }
 
-    fn send(&self, socket: impl AsFd, batch: &Batch) -> io::Result<Moved> {
+    fn send(&self, wire: &mut Wire, batch: &Batch) -> io::Result<Moved> {
         let parts = &batch.parts[..batch.count];
         if let [part] = parts {
-            return socket::send(socket, self.bytes(part));
+            return wire.send(self.bytes(part));
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         for (slice, part) in slices.iter_mut().zip(parts) {
             *slice = IoSlice::new(self.bytes(part));
         }
-        socket::send_gathered(socket, &slices[..parts.len()])
+        wire.send_gathered(&slices[..parts.len()])
     }
 
     fn bytes(&self, part: &Part) -> &[u8] {

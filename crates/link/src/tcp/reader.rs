@@ -176,7 +176,7 @@ impl Reader {
             return;
         }
         self.address = Some(arrival.address);
-        let socket = arrival.socket.as_fd();
+        let socket = arrival.wire.as_fd();
         let watch = match self.registrar.register(socket, Interest::Both) {
             Ok(watch) => watch,
             Err(error) => {

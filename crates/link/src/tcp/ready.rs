@@ -81,12 +81,14 @@ impl Ready {
         self.writable
     }
 
-    /// Notes a read into `room` bytes.
+    /// Notes a read into `room` bytes. `has_more` is the wire's: bytes that left the socket have no event.
     #[inline]
-    pub(super) fn has_read(&mut self, moved: &std::io::Result<Moved>, room: usize) {
+    pub(super) fn has_read(&mut self, moved: &std::io::Result<Moved>, room: usize, has_more: bool) {
         self.readable = match (&self.watch, moved) {
             // An end that came with the bytes has no event of its own.
-            (Some(watch), Ok(Moved::Bytes(count))) => *count == room || watch.has_ended(),
+            (Some(watch), Ok(Moved::Bytes(count))) => {
+                *count == room || has_more || watch.has_ended()
+            }
             (Some(_), Ok(Moved::WouldBlock)) => false,
             _ => true,
         };
@@ -123,7 +125,7 @@ mod tests {
     fn read(ready: &mut Ready, ours: &UnixStream) -> usize {
         let mut room = [0; 16];
         let moved = socket::receive(ours.as_fd(), &mut room);
-        ready.has_read(&moved, room.len());
+        ready.has_read(&moved, room.len(), false);
         match moved {
             Ok(Moved::Bytes(count)) => count,
             _ => 0,

@@ -13,7 +13,7 @@ use rustix::net::{
 
 /// The result of a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moved {
+pub enum Moved {
     /// This many bytes, at least one.
     Bytes(usize),
     /// None now: the kernel signals an edge when the socket is ready.
@@ -42,9 +42,9 @@ pub(super) fn connect(address: SocketAddr, peer_timeout: Duration) -> io::Result
 }
 
 /// Sets the options of a link's socket, which must already be non-blocking.
-pub(super) fn prepare(socket: &OwnedFd, peer_timeout: Duration) -> io::Result<()> {
+pub(super) fn prepare(socket: impl AsFd, peer_timeout: Duration) -> io::Result<()> {
     // What is pushed is sent: batching is the writer's business, not the kernel's.
-    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
     // The kernel gives up a connection if nobody acknowledges its bytes for this long.
     let timeout_ms = u32::try_from(peer_timeout.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(socket, timeout_ms.max(1))?;

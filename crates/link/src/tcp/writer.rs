@@ -17,25 +17,24 @@
 //! Shutdown: [`Writer::close`], then [`Writer::push`] until it is drained, then drop. A writer that is
 //! dropped with nothing unacknowledged sends the end as well; one with frames left sends that it is gone.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::LinkError;
-use crate::error::SendError;
+use crate::error::{LinkError, SendError};
 use crate::frame::FRAME_BYTES_MAX;
 use crate::tcp::greeting::Greeting;
-use crate::tcp::hello::{Answer, Hello, Reply, VERSION};
+use crate::tcp::hello::{Answer, Hello, Reply, VERSION, random_number};
 use crate::tcp::line::{Broken, Line, LineEvent, Patience};
 use crate::tcp::outgoing::Outgoing;
 use crate::tcp::ready::Ready;
 use crate::tcp::record::Record;
 use crate::tcp::socket;
-use crate::tcp::{Identity, Settings, after, now_ns, peer_at};
+use crate::tcp::wire::Wire;
+use crate::tcp::{Guard, Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 use crate::waiter::{Interest, Registrar, WaiterHandle};
 
@@ -61,6 +60,7 @@ pub struct Writer<P> {
     /// The writer's random number: distinguishes it from another writer of the same link.
     number: u64,
     settings: Settings,
+    guard: Option<Arc<dyn Guard>>,
     registrar: Registrar,
     outgoing: Outgoing<P>,
     phase: Phase,
@@ -94,6 +94,19 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         waiter: impl Into<WaiterHandle>,
         settings: Settings,
     ) -> Writer<P> {
+        Writer::connect_guarded(address, identity, link, peer_name, waiter, settings, None)
+    }
+
+    /// As [`Writer::connect`], to an acceptor with the same `guard`.
+    pub fn connect_guarded(
+        address: SocketAddr,
+        identity: Identity,
+        link: u64,
+        peer_name: &str,
+        waiter: impl Into<WaiterHandle>,
+        settings: Settings,
+        guard: Option<Arc<dyn Guard>>,
+    ) -> Writer<P> {
         let now_ns = now_ns();
         let mut writer = Writer {
             address,
@@ -102,6 +115,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             link,
             number: random_number(),
             settings,
+            guard,
             registrar: waiter.into().registrar(),
             outgoing: Outgoing::new(settings.window()),
             phase: Phase::Apart { retry_ns: now_ns },
@@ -290,8 +304,9 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             window: self.settings.window() as u32,
         };
         let deadline_ns = after(now_ns, self.settings.handshake_timeout);
+        let seal = self.guard.as_ref().map(|guard| guard.connecting());
         Ok(Greeting::new(
-            socket,
+            Wire::new(socket, seal.transpose()?),
             Ready::new(watch),
             &hello,
             deadline_ns,
@@ -321,10 +336,6 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             Answer::Version => self.fail(
                 format!("refused version {VERSION} of the protocol"),
                 "run the same version of slackwater on every host",
-            ),
-            Answer::Token => self.fail(
-                "refused the token: it belongs to another deployment".to_owned(),
-                "start all processes of a deployment with the same token",
             ),
             Answer::StaleEpoch => self.fail(
                 format!(
@@ -395,8 +406,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         else {
             return false;
         };
-        let (socket, ready) = greeting.into_socket();
-        self.phase = Phase::Open(Box::new(Line::new(socket, ready)));
+        let (wire, ready) = greeting.into_wire();
+        self.phase = Phase::Open(Box::new(Line::new(wire, ready)));
         true
     }
 
@@ -486,9 +497,4 @@ impl<P> Drop for Writer<P> {
             Phase::Apart { .. } | Phase::Ended | Phase::Closed(_) => {}
         }
     }
-}
-
-/// A random number: the keys of a `RandomState` come from the operating system.
-pub(super) fn random_number() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -301,8 +301,7 @@ fn refusal_of(identity: Identity) -> (slackwater_link::LinkError, String) {
         connect_timeout: SHORT,
         ..settings()
     };
-    let mut writer: Writer<Vec<u8>> =
-        Writer::connect(address, identity, LINK, "the reader", &waiter, settings);
+    let mut writer: Writer<Vec<u8>> = connect_as(identity, address, LINK, &waiter, settings);
     let end = Instant::now() + TOO_LONG;
     while !writer.is_closed() {
         assert!(Instant::now() < end, "not refused");

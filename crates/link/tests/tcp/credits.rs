@@ -153,8 +153,7 @@ fn pieces_are_kept_until_they_are_acknowledged_and_no_longer() {
     let acceptor = bind(with_window());
     let mut reader = acceptor.reader(LINK, "the writer", &waiter);
     let address = acceptor.local_address();
-    let mut writer =
-        slackwater_link::tcp::Writer::connect(address, IDENTITY, LINK, "", &waiter, with_window());
+    let mut writer = connect_as(IDENTITY, address, LINK, &waiter, with_window());
     let piece = Piece(Arc::new(content(0, 5_000)));
     for _ in 0..4 {
         assert!(writer.post(vec![piece.clone()]).is_ok());

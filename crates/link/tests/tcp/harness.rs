@@ -2,11 +2,11 @@
 //! the protocol written by hand, as in `docs/internals/tcp.md`.
 
 use fastrand::Rng;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use slackwater_link::tcp::{Acceptor, Identity, Reader, Settings, Writer};
+use slackwater_link::tcp::{Acceptor, Identity, Moved, Reader, Seal, Settings, Writer};
 use slackwater_link::{Frame, LinkError, Listen, SendError, Sources, Waiter, Woken};
 
 /// Nothing in these tests takes this long on any machine.
@@ -54,7 +54,8 @@ pub fn patient(window_bytes: usize) -> Settings {
 
 pub fn bind(settings: Settings) -> Acceptor {
     let address = "127.0.0.1:0".parse().expect("an address");
-    Acceptor::bind(address, IDENTITY, settings).expect("a listening socket")
+    let acceptor = Acceptor::bind_guarded(address, IDENTITY, settings, crate::guard());
+    acceptor.expect("a listening socket")
 }
 
 pub fn connect(address: SocketAddr, waiter: &Waiter, settings: Settings) -> Writer<Vec<u8>> {
@@ -67,7 +68,26 @@ pub fn connect_link(
     waiter: &Waiter,
     settings: Settings,
 ) -> Writer<Vec<u8>> {
-    Writer::connect(address, IDENTITY, link, "the reader", waiter, settings)
+    connect_as(IDENTITY, address, link, waiter, settings)
+}
+
+pub fn connect_as<P: std::ops::Deref<Target = [u8]>>(
+    identity: Identity,
+    address: SocketAddr,
+    link: u64,
+    waiter: &Waiter,
+    settings: Settings,
+) -> Writer<P> {
+    let guard = crate::guard();
+    Writer::connect_guarded(
+        address,
+        identity,
+        link,
+        "the reader",
+        waiter,
+        settings,
+        guard,
+    )
 }
 
 /// Both ends on one thread, connected.
@@ -323,7 +343,7 @@ impl Hello {
     }
 
     /// Connects and greets. Returns the answer, and the connection.
-    pub fn greet(&self, address: SocketAddr) -> (u32, TcpStream) {
+    pub fn greet(&self, address: SocketAddr) -> (u32, Raw) {
         let mut stream = stream(address);
         stream.write_all(&self.bytes()).expect("a greeting");
         let mut reply = [0; 48];
@@ -336,14 +356,84 @@ impl Hello {
     }
 }
 
-pub fn stream(address: SocketAddr) -> TcpStream {
+/// A connection as a stranger makes it.
+pub fn plain(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(TOO_LONG)).expect("a time-out");
     stream
 }
 
+/// A connection that is written by hand above its seal.
+pub fn stream(address: SocketAddr) -> Raw {
+    let seal = crate::guard().map(|guard| guard.connecting().expect("a seal"));
+    Raw::new(plain(address), seal)
+}
+
+/// A connection below a link, sealed as the link is.
+pub struct Raw {
+    pub stream: TcpStream,
+    seal: Option<Box<dyn Seal>>,
+}
+
+impl Raw {
+    /// Makes the handshake.
+    fn new(stream: TcpStream, seal: Option<Box<dyn Seal>>) -> Raw {
+        let mut raw = Raw { stream, seal };
+        if let Some(seal) = &mut raw.seal {
+            loop {
+                seal.open(&mut []).expect("a handshake");
+                seal.pay(&mut raw.stream).expect("a write");
+                if seal.is_ready() {
+                    break;
+                }
+                assert!(seal.take(&mut raw.stream).expect("a read") > 0);
+            }
+        }
+        raw
+    }
+
+    /// The other end of a connection that was accepted.
+    pub fn accepted(stream: TcpStream) -> Raw {
+        let seal = crate::guard().map(|guard| guard.accepting().expect("a seal"));
+        Raw::new(stream, seal)
+    }
+}
+
+impl Read for Raw {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        let Some(seal) = &mut self.seal else {
+            return self.stream.read(room);
+        };
+        loop {
+            match seal.open(room)? {
+                Moved::Bytes(count) => return Ok(count),
+                Moved::End => return Ok(0),
+                Moved::WouldBlock if seal.take(&mut self.stream)? == 0 => return Ok(0),
+                Moved::WouldBlock => {}
+            }
+        }
+    }
+}
+
+impl Write for Raw {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let Some(seal) = &mut self.seal else {
+            return self.stream.write(bytes);
+        };
+        // What an earlier write left.
+        seal.pay(&mut self.stream)?;
+        let count = seal.seal(&[IoSlice::new(bytes)])?;
+        seal.pay(&mut self.stream)?;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Reads until the peer closes or resets the connection.
-pub fn read_to_the_end(stream: &mut TcpStream) -> Vec<u8> {
+pub fn read_to_the_end(stream: &mut impl Read) -> Vec<u8> {
     let mut all = Vec::new();
     let mut space = [0; 4096];
     loop {

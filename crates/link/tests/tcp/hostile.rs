@@ -1,12 +1,12 @@
 //! Tests of peers that break the rules: each is dropped and named, and the link continues.
 
 use fastrand::Rng;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use slackwater_link::Waiter;
-use slackwater_link::tcp::{Acceptor, Reader, Settings};
+use slackwater_link::tcp::{Acceptor, Reader, SEALED_HANDSHAKES_MAX, Settings};
 
 use crate::harness::*;
 
@@ -30,11 +30,15 @@ impl Target {
         }
     }
 
-    fn stream(&self) -> TcpStream {
+    fn stream(&self) -> Raw {
         stream(self.acceptor.local_address())
     }
 
-    fn greeted(&self) -> TcpStream {
+    fn stranger(&self) -> TcpStream {
+        plain(self.acceptor.local_address())
+    }
+
+    fn greeted(&self) -> Raw {
         let (answer, stream) = HELLO.greet(self.acceptor.local_address());
         assert_eq!(answer, 0, "the greeting is in order");
         stream
@@ -98,17 +102,15 @@ fn random_bytes() {
     let mut target = Target::new(settings());
     let mut random = Rng::with_seed(1);
     for _ in 0..50 {
-        let mut stream = target.stream();
+        let mut stream = target.stranger();
         let bytes: Vec<u8> = (0..random.u64(..500)).map(|_| random.u8(..)).collect();
         let _ = stream.write_all(&bytes);
     }
-    target.expect_refusal("does not use this protocol");
-    let mut web = target.stream();
+    target.expect_refusal(crate::STRANGER);
+    let mut web = target.stranger();
     web.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a write");
-    assert!(
-        read_to_the_end(&mut web).is_empty(),
-        "strangers get no answer"
-    );
+    let answer = read_to_the_end(&mut web);
+    assert!(crate::may_tell_a_stranger(&answer), "{answer:?}");
     target.expect_service();
 }
 
@@ -126,18 +128,34 @@ fn another_version() {
 }
 
 #[test]
+fn regression_a_peer_without_the_token_learns_nothing() {
+    let mut target = Target::new(settings());
+    for (version, epoch, reason) in [
+        (1, IDENTITY.epoch, "token of another deployment"),
+        (1, IDENTITY.epoch - 1, "token of another deployment"),
+        (2, IDENTITY.epoch, "uses version 2"),
+        (u32::MAX, 0, "uses version 4294967295"),
+    ] {
+        let hello = Hello {
+            version,
+            epoch,
+            token: [1; 16],
+            ..HELLO
+        };
+        let mut stream = target.stream();
+        stream.write_all(&hello.bytes()).expect("a write");
+        let answer = read_to_the_end(&mut stream);
+        assert!(answer.is_empty(), "{reason}: answered {answer:?}");
+        target.expect_refusal(reason);
+    }
+    target.expect_service();
+}
+
+#[test]
 fn another_identity_or_place() {
     let mut target = Target::new(settings());
     let address = target.acceptor.local_address();
     for (hello, expected, reason) in [
-        (
-            Hello {
-                token: [1; 16],
-                ..HELLO
-            },
-            2,
-            "token of another deployment",
-        ),
         (Hello { epoch: 4, ..HELLO }, 3, "stale epoch 4"),
         (Hello { epoch: 6, ..HELLO }, 4, "newer epoch 6"),
         (
@@ -171,7 +189,6 @@ fn another_identity_or_place() {
         assert!(read_to_the_end(&mut stream).is_empty());
         target.expect_refusal(reason);
     }
-    // Only a peer with the token learns the epoch.
     target.expect_service();
 }
 
@@ -193,16 +210,15 @@ fn a_greeting_that_never_ends() {
         handshake_timeout: Duration::from_millis(200),
         ..settings()
     });
-    let mut silent = target.stream();
+    let mut silent = target.stranger();
     let mut slow = target.stream();
     for byte in &HELLO.bytes()[..20] {
         let _ = slow.write_all(&[*byte]);
         std::thread::sleep(Duration::from_millis(20));
     }
     target.expect_refusal("did not finish its greeting within 0.2 s");
-    for stream in [&mut silent, &mut slow] {
-        assert!(read_to_the_end(stream).is_empty());
-    }
+    assert!(read_to_the_end(&mut silent).is_empty());
+    assert!(read_to_the_end(&mut slow).is_empty());
     target.expect_service();
 }
 
@@ -212,7 +228,7 @@ fn a_thousand_silent_connections() {
         handshakes_max: 32,
         ..settings()
     });
-    let silent: Vec<TcpStream> = (0..1_000).map(|_| target.stream()).collect();
+    let silent: Vec<TcpStream> = (0..1_000).map(|_| target.stranger()).collect();
     target.expect_refusal("before too many others connected");
     let end = Instant::now() + TOO_LONG;
     while target.acceptor.refused().count < 1_000 - 32 {
@@ -222,6 +238,48 @@ fn a_thousand_silent_connections() {
     assert_eq!(target.acceptor.refused().last.len(), 16);
     target.expect_service();
     drop(silent);
+}
+
+/// Strangers that begin a handshake, and leave the acceptor with its state.
+#[test]
+fn regression_sealed_handshakes_are_limited() {
+    let Some(guard) = crate::guard() else {
+        return;
+    };
+    let target = Target::new(Settings {
+        handshake_timeout: TOO_LONG * 3,
+        ..settings()
+    });
+    let mut begun = Vec::new();
+    for _ in 0..300 {
+        let mut stranger = target.stranger();
+        let mut seal = guard.connecting().expect("a seal");
+        // A seal's first message. The second never comes.
+        seal.open(&mut []).expect("a beginning");
+        seal.pay(&mut stranger).expect("a write");
+        stranger.set_nonblocking(true).expect("a socket");
+        begun.push(stranger);
+    }
+    let end = Instant::now() + TOO_LONG;
+    while target.acceptor.refused().count < 300 - SEALED_HANDSHAKES_MAX as u64 {
+        assert!(Instant::now() < end, "{:?}", target.acceptor.refused());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let is_open = |stranger: &mut TcpStream| {
+        let mut room = [0; 4_096];
+        loop {
+            match stranger.read(&mut room) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => return error.kind() == ErrorKind::WouldBlock,
+            }
+        }
+    };
+    let open = begun
+        .iter_mut()
+        .filter_map(|one| is_open(one).then_some(()));
+    assert_eq!(open.count(), SEALED_HANDSHAKES_MAX);
+    target.expect_service();
 }
 
 #[test]
@@ -276,8 +334,6 @@ fn a_frame_that_is_longer_than_any() {
     };
     let (answer, stream) = hello.greet(target.acceptor.local_address());
     assert_eq!(answer, 0);
-    let mut acknowledged = stream.try_clone().expect("a second handle");
-    std::thread::spawn(move || read_to_the_end(&mut acknowledged));
     let writing = std::thread::spawn(move || {
         let mut stream = stream;
         let payload = vec![7; 1 << 20];
@@ -387,7 +443,8 @@ fn a_reader_that_breaks_the_rules() {
             let mut seen = 0;
             // The writer gives up after the third.
             while seen < 3 {
-                let (mut stream, _) = listener.accept().expect("a connection");
+                let (stream, _) = listener.accept().expect("a connection");
+                let mut stream = Raw::accepted(stream);
                 let mut hello = [0; 80];
                 stream.read_exact(&mut hello).expect("a greeting");
                 stream.write_all(&reply).expect("a write");

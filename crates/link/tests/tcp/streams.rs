@@ -119,12 +119,7 @@ fn many_links_share_two_waiters() {
     let writing = std::thread::spawn(move || {
         let waiter = Waiter::new().expect("a waiter");
         let mut writers: Vec<_> = (0..LINKS)
-            .map(|link| {
-                let writer = slackwater_link::tcp::Writer::connect(
-                    address, IDENTITY, link, "", &waiter, settings,
-                );
-                (writer, 0)
-            })
+            .map(|link| (connect_link(address, link, &waiter, settings), 0))
             .collect();
         let mut sleeps = 0;
         while !writers.iter().all(|(writer, _)| writer.is_drained()) {

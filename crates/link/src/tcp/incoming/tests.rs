@@ -1,8 +1,10 @@
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::frame::FRAME_ALIGNMENT;
+use crate::tcp::wire::tests::sealed_pair;
 
 const WINDOW: usize = 4 << 10;
 const PAYLOAD: usize = 800;
@@ -13,7 +15,7 @@ fn incoming(position: u64) -> (Incoming, UnixStream) {
     ours.set_nonblocking(true).expect("a socket");
     let incoming = Incoming::new(
         Arrival {
-            socket: ours.into(),
+            wire: Wire::new(ours.into(), None),
             address: "127.0.0.1:1".parse().expect("an address"),
             writer: 1,
             window: WINDOW,
@@ -49,7 +51,7 @@ fn credit_that_finds_no_room_is_accumulated() {
     let (mut incoming, mut peer) = incoming(0);
     // Fills the socket with credits of nothing.
     let nothing = Record::Credit { frames: 0, cost: 0 }.encode();
-    while socket::send(&incoming.socket, &nothing).expect("a write") != Moved::WouldBlock {}
+    while incoming.wire.send(&nothing).expect("a write") != Moved::WouldBlock {}
     for number in 0..4 {
         let bytes = record(number, true, true, &[1; PAYLOAD]);
         peer.write_all(&bytes).expect("a write");
@@ -79,7 +81,7 @@ fn credit_that_finds_no_room_is_accumulated() {
 fn a_peer_that_never_reads_does_not_hold_the_reader_up_and_is_dropped() {
     let (mut incoming, mut peer) = incoming(0);
     let nothing = Record::Credit { frames: 0, cost: 0 }.encode();
-    while socket::send(&incoming.socket, &nothing).expect("a write") != Moved::WouldBlock {}
+    while incoming.wire.send(&nothing).expect("a write") != Moved::WouldBlock {}
     for number in 0.. {
         let bytes = record(number, true, true, &[1; PAYLOAD]);
         peer.write_all(&bytes).expect("a write");
@@ -191,5 +193,43 @@ fn short_frames_of_one_read_share_memory_unless_they_are_kept() {
         let kept = frames.remove(5);
         drop(frames);
         assert_eq!(kept[..], [5; 65]);
+    }
+}
+
+/// The seal gives its plaintext in portions, and the socket has one event for all of it.
+#[test]
+fn regression_frames_that_are_left_in_a_seal_are_found_without_an_event() {
+    let (mut peer, ours) = sealed_pair();
+    let waiter = crate::Waiter::new().expect("a waiter");
+    let watch = waiter
+        .registrar()
+        .register(ours.as_fd(), crate::waiter::Interest::Both);
+    let mut incoming = Incoming::new(
+        Arrival {
+            wire: ours,
+            address: "127.0.0.1:1".parse().expect("an address"),
+            writer: 1,
+            window: 1 << 20,
+            position: 0,
+        },
+        Ready::new(watch.expect("a watch")),
+        true,
+    );
+    let mut received = 0;
+    for round in 0..20 {
+        assert!(next(&mut incoming, received).is_none(), "round {round}");
+        let records = (0..70).map(|number| record(received + number, true, true, &[1; PAYLOAD]));
+        let bytes: Vec<u8> = records.flatten().collect();
+        assert_eq!(
+            peer.send(&bytes).expect("a write"),
+            Moved::Bytes(bytes.len())
+        );
+        waiter.look();
+        for _ in 0..70 {
+            assert!(next(&mut incoming, received).is_some(), "round {round}");
+            received += 1;
+            // Looks that name nothing, so that the socket is not asked for want of a look.
+            waiter.look();
+        }
     }
 }

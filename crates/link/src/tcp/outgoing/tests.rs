@@ -38,6 +38,7 @@ fn add(outgoing: &mut Outgoing<Vec<u8>>, pieces: Vec<Vec<u8>>) -> Vec<u8> {
 fn partial_writes_continue_where_they_stopped() {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
     ours.set_nonblocking(true).expect("a socket");
+    let mut wire = Wire::new(ours.into(), None);
     theirs.set_nonblocking(true).expect("a socket");
     let mut random = Rng::with_seed(42);
     let mut outgoing = Outgoing::new(WINDOW);
@@ -56,7 +57,7 @@ fn partial_writes_continue_where_they_stopped() {
     let mut bytes = Vec::new();
     let mut space = vec![0; 100_000];
     while !outgoing.is_all_written() {
-        let (_, stop) = outgoing.write(&ours).expect("a write");
+        let (_, stop) = outgoing.write(&mut wire).expect("a write");
         if stop == Stop::NoCredit {
             let cost = outgoing.sent + WINDOW as u64 - outgoing.limit;
             let frames = outgoing.first + outgoing.cursor.frame as u64;
@@ -76,18 +77,19 @@ fn partial_writes_continue_where_they_stopped() {
 #[test]
 fn a_record_is_begun_only_with_credit_for_all_of_it() {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+    let mut wire = Wire::new(ours.into(), None);
     let mut outgoing = Outgoing::new(WINDOW);
     outgoing.resume(0, WINDOW).expect("a beginning");
     for _ in 0..10 {
         add(&mut outgoing, vec![vec![5; 15_000]]);
     }
     assert_eq!(outgoing.held(), 10 * (15_000 + RECORD_COST));
-    let (count, stop) = outgoing.write(&ours).expect("a write");
+    let (count, stop) = outgoing.write(&mut wire).expect("a write");
     // Four records of 15,128 fit 65,536, the fifth does not.
     assert_eq!((count, stop), (4 * (15_000 + HEADER_BYTES), Stop::NoCredit));
     assert!(outgoing.is_between_records() && outgoing.awaits());
     assert!(outgoing.credit(1, 15_128).expect("a credit"));
-    let (count, _) = outgoing.write(&ours).expect("a write");
+    let (count, _) = outgoing.write(&mut wire).expect("a write");
     assert_eq!(count, 15_000 + HEADER_BYTES);
     let mut bytes = vec![0; 5 * (15_000 + HEADER_BYTES)];
     theirs.read_exact(&mut bytes).expect("all bytes");
@@ -97,13 +99,14 @@ fn a_record_is_begun_only_with_credit_for_all_of_it() {
 #[test]
 fn impossible_credits_are_refused() {
     let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
+    let mut wire = Wire::new(ours.into(), None);
     let mut outgoing = Outgoing::new(WINDOW);
     outgoing.resume(0, WINDOW).expect("a beginning");
     add(&mut outgoing, vec![vec![5; 100]]);
     add(&mut outgoing, vec![vec![5; 100]]);
     assert!(outgoing.credit(1, 0).is_err(), "nothing is written");
     assert!(outgoing.credit(0, 1).is_err(), "nothing was spent");
-    outgoing.write(&ours).expect("a write");
+    outgoing.write(&mut wire).expect("a write");
     assert!(outgoing.credit(3, 0).is_err(), "a frame that is not there");
     assert!(outgoing.credit(1, 457).is_err(), "more than was spent");
     assert_eq!(outgoing.credit(2, 456), Ok(true));
@@ -115,12 +118,13 @@ fn impossible_credits_are_refused() {
 #[test]
 fn a_new_connection_begins_at_the_readers_frame() {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+    let mut wire = Wire::new(ours.into(), None);
     let mut outgoing = Outgoing::new(WINDOW);
     outgoing.resume(0, WINDOW).expect("a beginning");
     let frames: Vec<_> = (0..6)
         .map(|number| add(&mut outgoing, vec![vec![number; 15_000]]))
         .collect();
-    outgoing.write(&ours).expect("a write");
+    outgoing.write(&mut wire).expect("a write");
     assert_eq!(outgoing.begun(), 4);
     assert!(
         outgoing.resume(5, WINDOW).is_err(),
@@ -130,7 +134,7 @@ fn a_new_connection_begins_at_the_readers_frame() {
     assert!(outgoing.resume(1, WINDOW).is_err(), "frame 1 is gone");
     let mut bytes = vec![0; 4 * (15_000 + HEADER_BYTES)];
     theirs.read_exact(&mut bytes).expect("the first connection");
-    outgoing.write(&ours).expect("a write");
+    outgoing.write(&mut wire).expect("a write");
     theirs
         .read_exact(&mut bytes)
         .expect("the second connection");
