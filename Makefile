@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: test-metrics test-page test-hostile test-clients test-psql
+.PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -171,6 +171,21 @@ test-hostile:
 	cargo test -p slackwater-serve --test postgres -- --ignored --nocapture --test-threads 1 hostile::
 	cargo build -p slackwater $(FEATURES)
 	python3 -B tests/hostile/hostile.py target/debug/slackwater --seed $(or $(SEED),1)
+
+# Queries over several hosts, which are namespaces of this machine: kills, stops, cuts, slow networks, clocks
+# that are apart, strangers, bad input; then ten random rounds. Needs root. HOSTS="--only kill_an_agent" plays
+# some, HOSTS="--rounds 100 --seed 1000" others. See tests/hosts/README.md.
+HOSTS ?=
+test-hosts:
+	@[ "$$(id -u)" = 0 ] || { echo "root is needed, for namespaces: sudo make test-hosts"; exit 2; }
+	@command -v ip > /dev/null && command -v nsenter > /dev/null && command -v openssl > /dev/null || \
+	  { apt-get update && apt-get install -y --no-install-recommends iproute2 util-linux openssl; }
+	@command -v ip > /dev/null && command -v nsenter > /dev/null && command -v openssl > /dev/null || \
+	  { echo "missing: apt-get install iproute2 util-linux openssl"; exit 1; }
+	python3 -B tests/hosts/run.py --self-test
+	cargo build -p slackwater $(FEATURES)
+	python3 -B tests/hosts/run.py --program target/debug/slackwater $(HOSTS)
+	@[ -n "$(HOSTS)" ] || python3 -B tests/hosts/run.py --program target/debug/slackwater --rounds 10
 
 # Every interleaving of the ring and of going to sleep; a separate build, in a separate folder.
 loom:
