@@ -6,6 +6,8 @@
 //!                                       ▲  links of broadcasts: broadcast.rs
 //! ```
 //!
+//! Of other hosts: `clock.rs`, what their clocks show.
+//!
 //! The engine can't import this crate, and this crate can't import the engine: the program translates a
 //! placed execution graph into the engine's `Deployment`.
 
@@ -22,3 +24,5 @@ pub mod balance;
 pub mod broadcast;
 
 pub mod latency;
+
+pub mod clock;
