@@ -118,16 +118,16 @@ test-page: build
 	/usr/bin/python3 tests/page/server.py --program target/release/slackwater \
 	  --axe target/axe/package/axe.min.js
 
-# Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
-# simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.
-# Includes kafka to kafka if `make test-kafka` has been run before.
+# Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the simulations of
+# checkpoints and of leases: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats
+# one. Includes kafka to kafka if `make test-kafka` has been run before.
 test-crash:
 	cargo test -p slackwater --test main crash:: -- --include-ignored --nocapture
 	@if command -v java > /dev/null && [ -d target/kafka ]; then \
 	  SLACKWATER_KAFKA="$(CURDIR)/target/kafka" cargo test -p slackwater --features kafka --test main \
 	    kafka::crash:: -- --include-ignored --nocapture; \
 	else echo "note: java or target/kafka is missing (make test-kafka): kafka to kafka is skipped"; fi
-	cargo test --release -p slackwater-checkpoint --lib -- --ignored --nocapture
+	cargo test --release -p slackwater-checkpoint -p slackwater-control --lib -- --ignored --nocapture
 
 # Random kills, stops, second runs, slow and failing system calls, damaged files, full disks and hostile peers:
 # ten minutes. CHAOS="--seconds 60 --first 1000" changes that, SLACKWATER_SEED=17 repeats a round. System calls are

@@ -1,26 +1,28 @@
 //! How far another host's clock is ahead of this one's, and how wrong that may be.
 //!
-//! A message and its answer carry four stamps, of NTP's kind: sent and received here, received and answered
-//! there. What the clock there showed lies between what the two ways allow, so that each exchange gives an
-//! interval that contains the truth, however unequal the ways are. Its middle is the estimate, and half of its
-//! width the error, which grows with age, because clocks run at different rates.
+//! A message and its answer carry four stamps, of NTP's kind: sent and received here, received and
+//! answered there. What the clock there showed lies between what the two ways allow, so that each
+//! exchange gives an interval that contains the truth, however unequal the ways are. Its middle is the
+//! estimate, and half of its width the error, which grows with age, because clocks run at different
+//! rates.
 //!
-//! Of the last [`KEPT`] exchanges the one with the least error counts. With exchanges of equal age that is the
-//! one with the shortest round trip: packets that had to wait say less.
+//! Of the last [`KEPT`] exchanges the one with the least error counts. With exchanges of equal age that
+//! is the one with the shortest round trip: packets that had to wait say less.
 //!
-//! **A jump.** Intervals of clocks that only drift have a point in common. An exchange that contradicts an
-//! earlier one means that a clock has jumped, such as after the resume of a virtual machine: what was known
-//! before is dropped, and the new exchange counts alone. Until such an exchange the bound does not hold. A jump
-//! that is smaller than the error stays unnoticed, at most until the exchanges before it are replaced.
+//! **A jump.** Intervals of clocks that only drift have a point in common. An exchange that contradicts
+//! an earlier one means that a clock has jumped, such as after the resume of a virtual machine: what was
+//! known before is dropped, and the new exchange counts alone. Until such an exchange the bound does not
+//! hold. A jump that is smaller than the error stays unnoticed, at most until the exchanges before it are
+//! replaced.
 
 use std::collections::VecDeque;
 
-/// How many exchanges are kept: at about one a second the oldest adds 1.6 ms for drift, more than the round trip
-/// between two hosts of a data center.
+/// How many exchanges are kept: at about one a second the oldest adds 1.6 ms for drift, more than the round
+/// trip between two hosts of a data center.
 pub const KEPT: usize = 8;
 
 /// The time in which two clocks drift apart by 1 ns, in nanoseconds. Each is wrong by at most 100 ppm, which
-/// quartz and NTP's corrections stay below: (1 + 10⁻⁴) / (1 − 10⁻⁴) − 1 is 200.02 ppm, and 1 / 4,999 is 200.04.
+/// quartz and NTP's corrections stay below: (1 + 10⁻⁴) / (1 − 10⁻⁴) − 1 is 200.02 ppm, and 1 / 4,999 is more.
 const DRIFT_ONE_IN: u64 = 4_999;
 
 /// The stamps of a message and its answer. Each pair is of one clock.
@@ -281,7 +283,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_from_outside_panics(stamps in proptest::collection::vec(any::<[u64; 4]>(), 0..20), now in any::<u64>()) {
+        fn nothing_from_outside_panics(
+            stamps in proptest::collection::vec(any::<[u64; 4]>(), 0..20),
+            now in any::<u64>(),
+        ) {
             let mut clock = ClockEstimate::default();
             for [sent_ns, received_there_ns, answered_there_ns, received_ns] in stamps {
                 clock.add(&Exchange { sent_ns, received_there_ns, answered_there_ns, received_ns });

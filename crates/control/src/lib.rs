@@ -6,7 +6,7 @@
 //!                                       ▲  links of broadcasts: broadcast.rs
 //! ```
 //!
-//! Of other hosts: `clock.rs`, what their clocks show.
+//! Of other hosts: what their clocks show (`clock.rs`), when they are lost (`lease.rs`).
 //!
 //! The engine can't import this crate, and this crate can't import the engine: the program translates a
 //! placed execution graph into the engine's `Deployment`.
@@ -26,3 +26,4 @@ pub mod broadcast;
 pub mod latency;
 
 pub mod clock;
+pub mod lease;
