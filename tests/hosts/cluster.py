@@ -76,7 +76,7 @@ class Cluster:
 
     def start_agent(self, name, more=()):
         command = [self.world.program, "worker", "--join", self.address(), *self.secret(), "--name", name]
-        if not self.is_clear:
+        if not self.is_clear and self.world.has_option("worker", "--ports"):
             command += ["--ports", PORTS]
         process = self.net[name].start(f"agent-{name}", [*command, *more], folder=self.folder)
         self.agents[name] = process

@@ -12,7 +12,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The environment of everything that the rig starts: the end-to-end tests find leftovers by it.
+# In the environment of everything that a rig starts: the self-test finds what is left by it.
 MARK = "SLACKWATER_RIG"
 PATIENCE_S = 60
 MESSAGE_BYTES_MAX = 1 << 17
@@ -36,6 +36,11 @@ def wait_for(what, wanted, limit_s=PATIENCE_S, every_s=0.02):
         if time.monotonic() > end:
             raise Failed(f"not within {limit_s} s: {what() if callable(what) else what}")
         time.sleep(every_s)
+
+
+def marked():
+    """The environment of what a rig starts."""
+    return {MARK: "1", **os.environ}
 
 
 class Process:
@@ -96,7 +101,7 @@ class Host:
         spec = {"name": name, "address": address, "clock_s": clock_s, "binds": binds, "tun": tun}
         self.middle = subprocess.Popen(
             [sys.executable, "-B", str(HERE / "init.py"), json.dumps(spec)], stdin=theirs,
-            stdout=subprocess.DEVNULL, env={**os.environ, MARK: "1"})
+            stdout=subprocess.DEVNULL, env=marked())
         theirs.close()
         self.socket.settimeout(PATIENCE_S)
         message, self.init, descriptors = self.receive()
@@ -157,7 +162,7 @@ class Host:
             process = Process(self, log.name, log)
             self.processes[process.name] = process
         outputs = [open(log.with_suffix(ending), "ab") for ending in (".out", ".err")]
-        own = {**os.environ, MARK: "1", "HOSTNAME": self.name, **(environment or {})}
+        own = {**marked(), "HOSTNAME": self.name, **(environment or {})}
         request = {"do": "start", "process": process.name, "command": [str(word) for word in command],
                    "environment": own, "cwd": str(folder)}
         self.ask(request, [output.fileno() for output in outputs])

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 
-from host import MARK, PATIENCE_S, Failed, Host
+from host import PATIENCE_S, Failed, Host, marked
 
 HERE = pathlib.Path(__file__).resolve().parent
 SUBNET = "10.77.0"
@@ -117,7 +117,7 @@ class Switch:
         self.orders.settimeout(PATIENCE_S)
         self.process = subprocess.Popen(
             [sys.executable, "-B", str(HERE / "switch.py")], stdin=theirs, stdout=subprocess.DEVNULL,
-            env={**os.environ, MARK: "1"}, start_new_session=True)
+            env=marked(), start_new_session=True)
         theirs.close()
 
     def order(self, order, descriptors=()):

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from host import MARK, Failed, cpu_s, is_alive, signal_all, tree, until_calm, wait_for, wakeups
+from host import MARK, PATIENCE_S, Failed, cpu_s, is_alive, signal_all, tree, until_calm, wait_for, wakeups
 from net import Net
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -204,7 +204,9 @@ def processes_are_stopped_killed_and_counted(folder):
 @test
 def a_rig_that_is_killed_leaves_nothing(folder):
     text = (
-        "import sys, time, pathlib; sys.path.insert(0, sys.argv[1])\n"
+        "import signal, sys, time, pathlib; sys.path.insert(0, sys.argv[1])\n"
+        # Shells let what runs in their background ignore it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from net import Net\n"
         "folder = pathlib.Path(sys.argv[2])\n"
         "nets = [Net(['a', 'b'], folder / kind, kind=kind) for kind in ('switch', 'bridge')]\n"
@@ -213,30 +215,38 @@ def a_rig_that_is_killed_leaves_nothing(folder):
         "print('ready', flush=True)\n"
         "time.sleep(600)\n")
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
-        before = spaces()
         rig = subprocess.Popen([sys.executable, "-B", "-c", text, str(HERE), str(folder / str(int(number)))],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                                env={**os.environ, MARK: str(folder)})
         check(rig.stdout.readline() == "ready\n", "the other rig has not started")
-        made = spaces() - before
-        # Two hosts and a hub or none, twice.
-        check(len(made) >= 5, f"it has made {made}")
+        # Two hosts each, a hub, and where the rig itself is.
+        made = {space for pid in left(folder) for space in [space_of(pid)]}
+        check(len(made) == 6, f"it has made {made}")
         rig.send_signal(number)
-        rig.wait()
+        rig.wait(PATIENCE_S)
         rig.stdout.close()
-        wait_for(lambda: f"namespaces that are left: {spaces() & made}", lambda: not spaces() & made)
+        wait_for(lambda: f"processes that are left: {left(folder)}", lambda: not left(folder))
 
 
-def spaces():
-    """The network namespaces that a process is in."""
-    found = set()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                found.add(os.readlink(f"/proc/{entry}/ns/net"))
-            except OSError:
-                pass
+def left(folder):
+    """The processes of the rig with a folder, hosts and switches among them."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            environment = pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"{MARK}={folder}".encode() in environment:
+            found.append(int(entry))
     return found
+
+
+def space_of(pid):
+    """The network namespace of a process, or nothing if it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/net")
+    except OSError:
+        return None
 
 
 def own_children():

@@ -71,6 +71,11 @@ class World:
             path.write_bytes(made.stdout)
         return path
 
+    def has_option(self, command, option):
+        """Whether the program knows an option of a command."""
+        asked = subprocess.run([self.program, command, "--help"], capture_output=True, timeout=60, check=False)
+        return option.encode() in asked.stdout
+
     def strangers(self, host, kind, address, port, file=None):
         """Starts strangers of a kind in a host."""
         command = [sys.executable, "-B", HERE / "strangers.py", kind, address, port]

@@ -223,6 +223,8 @@ def a_host_that_is_not_there(world):
 @scenario
 def ports_that_are_used_up(world):
     """An agent whose range has fewer ports than worker processes ends, and says which range."""
+    if not world.has_option("worker", "--ports"):
+        raise Skipped("this program has no --ports")
     cluster = world.cluster(2, processes=3)
     cluster.start(world.query(QUERY), RUN_S, agents=False)
     command = [world.program, "worker", "--join", cluster.address(), *cluster.secret(), "--name", "h2"]
