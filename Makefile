@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: test-metrics test-page test-hostile test-clients test-psql
+.PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -118,16 +118,16 @@ test-page: build
 	/usr/bin/python3 tests/page/server.py --program target/release/slackwater \
 	  --axe target/axe/package/axe.min.js
 
-# Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the protocol's
-# simulation: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats one.
-# Includes kafka to kafka if `make test-kafka` has been run before.
+# Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the simulations of
+# checkpoints and of leases: about an hour. SLACKWATER_ROUNDS=50 does fewer rounds, SLACKWATER_SEED=17 repeats
+# one. Includes kafka to kafka if `make test-kafka` has been run before.
 test-crash:
 	cargo test -p slackwater --test main crash:: -- --include-ignored --nocapture
 	@if command -v java > /dev/null && [ -d target/kafka ]; then \
 	  SLACKWATER_KAFKA="$(CURDIR)/target/kafka" cargo test -p slackwater --features kafka --test main \
 	    kafka::crash:: -- --include-ignored --nocapture; \
 	else echo "note: java or target/kafka is missing (make test-kafka): kafka to kafka is skipped"; fi
-	cargo test --release -p slackwater-checkpoint --lib -- --ignored --nocapture
+	cargo test --release -p slackwater-checkpoint -p slackwater-control --lib -- --ignored --nocapture
 
 # Random kills, stops, second runs, slow and failing system calls, damaged files, full disks and hostile peers:
 # ten minutes. CHAOS="--seconds 60 --first 1000" changes that, SLACKWATER_SEED=17 repeats a round. System calls are
@@ -171,6 +171,21 @@ test-hostile:
 	cargo test -p slackwater-serve --test postgres -- --ignored --nocapture --test-threads 1 hostile::
 	cargo build -p slackwater $(FEATURES)
 	python3 -B tests/hostile/hostile.py target/debug/slackwater --seed $(or $(SEED),1)
+
+# Queries over several hosts, which are namespaces of this machine: kills, stops, cuts, slow networks, clocks
+# that are apart, strangers, bad input; then ten random rounds. Needs root. HOSTS="--only kill_an_agent" plays
+# some, HOSTS="--rounds 100 --seed 1000" others. See tests/hosts/README.md.
+HOSTS ?=
+test-hosts:
+	@[ "$$(id -u)" = 0 ] || { echo "root is needed, for namespaces: sudo make test-hosts"; exit 2; }
+	@command -v ip > /dev/null && command -v nsenter > /dev/null && command -v openssl > /dev/null || \
+	  { apt-get update && apt-get install -y --no-install-recommends iproute2 util-linux openssl; }
+	@command -v ip > /dev/null && command -v nsenter > /dev/null && command -v openssl > /dev/null || \
+	  { echo "missing: apt-get install iproute2 util-linux openssl"; exit 1; }
+	python3 -B tests/hosts/run.py --self-test
+	cargo build -p slackwater $(FEATURES)
+	python3 -B tests/hosts/run.py --program target/debug/slackwater $(HOSTS)
+	@[ -n "$(HOSTS)" ] || python3 -B tests/hosts/run.py --program target/debug/slackwater --rounds 10
 
 # Every interleaving of the ring and of going to sleep; a separate build, in a separate folder.
 loom:

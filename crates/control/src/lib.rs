@@ -6,6 +6,8 @@
 //!                                       ▲  links of broadcasts: broadcast.rs
 //! ```
 //!
+//! Of other hosts: what their clocks show (`clock.rs`), when they are lost (`lease.rs`).
+//!
 //! The engine can't import this crate, and this crate can't import the engine: the program translates a
 //! placed execution graph into the engine's `Deployment`.
 
@@ -24,3 +26,6 @@ pub mod balance;
 pub mod broadcast;
 
 pub mod latency;
+
+pub mod clock;
+pub mod lease;
