@@ -1,5 +1,7 @@
 //! Counters in fixed slots: the hot path adds, nobody else writes, anybody may read (I8).
 
+pub mod clock;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slackwater_link::IdleCounters;

@@ -20,6 +20,7 @@ use crate::budget::Budget;
 use crate::checkpoint::PartitionState;
 use crate::chunk::{Chunk, Origin, Partitions};
 use crate::counted::{Counted, JUDGED_MAX};
+use crate::counters::clock;
 use crate::error::Result;
 use crate::expression::{Expression, reject};
 use crate::operator::late_rows::Lateness;
@@ -146,7 +147,7 @@ impl Intake {
             forgotten: MIN_WATERMARK,
             past: Counted::default(),
             all_idle: false,
-            ingest_ns: now_ns(),
+            ingest_ns: clock::stamp_now(),
             ready: VecDeque::new(),
             counts: IntakeCounts::default(),
             budget: None,
@@ -387,7 +388,9 @@ impl Intake {
         if let Some(partition) = self.partitions.get_mut(&rows.partition) {
             partition.next = rows.end().unwrap_or(0).max(partition.next);
         }
-        self.ingest_ns = rows.ingest_ns;
+        // Silences are measured by the clock of this host.
+        let ingest_ns = clock::stamp(rows.ingest_ns);
+        self.ingest_ns = ingest_ns;
         self.counts.rows_in += (rows.batch.num_rows() + rows.rejected.len()) as u64;
         self.counts.rows_bad += rows.rejected.len() as u64;
         for mut rejected in rows.rejected {
@@ -410,7 +413,7 @@ impl Intake {
                 last,
             }));
         }
-        let mut chunk = Chunk::new(rows.batch, rows.ingest_ns);
+        let mut chunk = Chunk::new(rows.batch, ingest_ns);
         chunk.origin = Some(Origin {
             partitions: Partitions::One(self.spec.partition_base + rows.partition),
             positions: rows.positions,

@@ -12,7 +12,7 @@ use slackwater_link::Waiter;
 
 use crate::checkpoint::Prepared;
 use crate::chunk::{Chunk, RowKind};
-use crate::counters::InstanceCounters;
+use crate::counters::{InstanceCounters, clock};
 use crate::error::Result;
 use crate::latency::Seconds;
 use crate::sink::Sink;
@@ -145,8 +145,9 @@ impl SinkStep {
         let now_ns = laps.last_ns();
         // It may be changed at any time.
         let target_ns = counters.steps[step].target();
+        let left_ns = clock::stamp(now_ns);
         for (ingest_ns, rows) in self.leaving.drain(..) {
-            let latency_ns = now_ns.saturating_sub(ingest_ns);
+            let latency_ns = left_ns.saturating_sub(ingest_ns);
             self.latencies_us
                 .saturating_record_n((latency_ns / 1000).max(1), rows);
             if let Some(target_ns) = target_ns {

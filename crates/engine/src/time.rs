@@ -15,9 +15,8 @@ pub const MIN_WATERMARK: EventTime = i64::MIN;
 /// The watermark of an input that has ended: it holds nobody back and closes every window.
 pub const MAX_WATERMARK: EventTime = i64::MAX;
 
-/// Nanoseconds on the engine's clock, `CLOCK_MONOTONIC`. All processes of a host share it, so ingest
-/// times keep their meaning from one process to another. (Hosts don't share it: a link between hosts has
-/// to translate.)
+/// Nanoseconds on the engine's clock, `CLOCK_MONOTONIC`. All processes of a host share it; what travels to
+/// other hosts is a stamp of the deployment's clock ([`crate::counters::clock`]).
 ///
 /// Read per chunk, never per row: one call costs tens of nanoseconds.
 pub fn now_ns() -> u64 {

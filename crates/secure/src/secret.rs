@@ -94,10 +94,12 @@ impl Secret {
         &self.keys
     }
 
+    /// Parses the text of a file.
+    ///
     /// # Errors
     ///
     /// What is wrong, after the name of the file.
-    fn parse(text: &str) -> Result<Secret, String> {
+    pub fn parse(text: &str) -> Result<Secret, String> {
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();

@@ -93,6 +93,13 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         #[command(flatten)]
         doors: DoorArguments,
     },
+    /// Print a new key, which all hosts of a query share.
+    #[command(after_help = "\
+  slackwater key > cluster.key; chmod 600 cluster.key
+
+Who has the file can run SQL on all hosts that use it. To change it, put the new key before the old one on
+every host; when all have both, remove the old one.")]
+    Key,
     /// Join a query on several hosts: start the worker processes that it asks for.
     #[command(after_help = "\
 The agent ends when the query does, and on SIGTERM. If it loses the orchestrator, it kills the processes
@@ -378,6 +385,7 @@ pub fn main() -> ExitCode {
             print(&String::from_utf8_lossy(&script));
             ExitCode::SUCCESS
         }
+        Command::Key => hosts::key(),
         Command::Worker(arguments) => hosts::worker(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job { control, .. } => crate::server::job_main(control),

@@ -82,6 +82,7 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
             Links::SharedMemory => LinkKind::SharedMemory,
             _ => LinkKind::Tcp,
         },
+        guard: None,
     };
     let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
     let (ends, _watch, _acceptor);

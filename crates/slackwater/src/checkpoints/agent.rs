@@ -13,10 +13,10 @@ use slackwater_checkpoint::coordinator::Report;
 use slackwater_checkpoint::manifest::Part;
 use slackwater_checkpoint::{PartWriter, Runner, Store};
 use slackwater_engine::checkpoint::{Prepared, Slice, Snapshot, StateSnapshot};
+use slackwater_engine::counters::clock;
 use slackwater_engine::deploy::{Deployment, InstancePlan};
 use slackwater_engine::protocol::{Attached, WorkerEvent};
 use slackwater_engine::source::{Resume, SourceConnector};
-use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 
 use super::{Incarnation, Members, Suspected, partitions_of};
@@ -438,7 +438,7 @@ impl CheckpointAgent {
         match done {
             JobDone::Report(event) => event,
             JobDone::Committed { barrier, commits } => {
-                let now_ns = now_ns();
+                let now_ns = clock::stamp_now();
                 let delays_ns = commits
                     .iter()
                     .filter_map(|(_, prepared)| prepared.ingest_ns);

@@ -1,12 +1,13 @@
 //! Several hosts: the options of `run`, and `slackwater worker`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
 use slackwater_control::topology::parse_list;
+use slackwater_secure::Secret;
 
 use crate::cluster::{AgentOptions, ClusterOptions, Ending, Stopping, resolve, run_agent};
 use crate::hosts::host_name;
@@ -50,11 +51,13 @@ impl HostArguments {
         if self.secret.is_none() && !address.ip().is_loopback() {
             return Err(format!(
                 "--listen {listen}: without a secret, anybody who reaches this address could run SQL here\n  \
-                 = slackwater key > cluster.key, and --secret cluster.key on every host"
+                 = slackwater key > cluster.key; chmod 600 cluster.key; and --secret cluster.key on every host"
             ));
         }
+        let secret = self.secret.as_deref().map(secret).transpose()?;
         Ok(Some(ClusterOptions {
             listen: address,
+            secret,
             name: self.name.clone().unwrap_or_else(host_name),
             hosts,
             here: self.here,
@@ -62,10 +65,28 @@ impl HostArguments {
     }
 }
 
+fn secret(file: &Path) -> Result<Secret, String> {
+    Secret::read(file).map_err(|error| format!("--secret {error}"))
+}
+
 fn address(option: &str, text: &str) -> Result<SocketAddr, String> {
     resolve(text).map_err(|error| {
         format!("{option} {text}: {error}\n  = write host:port, such as 10.0.0.1:7070")
     })
+}
+
+/// Prints a new key.
+pub(super) fn key() -> ExitCode {
+    match Secret::generate() {
+        Ok(secret) => {
+            crate::terminal::print(&secret.text());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say(&format!("error: {error}\n"));
+            ExitCode::from(FAILED)
+        }
+    }
 }
 
 /// An agent.
@@ -140,6 +161,7 @@ fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
     }
     Ok(AgentOptions {
         join: arguments.join.clone(),
+        secret: arguments.secret.as_deref().map(secret).transpose()?,
         name: arguments.name.clone().unwrap_or_else(host_name),
         address: arguments.address,
         machine,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants:
-//! - Processes live no longer than the session, or the lease (`pulse.rs`).
+//! - Processes live no longer than the session, or their lease (`pulse.rs`).
 //! - An orchestrator of an earlier term is refused.
 //! - The agent compiles nothing and reads no state: it hands on what it is sent.
 //!
@@ -16,12 +16,11 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use slackwater_engine::time::now_ns;
+use slackwater_secure::{Secret, Stream};
 
-use super::messages::{Exchange, FromAgent, Hello, ToAgent};
-use super::pulse::Pulse;
+use super::messages::{FromAgent, Hello, ToAgent};
+use super::pulse::{Order, Pulse, say_ended};
 use super::session::{Beside, Receiver, Session};
-use super::stream::Stream;
 use crate::hosts::{
     Build, Facts, Group, Hear, Host, HostProcesses, LocalHost, News, ProcessCommand, ProcessEvent,
     What,
@@ -36,6 +35,11 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// The kernel breaks a silent session so long after its other end has gone: 5 s + 3 × 2 s.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_COUNT: u32 = 3;
+
 /// How an agent joins.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
@@ -43,6 +47,8 @@ pub struct AgentOptions {
     pub join: Vec<String>,
     /// The host's name.
     pub name: String,
+    /// What it shares with the orchestrator; `None` on loopback only.
+    pub secret: Option<Secret>,
     /// The address at which processes listen for links; `None` for that of the session's end.
     pub address: Option<IpAddr>,
     /// What processes may use.
@@ -111,15 +117,20 @@ enum Attempt {
 
 fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Stopping) -> Attempt {
     let failed = |error: io::Error| Attempt::Failed(error.to_string());
-    let stream = match connect(address) {
+    let stream = match connect(address, options.secret.as_ref()) {
         Ok(stream) => stream,
+        // It has another secret, or is something else.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Attempt::Refused(error.to_string());
+        }
         Err(error) => return failed(error),
     };
-    let own = match (options.address, stream.local_address()) {
-        (Some(address), _) => address,
-        (None, Ok(own)) => own.ip(),
-        (None, Err(error)) => return failed(error),
-    };
+    // Silent hosts are watched by the kernel.
+    if let Err(error) = stream.keep_alive(KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT) {
+        return failed(error);
+    }
+    let own = options.address;
+    let own = own.unwrap_or_else(|| stream.local_address().ip());
     let facts = Facts::here(&options.name, own, &options.machine);
     let session = match Session::new(stream, address) {
         Ok(session) => session,
@@ -164,7 +175,8 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     };
     *term = of_leader;
     let agent = Agent {
-        host: LocalHost::new(facts, None),
+        host: LocalHost::new(facts, None).with_secret(options.secret.clone()),
+        asked: Mutex::default(),
         session: Arc::clone(&session),
         parts: Arc::default(),
         pulse: match Pulse::start(&session, host_timeout) {
@@ -175,10 +187,10 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     agent.serve(&mut receiver)
 }
 
-fn connect(address: &str) -> io::Result<Stream> {
+fn connect(address: &str, secret: Option<&Secret>) -> io::Result<Stream> {
     let mut last = None;
     for address in address.to_socket_addrs()? {
-        match Stream::connect(address, JOIN_PATIENCE) {
+        match Stream::connect(address, secret, JOIN_PATIENCE) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = Some(error),
         }
@@ -190,6 +202,8 @@ fn connect(address: &str) -> io::Result<Stream> {
 struct Agent {
     host: LocalHost,
     session: Arc<Session>,
+    /// The processes that are to be started once their lease is granted.
+    asked: Mutex<Option<Group>>,
     parts: Arc<Mutex<Option<Part>>>,
     pulse: Arc<Pulse>,
 }
@@ -223,7 +237,11 @@ impl Agent {
 
     fn obey(&self, message: ToAgent, beside: Beside) {
         match message {
-            ToAgent::Start(group) => self.start(group),
+            ToAgent::Start(group) => {
+                self.end_all();
+                self.pulse.begin(group.epoch);
+                *self.asked.lock().expect("no thread panics under it") = Some(group);
+            }
             ToAgent::Command {
                 epoch,
                 process,
@@ -250,32 +268,43 @@ impl Agent {
                 if self.of(epoch).is_some() {
                     self.end_all();
                 }
-                self.session
-                    .send(&FromAgent::Ended { epoch }, Beside::Nothing);
+                say_ended(&self.session, epoch);
             }
             ToAgent::Answer {
-                sent_ns,
+                answer,
                 received_ns,
                 answered_ns,
-            } => self.pulse.answered(Exchange {
-                sent_ns,
-                received_ns,
-                answered_ns,
-                returned_ns: now_ns(),
-            }),
+            } => match self.pulse.answered(&answer, received_ns, answered_ns) {
+                Order::Nothing => {}
+                Order::Start => {
+                    let asked = self.asked.lock().expect("no thread panics under it").take();
+                    asked.into_iter().for_each(|group| self.start(group));
+                }
+                Order::Kill => {
+                    self.end_all();
+                    say_ended(&self.session, answer.epoch);
+                }
+            },
             // Each of these comes once, before.
             ToAgent::Welcome { .. } | ToAgent::Refused { .. } | ToAgent::Over => {}
         }
     }
 
-    /// Starts the processes of an incarnation, after those of the one before have ended.
+    /// Starts the processes of an incarnation.
     fn start(&self, group: Group) {
-        self.end_all();
         let epoch = group.epoch;
         let hear = self.hear(epoch);
         let answer = match self.host.start(&group, hear) {
             Ok(processes) => {
                 let pids = processes.pids().to_vec();
+                if let Some(clock) = self.pulse.clock() {
+                    for process in group.first..group.first + group.count {
+                        let command = ProcessCommand::Clock {
+                            offset_ns: clock.offset_ns,
+                        };
+                        processes.tell(process, command, None);
+                    }
+                }
                 *self.parts() = Some(Part { group, processes });
                 FromAgent::Started { epoch, pids }
             }

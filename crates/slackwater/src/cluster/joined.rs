@@ -12,10 +12,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use slackwater_control::lease::{Answer, Grantor, Standing, Terms};
 use slackwater_engine::Error;
 use slackwater_engine::time::now_ns;
 
-use super::messages::{FromAgent, ToAgent};
+use super::messages::{ClockKnown, FromAgent, ToAgent};
 use super::session::{Beside, Receiver, Session};
 use crate::hosts::{
     Ended, Exit, Facts, Group, Hear, Host, HostProcesses, News, ProcessCommand, What,
@@ -27,16 +28,13 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 /// How long an agent may take to kill processes: the kernel needs some milliseconds.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How much faster than this host's clock an agent's may be: a thousand times what quartz is off.
-const CLOCK_RATE_MAX: f64 = 1.02;
-
 /// A host that has joined.
 pub struct JoinedHost {
     facts: Facts,
     session: Arc<Session>,
     state: Mutex<State>,
     changed: Condvar,
-    host_timeout: Duration,
+    terms: Terms,
 }
 
 #[derive(Default)]
@@ -44,14 +42,15 @@ struct State {
     run: Option<Run>,
     /// Why it is lost.
     lost: Option<String>,
-    /// When its last beat was received; `None` while its processes do nothing.
-    heard: Option<Instant>,
+    /// What it knows of the orchestrator's clock.
+    clock: Option<ClockKnown>,
     leaves: bool,
 }
 
 /// The processes of an incarnation.
 struct Run {
     group: Group,
+    lease: Grantor,
     hear: Hear,
     /// The answer to the request to start them.
     started: Option<Result<Vec<u32>, String>>,
@@ -68,19 +67,19 @@ impl std::fmt::Debug for JoinedHost {
 
 impl JoinedHost {
     /// A host whose agent has been welcomed.
-    pub fn new(facts: Facts, session: Arc<Session>, host_timeout: Duration) -> JoinedHost {
+    pub fn new(facts: Facts, session: Arc<Session>, terms: Terms) -> JoinedHost {
         JoinedHost {
             facts,
             session,
             state: Mutex::default(),
             changed: Condvar::new(),
-            host_timeout,
+            terms,
         }
     }
 
     /// Where its agent is.
-    pub fn peer(&self) -> Option<SocketAddr> {
-        self.session.stream().peer_address().ok()
+    pub fn peer(&self) -> SocketAddr {
+        self.session.stream().peer_address()
     }
 
     /// Whether its session goes on.
@@ -93,11 +92,32 @@ impl JoinedHost {
         self.state().leaves
     }
 
-    /// When it is lost, unless a beat comes before; `None` while no beat is expected.
-    pub fn due(&self) -> Option<Instant> {
+    /// When to call [`JoinedHost::look`], by this host's clock; `None` while no beat is expected.
+    pub fn due_ns(&self) -> Option<u64> {
         let state = self.state();
-        let heard = state.heard.filter(|_| state.lost.is_none())?;
-        Some(heard + self.host_timeout)
+        let run = state.run.as_ref().filter(|_| state.lost.is_none());
+        run.and_then(|run| run.lease.next_ns())
+    }
+
+    /// Gives the host up if nothing was heard of it for too long.
+    pub fn look(&self) {
+        let is_lost = {
+            let mut state = self.state();
+            let run = state.run.as_mut();
+            run.is_some_and(|run| {
+                let standing = run.lease.look(now_ns());
+                !matches!(standing, Standing::Held | Standing::Silent)
+            })
+        };
+        if is_lost {
+            let timeout_s = Duration::from_nanos(self.terms.host_timeout_ns).as_secs_f64();
+            self.give_up(&format!("nothing was heard of it for {timeout_s} s"));
+        }
+    }
+
+    /// What it knows of the orchestrator's clock.
+    pub fn clock(&self) -> Option<ClockKnown> {
+        self.state().clock
     }
 
     /// Gives it up.
@@ -166,22 +186,33 @@ impl JoinedHost {
                 let mut state = self.state();
                 if let Some(run) = state.run_of(epoch) {
                     run.has_ended = true;
+                    run.lease.confirmed();
                 }
                 drop(state);
                 self.changed.notify_all();
             }
-            FromAgent::Beat { sent_ns, last: _ } => {
+            FromAgent::Beat { beat, clock } => {
                 let received_ns = now_ns();
-                self.session.send_urgent(&ToAgent::Answer {
-                    sent_ns,
-                    received_ns,
-                    answered_ns: now_ns(),
-                });
-                self.state().heard = Some(Instant::now());
-                changed();
-            }
-            FromAgent::Silent => {
-                self.state().heard = None;
+                let answer = {
+                    let mut state = self.state();
+                    state.clock = clock.or(state.clock);
+                    match state.run.as_mut() {
+                        Some(run) => run.lease.heard(received_ns, &beat),
+                        // Of an incarnation that is over.
+                        None => Some(Answer {
+                            epoch: beat.epoch,
+                            number: beat.number,
+                            is_granted: false,
+                        }),
+                    }
+                };
+                if let Some(answer) = answer {
+                    self.session.send_urgent(&ToAgent::Answer {
+                        answer,
+                        received_ns,
+                        answered_ns: now_ns(),
+                    });
+                }
                 changed();
             }
             FromAgent::Leaving => {
@@ -219,7 +250,10 @@ impl JoinedHost {
             let mut state = self.state();
             state.lost = Some(reason.to_string());
             let run = state.run.as_mut();
-            run.map(|run| (Arc::clone(&run.hear), std::mem::take(&mut run.running)))
+            run.map(|run| {
+                run.lease.give_up();
+                (Arc::clone(&run.hear), std::mem::take(&mut run.running))
+            })
         };
         self.changed.notify_all();
         let (hear, running) = match left {
@@ -290,6 +324,7 @@ impl Host for Joined {
         let name = &host.facts.name;
         let before = host.state().run.replace(Run {
             group: group.clone(),
+            lease: Grantor::new(host.terms, group.epoch, now_ns()),
             hear,
             started: None,
             running: (group.first..group.first + group.count).collect(),
@@ -354,23 +389,25 @@ impl HostProcesses for JoinedProcesses {
         }
         let end = ToAgent::End { epoch: self.epoch };
         self.host.session.send(&end, Beside::Nothing);
-        let (run, heard) = {
+        let run = {
             let mut state = self.host.wait(END_PATIENCE, |run| run.has_ended);
             let epoch = self.epoch;
-            let run = state.run.take_if(|run| run.group.epoch == epoch);
-            (run, state.heard)
+            state.run.take_if(|run| run.group.epoch == epoch)
         };
         // Nobody hears of them any more.
-        let has_ended = run.is_none_or(|run| run.has_ended);
-        if has_ended {
+        let Some(mut run) = run.filter(|run| !run.has_ended) else {
             return Ended::All;
-        }
+        };
         self.host.give_up("it did not end its processes");
-        // Its last answer left this host no later than its last beat came, and is good for this long on its
-        // own clock.
-        let heard = heard.unwrap_or_else(Instant::now);
-        Ended::Unknown {
-            until: heard + self.host.host_timeout.mul_f64(CLOCK_RATE_MAX),
+        run.lease.give_up();
+        let now_ns = now_ns();
+        match run.lease.look(now_ns) {
+            Standing::Lost { over_ns } => Ended::Unknown {
+                until: Instant::now() + Duration::from_nanos(over_ns.saturating_sub(now_ns)),
+            },
+            // Nothing to wait for: they have ended, or they do nothing; if they do anything, they end soon
+            // after, and what they write is fenced.
+            Standing::Over | Standing::Unknown | Standing::Held | Standing::Silent => Ended::All,
         }
     }
 }

@@ -9,16 +9,27 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
+
+use slackwater_control::lease::Terms;
+use slackwater_engine::time::now_ns;
+use slackwater_secure::{Door, Refusals, Secret, Stream};
 
 use super::joined::{Joined, JoinedHost};
 use super::messages::{Hello, ToAgent};
 use super::session::{Beside, Receiver, Session};
-use super::stream::Stream;
 use crate::hosts::{Build, Host};
 use crate::terminal::say;
+
+/// The kernel breaks a silent session so long after its other end has gone: 5 s + 3 × 2 s.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_COUNT: u32 = 3;
+
+/// The shortest wait for a beat.
+const MS_NS: u64 = 1_000_000;
 
 /// The most hosts: the kernel of the orchestrator's host opens a connection and three threads for each.
 pub const HOSTS_MAX: usize = 256;
@@ -26,7 +37,7 @@ pub const HOSTS_MAX: usize = 256;
 /// The hosts that have joined. Dropping it tells their agents that the query is over.
 pub struct Membership {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    door: Door,
 }
 
 struct Shared {
@@ -45,18 +56,18 @@ struct State {
 }
 
 impl Membership {
-    /// Listens for agents at `address`, as the host `name`.
+    /// Listens for agents that know the secret at `address`, as the host `name`.
     ///
     /// # Errors
     ///
     /// If the address can't be listened at.
     pub fn new(
         address: SocketAddr,
+        secret: Option<Secret>,
         name: &str,
         term: u64,
         host_timeout: Duration,
     ) -> io::Result<Membership> {
-        let listener = TcpListener::bind(address)?;
         let shared = Arc::new(Shared {
             name: name.to_string(),
             term,
@@ -65,30 +76,27 @@ impl Membership {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let address = listener.local_addr()?;
         let admitting = Arc::downgrade(&shared);
-        std::thread::Builder::new()
-            .name("door".to_string())
-            .spawn(move || {
-                for stream in listener.incoming() {
-                    let Some(shared) = admitting.upgrade() else {
-                        return;
-                    };
-                    if let Ok(stream) = stream {
-                        admit(&shared, Stream::of(stream));
-                    }
-                }
-            })?;
+        let door = Door::bind(address, secret, move |stream, peer| {
+            if let Some(shared) = admitting.upgrade() {
+                admit(&shared, stream, peer);
+            }
+        })?;
         let watching = Arc::downgrade(&shared);
         std::thread::Builder::new()
             .name("hosts".to_string())
             .spawn(move || watch(&watching))?;
-        Ok(Membership { shared, address })
+        Ok(Membership { shared, door })
     }
 
     /// The address that it listens at.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.door.local_address()
+    }
+
+    /// The connections that were turned away.
+    pub fn refused(&self) -> Refusals {
+        self.door.refused()
     }
 
     /// The hosts that are there, by name.
@@ -126,21 +134,24 @@ impl Drop for Membership {
         }
         drop(state);
         self.shared.changed.notify_all();
-        // Wakes the thread that accepts.
-        let _ = std::net::TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
     }
 }
 
 /// Greets an agent on a thread of its own, which then hears it.
-fn admit(shared: &Arc<Shared>, stream: Stream) {
+fn admit(shared: &Arc<Shared>, stream: Stream, peer: SocketAddr) {
     let shared = Arc::clone(shared);
     // If there is no thread left, the agent tries again.
     let _ = std::thread::Builder::new()
         .name("session".to_string())
         .spawn(move || {
-            let peer = stream.peer_address();
-            let peer = peer.map_or_else(|_| "an agent".to_string(), |peer| peer.to_string());
-            let Ok(session) = Session::new(stream, &peer) else {
+            // Silent hosts are watched by the kernel.
+            if stream
+                .keep_alive(KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT)
+                .is_err()
+            {
+                return;
+            }
+            let Ok(session) = Session::new(stream, &peer.to_string()) else {
                 return;
             };
             let mut receiver = Receiver::new(session.stream());
@@ -176,21 +187,17 @@ fn watch(shared: &Weak<Shared>) {
         if state.is_over {
             return;
         }
-        let now = Instant::now();
-        let due = state.hosts.values().filter_map(|host| {
-            let due = host.due()?;
-            Some((due, Arc::clone(host)))
-        });
-        let (over, later): (Vec<_>, Vec<_>) = due.partition(|(due, _)| *due <= now);
-        let next = later.iter().map(|(due, _)| *due).min();
-        for (_, host) in &over {
-            let timeout_s = shared.host_timeout.as_secs_f64();
-            host.give_up(&format!("nothing was heard of it for {timeout_s} s"));
+        let now = now_ns();
+        for host in state.hosts.values() {
+            if host.due_ns().is_some_and(|due_ns| due_ns <= now) {
+                host.look();
+            }
         }
+        let next = state.hosts.values().filter_map(|host| host.due_ns()).min();
         match next {
             None => drop(shared.changed.wait(state)),
             Some(next) => {
-                let left = next.saturating_duration_since(now);
+                let left = Duration::from_nanos(next.saturating_sub(now).max(MS_NS));
                 drop(shared.changed.wait_timeout(state, left));
             }
         }
@@ -219,7 +226,7 @@ impl Shared {
         }
         let known = state.hosts.get(&name).filter(|known| known.is_there());
         if name == self.name || known.is_some() {
-            let there = known.and_then(|known| known.peer());
+            let there = known.map(|known| known.peer());
             let there = there.map_or_else(String::new, |peer| format!(" at {peer}"));
             let reason =
                 format!("has a host '{name}'{there} already\n  = choose another name: --name h2");
@@ -234,7 +241,9 @@ impl Shared {
             host_timeout_ms: self.host_timeout.as_millis() as u64,
         };
         session.send(&welcome, Beside::Nothing);
-        let host = JoinedHost::new(hello.facts, Arc::clone(session), self.host_timeout);
+        let host_timeout_ns = u64::try_from(self.host_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let terms = Terms { host_timeout_ns };
+        let host = JoinedHost::new(hello.facts, Arc::clone(session), terms);
         let host = Arc::new(host);
         state.hosts.insert(name, Arc::clone(&host));
         Ok(host)

@@ -3,12 +3,14 @@
 //! ```text
 //! agent ── Hello ──► orchestrator     who it is, which program, what its host has
 //!       ◄─ Welcome ─                  or Refused, with the reason
-//!       ◄─ Start ─── Started ──►      processes of an incarnation; then Command and Said, both ways
+//!       ◄─ Start ─── Started ──►      processes of an incarnation, once its lease is granted; then
+//!                                     Command and Said, both ways
 //!       ◄─ End ───── Ended ────►
-//!       ── Beat ───► Answer ◄──       while its processes work; Silent when they stop
+//!       ── Beat ───► Answer ◄──       a lease for each incarnation; while its processes work
 //! ```
 
 use serde::{Deserialize, Serialize};
+use slackwater_control::lease::{Answer, Beat};
 
 use crate::hosts::{Build, Exit, Facts, Group, ProcessCommand, ProcessEvent};
 
@@ -67,9 +69,10 @@ pub enum ToAgent {
     },
     /// The answer to a beat.
     Answer {
-        /// When the beat was sent, on the agent's clock.
-        sent_ns: u64,
-        /// When it was received, on the orchestrator's clock.
+        /// What it says of the lease.
+        #[serde(with = "AnswerData")]
+        answer: Answer,
+        /// When the beat was received, on the orchestrator's clock.
         received_ns: u64,
         /// When this answer was sent, on the orchestrator's clock.
         answered_ns: u64,
@@ -118,29 +121,41 @@ pub enum FromAgent {
         /// The incarnation.
         epoch: u64,
     },
-    /// Its processes work.
+    /// A beat of the lease of an incarnation ([`slackwater_control::lease`]).
     Beat {
-        /// When it was sent, on the agent's clock.
-        sent_ns: u64,
-        /// The last exchange, for the orchestrator's estimate of the agent's clock: when the agent received
-        /// the answer, on its clock.
-        last: Option<Exchange>,
+        /// What it says.
+        #[serde(with = "BeatData")]
+        beat: Beat,
+        /// What the agent knows of the orchestrator's clock.
+        clock: Option<ClockKnown>,
     },
-    /// Its processes do nothing: no beat comes until they work again.
-    Silent,
     /// It was asked to leave.
     Leaving,
 }
 
-/// A beat and its answer: the four stamps of NTP.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Exchange {
-    /// When the beat was sent, on the agent's clock.
-    pub sent_ns: u64,
-    /// When it was received, on the orchestrator's.
-    pub received_ns: u64,
-    /// When it was answered, on the orchestrator's.
-    pub answered_ns: u64,
-    /// When the answer came, on the agent's clock.
-    pub returned_ns: u64,
+/// How far the orchestrator's clock is ahead of an agent's, and how wrong that may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockKnown {
+    /// How far it is ahead.
+    pub offset_ns: i64,
+    /// The truth is at most so far from it.
+    pub error_ns: u64,
+}
+
+/// [`Beat`] as data; the crate that defines it has no serialization.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Beat")]
+struct BeatData {
+    epoch: u64,
+    number: u64,
+    is_silent: bool,
+}
+
+/// [`Answer`] as data.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Answer")]
+struct AnswerData {
+    epoch: u64,
+    number: u64,
+    is_granted: bool,
 }

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use slackwater_secure::Secret;
+
 use super::membership::Membership;
 use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::Machine;
@@ -24,6 +26,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct ClusterOptions {
     /// Where agents join.
     pub listen: SocketAddr,
+    /// What agents have to know; `None` on loopback only.
+    pub secret: Option<Secret>,
     /// The name of this host.
     pub name: String,
     /// How many hosts there are to be.
@@ -60,14 +64,15 @@ impl Orchestrator {
         machine: &Machine,
         program: Option<&std::path::Path>,
     ) -> Result<Orchestrator, String> {
-        let membership = Membership::new(options.listen, &options.name, 1, HOST_TIMEOUT);
+        let secret = options.secret.clone();
+        let membership = Membership::new(options.listen, secret, &options.name, 1, HOST_TIMEOUT);
         let membership =
             membership.map_err(|error| format!("--listen {}: {error}", options.listen))?;
         let facts = Facts::here(&options.name, options.listen.ip(), machine);
         Ok(Orchestrator {
             membership,
             options: options.clone(),
-            home: Arc::new(LocalHost::new(facts, program)),
+            home: Arc::new(LocalHost::new(facts, program).with_secret(options.secret.clone())),
         })
     }
 

@@ -1,62 +1,75 @@
-//! An agent's beats: once a second while its processes work, none in a silence.
+//! An agent's lease: beats while its processes work, and none in a silence.
 //!
 //! A process that was asked reports when it next does something. So a beat asks all processes, and the next
-//! beat is sent if one of them has reported meanwhile. In a silence nothing wakes up (I7).
-//!
-//! The answers are a lease: an answer to a beat that was sent at `t` is good until `t` plus the host's
-//! time-out. Then the orchestrator may have begun the next incarnation elsewhere, and the session is ended,
-//! which ends all processes.
+//! one says whether one of them has reported meanwhile. In a silence nothing wakes up (I7).
+//! [`slackwater_control::lease`] decides when to beat, and when the processes have to end.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+use slackwater_control::clock::{ClockEstimate, Exchange, Offset};
+use slackwater_control::lease::{Answer, Beat, Do, Holder, Terms};
 use slackwater_engine::time::now_ns;
 
-use super::messages::{Exchange, FromAgent};
+use super::messages::{ClockKnown, FromAgent};
 use super::session::{Beside, Session};
 use crate::hosts::{HostProcesses, ProcessCommand};
 
-/// The time between two beats.
-const BEAT: Duration = Duration::from_secs(1);
-
-/// The beats of an agent that has joined.
+/// The lease of an agent's processes, and its thread.
 pub struct Pulse {
     shared: Arc<Shared>,
 }
 
+/// What an agent has to do about the processes of an incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Nothing.
+    Nothing,
+    /// Start them.
+    Start,
+    /// Kill them: the lease has ended.
+    Kill,
+}
+
 struct Shared {
     session: Arc<Session>,
-    host_timeout: Duration,
+    terms: Terms,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
+    holder: Option<Holder>,
     processes: BTreeMap<usize, Arc<dyn HostProcesses>>,
     /// Whether a process has worked since the last beat.
-    is_active: bool,
-    /// Whether the orchestrator expects beats.
-    beats: bool,
-    next: Option<Instant>,
-    /// When the lease ends, while it counts.
-    lease: Option<Instant>,
-    last: Option<Exchange>,
+    has_worked: bool,
+    /// When beats were sent, by the clock that links use; the orchestrator answers in order.
+    sent: BTreeMap<u64, u64>,
+    clock: ClockEstimate,
     is_over: bool,
 }
 
+/// The time of leases, which goes on while the machine sleeps.
+fn boot_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 impl Pulse {
-    /// A thread that beats for the processes that it is told to watch.
+    /// A thread that keeps the leases that [`Pulse::begin`] asks for.
     ///
     /// # Errors
     ///
     /// If the thread can't be started.
     pub fn start(session: &Arc<Session>, host_timeout: Duration) -> io::Result<Pulse> {
+        let host_timeout_ns = u64::try_from(host_timeout.as_nanos()).unwrap_or(u64::MAX);
         let shared = Arc::new(Shared {
             session: Arc::clone(session),
-            host_timeout,
+            terms: Terms { host_timeout_ns },
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -65,6 +78,17 @@ impl Pulse {
             .name("pulse".to_string())
             .spawn(move || beating.run())?;
         Ok(Pulse { shared })
+    }
+
+    /// Asks for the lease of an incarnation; [`Pulse::answered`] says when its processes may start.
+    pub fn begin(&self, epoch: u64) {
+        let mut state = self.shared.state();
+        let (holder, beat) = Holder::begin(self.shared.terms, epoch, boot_ns());
+        state.holder = Some(holder);
+        state.sent.clear();
+        self.shared.send(&mut state, beat);
+        drop(state);
+        self.shared.changed.notify_one();
     }
 
     /// Watches a process that begins to run.
@@ -80,35 +104,51 @@ impl Pulse {
         if !state.processes.contains_key(&process) {
             return;
         }
-        state.is_active = true;
-        if !state.beats {
-            state.next = Some(Instant::now());
+        state.has_worked = true;
+        let beat = state.holder.as_mut();
+        if let Some(beat) = beat.and_then(|holder| holder.worked(boot_ns())) {
+            self.shared.send(&mut state, beat);
+            self.shared.ask(&mut state);
             drop(state);
             self.shared.changed.notify_one();
         }
     }
 
-    /// A beat was answered.
-    pub fn answered(&self, exchange: Exchange) {
+    /// A beat was answered, with the orchestrator's stamps. Returns what to do, and what is known of the
+    /// orchestrator's clock.
+    pub fn answered(&self, answer: &Answer, received_ns: u64, answered_ns: u64) -> Order {
         let mut state = self.shared.state();
-        state.last = Some(exchange);
-        let since = Duration::from_nanos(now_ns().saturating_sub(exchange.sent_ns));
-        let left = self.shared.host_timeout.saturating_sub(since);
-        if state.beats {
-            state.lease = Some(Instant::now() + left);
+        if let Some(sent_ns) = state.sent.remove(&answer.number) {
+            state.clock.add(&Exchange {
+                sent_ns,
+                received_there_ns: received_ns,
+                answered_there_ns: answered_ns,
+                received_ns: now_ns(),
+            });
         }
+        let holder = state.holder.as_mut();
+        let order = holder.map_or(Do::Nothing, |holder| holder.answered(boot_ns(), answer));
+        // Its next deadline has changed.
+        drop(state);
+        self.shared.changed.notify_one();
+        match order {
+            Do::Nothing | Do::Beat(_) => Order::Nothing,
+            Do::Start => Order::Start,
+            Do::Kill => Order::Kill,
+        }
+    }
+
+    /// What is known of the orchestrator's clock.
+    pub fn clock(&self) -> Option<Offset> {
+        self.shared.state().clock.at(now_ns())
     }
 
     /// The processes have ended.
     pub fn forget(&self) {
         let processes = {
             let mut state = self.shared.state();
-            if std::mem::take(&mut state.beats) {
-                let silent = &FromAgent::Silent;
-                self.shared.session.send(silent, Beside::Nothing);
-            }
-            state.is_active = false;
-            (state.next, state.lease) = (None, None);
+            state.holder = None;
+            state.has_worked = false;
             std::mem::take(&mut state.processes)
         };
         // Without the lock: the last owner of processes waits for their end, which is reported here.
@@ -132,26 +172,34 @@ impl Shared {
     fn run(&self) {
         let mut state = self.state();
         while !state.is_over {
-            let now = Instant::now();
-            if state.lease.is_some_and(|lease| lease <= now) {
-                drop(state);
-                let timeout_s = self.host_timeout.as_secs_f64();
-                self.session.end(&format!(
-                    "the orchestrator has not answered for {timeout_s} s"
-                ));
-                return;
+            let now_ns = boot_ns();
+            let has_worked = state.has_worked;
+            let holder = state.holder.as_mut();
+            match holder.map_or(Do::Nothing, |holder| holder.due(now_ns, has_worked)) {
+                Do::Beat(beat) => {
+                    state.has_worked = false;
+                    self.send(&mut state, beat);
+                    self.ask(&mut state);
+                }
+                Do::Kill => {
+                    drop(state);
+                    // The orchestrator can't be asked whether it still leads. Without the session the
+                    // processes end, and the agent joins again.
+                    let timeout_s = Duration::from_nanos(self.terms.host_timeout_ns).as_secs_f64();
+                    let reason = format!("the orchestrator has not answered for {timeout_s} s");
+                    self.session.end(&reason);
+                    return;
+                }
+                Do::Nothing | Do::Start => {}
             }
-            if state.next.is_some_and(|next| next <= now) {
-                self.beat(&mut state, now);
-            }
-            let due = [state.next, state.lease].into_iter().flatten().min();
-            state = match due {
+            let next_ns = state.holder.as_ref().and_then(Holder::next_ns);
+            state = match next_ns {
                 None => {
                     let waited = self.changed.wait(state);
                     waited.expect("no thread panics under it")
                 }
-                Some(due) => {
-                    let left = due.saturating_duration_since(now);
+                Some(next_ns) => {
+                    let left = Duration::from_nanos(next_ns.saturating_sub(now_ns));
                     let waited = self.changed.wait_timeout(state, left);
                     waited.expect("no thread panics under it").0
                 }
@@ -159,20 +207,28 @@ impl Shared {
         }
     }
 
-    fn beat(&self, state: &mut State, now: Instant) {
-        if !std::mem::take(&mut state.is_active) {
-            (state.beats, state.next, state.lease) = (false, None, None);
-            self.session.send(&FromAgent::Silent, Beside::Nothing);
-            return;
-        }
-        state.beats = true;
-        state.next = Some(now + BEAT);
-        state.lease.get_or_insert(now + self.host_timeout);
-        self.session.send_urgent(&FromAgent::Beat {
-            sent_ns: now_ns(),
-            last: state.last,
+    fn send(&self, state: &mut State, beat: Beat) {
+        let sent_ns = now_ns();
+        // Answers that were lost never come.
+        state.sent.retain(|number, _| *number + 16 > beat.number);
+        state.sent.insert(beat.number, sent_ns);
+        let clock = state.clock.at(sent_ns).map(|clock| ClockKnown {
+            offset_ns: clock.offset_ns,
+            error_ns: clock.error_ns,
         });
+        self.session.send_urgent(&FromAgent::Beat { beat, clock });
+    }
+
+    /// Asks all processes to report when they next do something, and tells them the time.
+    fn ask(&self, state: &mut State) {
+        let clock = state.clock.at(now_ns());
         for (process, processes) in &state.processes {
+            if let Some(clock) = clock {
+                let command = ProcessCommand::Clock {
+                    offset_ns: clock.offset_ns,
+                };
+                processes.tell(*process, command, None);
+            }
             processes.tell(*process, ProcessCommand::ReportActivity, None);
         }
     }
@@ -180,4 +236,9 @@ impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics under it")
     }
+}
+
+/// Says that the processes of an incarnation have ended.
+pub fn say_ended(session: &Session, epoch: u64) {
+    session.send(&FromAgent::Ended { epoch }, Beside::Nothing);
 }

@@ -25,8 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-
-use super::stream::Stream;
+use slackwater_secure::Stream;
 
 /// The most bytes of messages that wait, apart from state: a few hundred times what all processes of a host
 /// say in a second, and far more than any SQL text needs.
@@ -377,6 +376,7 @@ fn invalid(what: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     use proptest::prelude::*;
 
@@ -384,9 +384,10 @@ mod tests {
 
     fn pair() -> (Arc<Session>, Receiver<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let ours = Stream::connect(address, None, Duration::from_secs(5)).unwrap();
         let (theirs, _) = listener.accept().unwrap();
-        let session = Session::new(Stream::of(ours), "a test").unwrap();
+        let session = Session::new(ours, "a test").unwrap();
         (session, Receiver::new(theirs))
     }
 
@@ -443,7 +444,7 @@ mod tests {
         let state = vec![7; 64 << 20];
         session.send(&"state", Beside::File(file(&state)));
         // Until the writer has begun with it.
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         session.send_urgent(&"beat");
         let (first, _) = receiver.receive::<String>().unwrap().unwrap();
         let (second, beside) = receiver.receive::<String>().unwrap().unwrap();

@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use slackwater_engine::deploy::{Deployment, LinkPlan, RemoteEnds};
 use slackwater_engine::runtime::Runtime;
 use slackwater_link::shm::{Inbox, LANE_BYTES_MIN, Outbox, Peer, Watch, handover, watch};
-use slackwater_link::tcp::{Acceptor, Identity, Settings, Writer};
+use slackwater_link::tcp::{Acceptor, Guard, Identity, Settings, Writer};
 use slackwater_link::{FrameReceiver, FrameSender, WaiterHandle, Waker};
 use slackwater_sql::settings::LinkKind;
 
@@ -50,6 +51,8 @@ pub struct Part<'a> {
     pub nodes: &'a [Option<usize>],
     /// The kind of link between processes of one host.
     pub kind: LinkKind,
+    /// What protects links over TCP.
+    pub guard: Option<Arc<dyn Guard>>,
 }
 
 /// Whether a link between processes is TCP: always between hosts.
@@ -244,7 +247,8 @@ impl Listening {
             });
         }
         let any_port = SocketAddr::from((address, 0));
-        let acceptor = Acceptor::bind(any_port, identity, Settings::default())?;
+        let acceptor =
+            Acceptor::bind_guarded(any_port, identity, Settings::default(), part.guard.clone())?;
         for (number, link) in read {
             let waiter = part.own_waiter(part.worker_of(link.to));
             let writer = part.name(part.deployment.process(link.from));
@@ -283,13 +287,14 @@ impl Listening {
                 io::Error::other(format!("{name} is not listening: it may have died"))
             })?;
             let waiter = part.own_waiter(part.worker_of(link.from));
-            let writer = Writer::connect(
+            let writer = Writer::connect_guarded(
                 address,
                 self.identity,
                 number as u64,
                 &name,
                 waiter,
                 Settings::default(),
+                part.guard.clone(),
             );
             ends.senders
                 .insert(number, FrameSender::Tcp(Box::new(writer)));

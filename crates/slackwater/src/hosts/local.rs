@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use slackwater_engine::Error;
 use slackwater_engine::recorder::Recorder;
+use slackwater_secure::Secret;
 
 use super::channel::Channel;
 use super::facts::Facts;
@@ -30,6 +31,8 @@ pub struct LocalHost {
     facts: Facts,
     /// The executable that worker processes run; `None` for this one.
     program: Option<PathBuf>,
+    /// The secret of links to other hosts, if there are any.
+    secret: Option<Secret>,
 }
 
 impl LocalHost {
@@ -38,7 +41,13 @@ impl LocalHost {
         LocalHost {
             facts,
             program: program.map(Path::to_path_buf),
+            secret: None,
         }
+    }
+
+    /// Protects links to other hosts with a secret.
+    pub fn with_secret(self, secret: Option<Secret>) -> LocalHost {
+        LocalHost { secret, ..self }
     }
 }
 
@@ -53,7 +62,7 @@ impl Host for LocalHost {
 
     fn start(&self, group: &Group, hear: Hear) -> Result<Arc<dyn HostProcesses>, Error> {
         let failed = |error: io::Error| Error::new("worker processes", error.to_string());
-        let started = LocalProcesses::start(self.program.as_deref(), group, &hear);
+        let started = LocalProcesses::start(self, group, &hear);
         Ok(Arc::new(started.map_err(failed)?))
     }
 }
@@ -67,10 +76,10 @@ struct LocalProcesses {
 }
 
 impl LocalProcesses {
-    fn start(program: Option<&Path>, group: &Group, hear: &Hear) -> io::Result<LocalProcesses> {
+    fn start(host: &LocalHost, group: &Group, hear: &Hear) -> io::Result<LocalProcesses> {
         let (mut started, mut outboxes) = (Vec::new(), Vec::new());
         for number in group.first..group.first + group.count {
-            let (child, channel) = spawn(program, number)?;
+            let (child, channel) = spawn(host.program.as_deref(), number)?;
             let pid = Pid::from_raw(child.id() as i32).expect("a process id");
             let pid = pidfd_open(pid, PidfdFlags::empty())?;
             outboxes.push(Outbox::new(number, pid, channel.try_clone()?)?);
@@ -93,6 +102,7 @@ impl LocalProcesses {
                 first: group.first,
                 count: group.count,
                 records: group.records,
+                secret: host.secret.as_ref().map(Secret::text),
             });
             outboxes[number - group.first].put(neighbors, beside);
             let outboxes = Arc::clone(&outboxes);

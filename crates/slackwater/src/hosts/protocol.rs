@@ -8,6 +8,7 @@
 //! Each message exists once: a layer that passes one on wraps it and doesn't look into it. [`ProcessCommand`]
 //! and [`ProcessEvent`] have what only the two ends of a control socket tell each other.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -113,6 +114,11 @@ pub enum ProcessCommand {
     Run,
     /// A command for the host. May come with state for one of its instances in a memory file.
     Host(HostCommand),
+    /// The clock of the orchestrator's host is so far ahead of this host's.
+    Clock {
+        /// How far.
+        offset_ns: i64,
+    },
     /// Report, once, when it next does something ([`ProcessEvent::Active`]).
     ReportActivity,
     /// Report the counters.
@@ -156,7 +162,7 @@ pub enum ProcessEvent {
 }
 
 /// The worker processes of one host.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Neighbors {
     /// The number of the first.
     pub first: usize,
@@ -164,6 +170,16 @@ pub struct Neighbors {
     pub count: usize,
     /// Whether they record which rows they process.
     pub records: bool,
+    /// The secret of links to other hosts.
+    pub secret: Option<String>,
+}
+
+/// The secret never reaches a log.
+impl fmt::Debug for Neighbors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Neighbors { first, count, .. } = self;
+        write!(f, "Neighbors({first}, {count})")
+    }
 }
 
 /// The part of a worker process: what was decided for it, which it doesn't decide again.

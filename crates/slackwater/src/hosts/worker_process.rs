@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use slackwater_engine::Error;
 use slackwater_engine::barrier::Handover;
-use slackwater_engine::counters::InstanceCounters;
+use slackwater_engine::counters::{InstanceCounters, clock};
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::protocol::{Attached, Command, WorkerEvent};
 use slackwater_engine::recorder::Recorder;
 use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions};
+use slackwater_link::tcp::Guard;
+use slackwater_secure::Secret;
 use slackwater_sql::program::{Program, compile};
 
 use super::channel::Channel;
@@ -60,13 +62,21 @@ pub fn main(descriptor: RawFd) -> ExitCode {
         Ok(Some((ProcessCommand::Neighbors(neighbors), sockets))) => (neighbors, sockets),
         _ => return ExitCode::FAILURE,
     };
-    let Ok(Some((ProcessCommand::Start(start), _))) = channel.receive() else {
-        return ExitCode::FAILURE;
+    let start = loop {
+        match channel.receive() {
+            Ok(Some((ProcessCommand::Start(start), _))) => break start,
+            Ok(Some((ProcessCommand::Clock { offset_ns }, _))) => clock::set(offset_ns),
+            _ => return ExitCode::FAILURE,
+        }
     };
     let recorder = neighbors.records.then(|| sockets.pop()).flatten();
     let recorder = recorder.map(|memory| Recorder::new(memory.into()));
     let sockets = by_number(sockets, &neighbors, &start);
-    match work(&start, &channel, sockets, recorder) {
+    let guard = match neighbors.secret.as_deref().map(Secret::parse).transpose() {
+        Ok(secret) => secret.map(|secret| secret.guard()),
+        Err(_) => return ExitCode::FAILURE,
+    };
+    match work(&start, &channel, sockets, recorder, guard) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             let _ = channel.send(&ProcessEvent::Refused(reason), &[]);
@@ -81,6 +91,7 @@ fn work(
     channel: &Channel,
     sockets: Vec<Option<OwnedFd>>,
     recorder: Option<Recorder>,
+    guard: Option<Arc<dyn Guard>>,
 ) -> Result<(), String> {
     if let Err(error) = std::env::set_current_dir(&start.folder)
         && start.has_relative_paths
@@ -127,6 +138,7 @@ fn work(
         names: &start.names,
         nodes: &start.memory_nodes,
         kind: program.settings.link,
+        guard,
     };
     let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
     let mut watches = Watches::default();
@@ -203,6 +215,10 @@ fn prepare(start: &Start, catalog: &ProgramCatalog<'_>, channel: &Channel) -> bo
             ProcessCommand::Restore => phases::restore(catalog, &start.deployment, start.process),
             ProcessCommand::Recommit(sinks) => phases::recommit(catalog, start.epoch, &sinks),
             ProcessCommand::Run => return true,
+            ProcessCommand::Clock { offset_ns } => {
+                clock::set(offset_ns);
+                continue;
+            }
             ProcessCommand::Finish => return false,
             // These come later, when the part runs.
             ProcessCommand::Neighbors(_)
@@ -228,6 +244,7 @@ fn addresses(channel: &Channel, watches: &mut Watches) -> Result<Vec<Option<Sock
             Ok(Some((ProcessCommand::Connect(addresses), _))) => return Ok(addresses),
             // An agent asks for it as soon as the process runs.
             Ok(Some((ProcessCommand::ReportActivity, _))) => watches.host = true,
+            Ok(Some((ProcessCommand::Clock { offset_ns }, _))) => clock::set(offset_ns),
             _ => return Err("was not told where the other processes listen".to_string()),
         }
     }
@@ -330,6 +347,7 @@ impl WorkerProcess<'_> {
                 Some(Heard::Worker(event, attached)) => executor.hear(event, attached, report),
                 Some(Heard::Agent(done)) => executor.done(done, report),
                 Some(Heard::Host(FromHost::Command(command, state))) => match *command {
+                    ProcessCommand::Clock { offset_ns } => clock::set(offset_ns),
                     ProcessCommand::ReportActivity => {
                         self.watches.host = true;
                         let command = HostCommand::Workers(Command::ReportActivity);
