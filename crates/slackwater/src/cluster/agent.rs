@@ -175,7 +175,9 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     };
     *term = of_leader;
     let agent = Agent {
-        host: LocalHost::new(facts, None).with_secret(options.secret.clone()),
+        host: LocalHost::new(facts, None)
+            .with_secret(options.secret.clone())
+            .of_agent(),
         asked: Mutex::default(),
         session: Arc::clone(&session),
         parts: Arc::default(),

@@ -7,6 +7,7 @@
 //!   reported as left, once.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -133,17 +134,21 @@ impl JoinedHost {
 
     /// Hears the agent until the session ends; returns the reason. `changed` is called when there is another
     /// time at which it is due.
-    pub fn hear<R: std::io::Read>(&self, receiver: &mut Receiver<R>, changed: impl Fn()) -> String {
+    pub fn hear<R: io::Read>(&self, receiver: &mut Receiver<R>, changed: impl Fn()) -> String {
         let reason = loop {
             match receiver.receive::<FromAgent>() {
                 Ok(Some((message, beside))) => self.take(message, beside, &changed),
-                Ok(None) => break "its agent has ended".to_string(),
-                Err(error) => break error.to_string(),
+                Ok(None) => break ("its agent has ended".to_string(), true),
+                Err(error) => break (error.to_string(), is_end(&error)),
             }
         };
-        let reason = self.session.ended().unwrap_or(reason);
+        let (reason, is_end) = match self.session.ended() {
+            // This side has given it up.
+            Some(reason) => (reason, false),
+            None => reason,
+        };
         self.session.end(&reason);
-        self.lose(&reason);
+        self.lose(&reason, is_end);
         reason
     }
 
@@ -244,14 +249,20 @@ impl JoinedHost {
         }
     }
 
-    /// The session has ended.
-    fn lose(&self, reason: &str) {
+    /// The session has ended; `is_end` says that the agent has ended it, or has ended with it.
+    fn lose(&self, reason: &str, is_end: bool) {
         let left = {
             let mut state = self.state();
             state.lost = Some(reason.to_string());
             let run = state.run.as_mut();
             run.map(|run| {
-                run.lease.give_up();
+                match is_end {
+                    true => {
+                        run.has_ended = true;
+                        run.lease.confirmed();
+                    }
+                    false => run.lease.give_up(),
+                }
                 (Arc::clone(&run.hear), std::mem::take(&mut run.running))
             })
         };
@@ -291,6 +302,13 @@ impl JoinedHost {
             (state, _) = waited.expect("no thread panics under it");
         }
     }
+}
+
+/// Whether the other end of a connection says that it is over. Processes die with their agent, and an agent
+/// without a session kills them. Only when nothing is heard of it, they may go on until their lease ends.
+fn is_end(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];
+    kinds.contains(&error.kind())
 }
 
 impl State {

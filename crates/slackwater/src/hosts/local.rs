@@ -33,6 +33,7 @@ pub struct LocalHost {
     program: Option<PathBuf>,
     /// The secret of links to other hosts, if there are any.
     secret: Option<Secret>,
+    is_agent: bool,
 }
 
 impl LocalHost {
@@ -42,12 +43,21 @@ impl LocalHost {
             facts,
             program: program.map(Path::to_path_buf),
             secret: None,
+            is_agent: false,
         }
     }
 
     /// Protects links to other hosts with a secret.
     pub fn with_secret(self, secret: Option<Secret>) -> LocalHost {
         LocalHost { secret, ..self }
+    }
+
+    /// Makes its processes die with this one, whatever ends it.
+    pub fn of_agent(self) -> LocalHost {
+        LocalHost {
+            is_agent: true,
+            ..self
+        }
     }
 }
 
@@ -102,6 +112,7 @@ impl LocalProcesses {
                 first: group.first,
                 count: group.count,
                 records: group.records,
+                end_with_parent: host.is_agent,
                 secret: host.secret.as_ref().map(Secret::text),
             });
             outboxes[number - group.first].put(neighbors, beside);

@@ -170,6 +170,8 @@ pub struct Neighbors {
     pub count: usize,
     /// Whether they record which rows they process.
     pub records: bool,
+    /// Whether they are killed when the process that started them dies: of an agent, whose end means theirs.
+    pub end_with_parent: bool,
     /// The secret of links to other hosts.
     pub secret: Option<String>,
 }

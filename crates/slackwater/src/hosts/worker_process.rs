@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use slackwater_engine::Error;
 use slackwater_engine::barrier::Handover;
 use slackwater_engine::counters::{InstanceCounters, clock};
@@ -62,6 +63,10 @@ pub fn main(descriptor: RawFd) -> ExitCode {
         Ok(Some((ProcessCommand::Neighbors(neighbors), sockets))) => (neighbors, sockets),
         _ => return ExitCode::FAILURE,
     };
+    if neighbors.end_with_parent {
+        // If it can't be set, the process still ends when its control socket does.
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    }
     let start = loop {
         match channel.receive() {
             Ok(Some((ProcessCommand::Start(start), _))) => break start,
