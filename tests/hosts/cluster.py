@@ -26,7 +26,9 @@ class Cluster:
     def __init__(self, world, net, hosts=3, processes=1, is_home_used=True, settings=None):
         self.world, self.net, self.processes = world, net, processes
         self.hosts, self.is_home_used = hosts, is_home_used
-        self.settings = dict(settings or {})
+        # Every process has something to do: a silent one has no lease that could end.
+        everywhere = {"parallelism": hosts * processes, "workers": hosts * processes}
+        self.settings = {**everywhere, **(settings or {})}
         self.folder = world.folder
         self.run, self.query, self.agents, self.starts = None, None, {}, 0
         # Exit codes and signals that were asked for, by process.

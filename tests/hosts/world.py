@@ -73,7 +73,8 @@ class World:
 
     def has_option(self, command, option):
         """Whether the program knows an option of a command."""
-        asked = subprocess.run([self.program, command, "--help"], capture_output=True, timeout=60, check=False)
+        words = [self.program, command, "--help"]
+        asked = subprocess.run(words, capture_output=True, timeout=60, check=False)
         return option.encode() in asked.stdout
 
     def strangers(self, host, kind, address, port, file=None):

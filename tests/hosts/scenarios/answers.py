@@ -34,7 +34,7 @@ def answers_over_two_hosts(world):
 @scenario
 def answers_over_three_hosts(world):
     """Each reference query gives its rows over home and two agents with two processes each."""
-    return check_all(world, 3, kind="bridge", processes=2, settings={"parallelism": 7, "workers": 6})
+    return check_all(world, 3, kind="bridge", processes=2, settings={"parallelism": 7})
 
 
 @scenario

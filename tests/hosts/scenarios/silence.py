@@ -14,7 +14,7 @@ CALM_WITHIN_S = 120
 @scenario
 def an_idle_cluster_sleeps(world):
     """A query without rows: no thread of any process on three hosts is woken, for --idle-seconds."""
-    cluster = world.cluster(3, kind="bridge", settings={"parallelism": 6})
+    cluster = world.cluster(3, kind="bridge", processes=2)
     file = world.folder / "query.sql"
     file.write_text(queries.SILENT.format(port=INPUT_PORT, out=world.folder / "out"))
     cluster.start(file)
