@@ -141,7 +141,7 @@ impl Incoming {
     /// When the connection is broken. Frames that were whole have been returned before.
     pub(super) fn next(&mut self, received: u64) -> Result<Next, Broken> {
         self.ready.look();
-        if self.answer.is_some() || self.must_answer || self.wire.owes() {
+        if self.answer.is_some() || self.must_answer {
             self.return_credit(received)?;
         }
         // Each round takes bytes from the buffer or the socket, or returns; and what may come without a
@@ -396,16 +396,19 @@ impl Incoming {
 
     /// Sends what it can. A broken socket is found by the next read, after the frames that came before.
     fn flush(&mut self) {
-        // A broken socket: as below.
-        let _ = self.wire.pay();
         while let Some((record, sent)) = &mut self.answer {
-            match self.wire.send(&record[*sent..]) {
-                Ok(Moved::Bytes(count)) => *sent += count,
-                Ok(_) | Err(_) => return,
+            if *sent < HEADER_BYTES {
+                match self.wire.send(&record[*sent..]) {
+                    Ok(Moved::Bytes(count)) => *sent += count,
+                    Ok(_) | Err(_) => return,
+                }
+                continue;
             }
-            if *sent == HEADER_BYTES {
-                self.answer = None;
+            // What the seal took and the socket did not is not sent.
+            if self.wire.owes() && (self.wire.pay().is_err() || self.wire.owes()) {
+                return;
             }
+            self.answer = None;
         }
     }
 
