@@ -36,6 +36,7 @@ fn visits(options: &[(&str, &str)]) -> TableDefinition {
         schema: Arc::new(Schema::new(fields.to_vec())),
         metadata: Default::default(),
         primary_key: Vec::new(),
+        findings: None,
         options: options
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))

@@ -17,6 +17,11 @@ pub struct TableDefinition {
     pub metadata: BTreeMap<usize, String>,
     /// The columns of the `PRIMARY KEY`, by which a sink replaces rows.
     pub primary_key: Vec<usize>,
+    /// What the same table has found in another process ([`SourceConnector::findings`]); then it doesn't look
+    /// again.
+    ///
+    /// [`SourceConnector::findings`]: slackwater_engine::source::SourceConnector::findings
+    pub findings: Option<String>,
     /// The options in `WITH (…)`.
     pub options: BTreeMap<String, String>,
 }
@@ -132,6 +137,7 @@ pub(crate) mod tests {
             schema: Arc::new(Schema::new(fields)),
             metadata: BTreeMap::new(),
             primary_key: Vec::new(),
+            findings: None,
             options: options
                 .iter()
                 .map(|(k, v)| (k.to_string(), v.to_string()))

@@ -5,6 +5,7 @@
 //! something to read, by a file descriptor registered with the worker's waiter or by a waker handed to
 //! another thread.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,6 +28,18 @@ pub trait SourceConnector: Send + Sync {
     /// (indices into [`SourceConnector::schema`], increasing) and the partitions `p` with `p % instances
     /// == instance`.
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>>;
+
+    /// The local files that it reads, with their lengths when they were found; `None` if it reads something
+    /// else.
+    fn files(&self) -> Option<Vec<(PathBuf, u64)>> {
+        None
+    }
+
+    /// What it has found outside (files), as text for the same table in other processes, which then don't
+    /// look again; `None` if it doesn't look, or what it finds is the same everywhere.
+    fn findings(&self) -> Option<String> {
+        None
+    }
 
     /// Notes that a stored checkpoint has all rows of a partition before `position`
     /// ([`Resume::position`]), so the sender may forget them. Called in the process of the source that

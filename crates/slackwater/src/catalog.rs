@@ -38,7 +38,7 @@ pub use controls::Controls;
 pub use endings::endings;
 pub use kind::connector_of;
 pub use statement::written;
-pub use tables::BuiltIn;
+pub use tables::{BuiltIn, Informed};
 use tables::{definition, option_error};
 
 /// A table's name without the options of a hint.
@@ -187,6 +187,7 @@ impl<'a> ProgramCatalog<'a> {
             schema: Arc::new(arrow_schema::Schema::empty()),
             metadata: Default::default(),
             primary_key: Vec::new(),
+            findings: None,
             options: [("on_error", if fail { "fail" } else { "skip" })]
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .into(),

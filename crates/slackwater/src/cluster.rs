@@ -25,8 +25,10 @@ mod membership;
 mod pulse;
 
 mod orchestrator;
+mod sameness;
 
 mod agent;
 
 pub use agent::{AgentOptions, Ending, Stopping, resolve, run as run_agent};
 pub use orchestrator::{ClusterOptions, Orchestrator};
+pub use sameness::{check_state, check_tables};

@@ -42,6 +42,8 @@ pub mod connect;
 mod executor;
 
 mod facts;
+mod look;
+
 mod host;
 mod local;
 
@@ -62,6 +64,7 @@ pub(crate) use facts::{Build, Facts, host_name};
 pub(crate) use host::{Ended, Exit, Group, Hear, Host, HostProcesses, News, What};
 pub(crate) use local::LocalHost;
 pub use local::mesh;
+pub(crate) use look::{Ask, Found};
 pub(crate) use measured::Measured;
 pub(crate) use phases::{Pending, Phase, recommit};
 pub(crate) use protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent};

@@ -19,7 +19,7 @@ use crate::bound::bound;
 use crate::calibrate;
 use crate::catalog::{BuiltIn, ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
-use crate::cluster::{ClusterOptions, Orchestrator};
+use crate::cluster::{ClusterOptions, Orchestrator, check_state, check_tables};
 use crate::costs::Learned;
 use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::{Machine, Used};
@@ -206,6 +206,10 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let (mut plan, hosts) = match gathered {
         Some(gathered) => {
             let bound = bound(&program, &gathered.names).map_err(usage)?;
+            check_tables(&program, &bound, &gathered.hosts).map_err(usage)?;
+            if let Some(place) = &program.settings.state {
+                check_state(place, &gathered.hosts).map_err(Failure::Usage)?;
+            }
             let plan = plan_bound(&program, &gathered.machine, &bound, &learned);
             (plan.map_err(usage)?, gathered.hosts)
         }

@@ -52,6 +52,7 @@ fn planned(topology: &Topology, parallelism: usize, strategy: &str) -> Plan {
         quota_cores: None,
         binds_memory: true,
         notes: Vec::new(),
+        hosts: None,
     };
     plan_on(&program, &machine, &Learned::default()).unwrap()
 }
@@ -130,6 +131,7 @@ fn a_process_for_each_node_has_the_workers_of_that_node() {
         quota_cores: None,
         binds_memory: true,
         notes: Vec::new(),
+        hosts: None,
     };
     let plan = plan_on(&program, &machine, &Learned::default()).unwrap();
     assert_eq!(plan.processes, 2, "the node of memory only has no worker");

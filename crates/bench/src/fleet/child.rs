@@ -87,7 +87,8 @@ fn work(start: &Start, sockets: Vec<OwnedFd>, channel: &Channel) -> Result<(), S
     let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
     let (ends, _watch, _acceptor);
     if start.links != Links::SharedMemory {
-        let listening = connect::Listening::at(address.into(), &part, [0; 16]).map_err(failed)?;
+        let listening =
+            connect::Listening::at(address.into(), None, &part, [0; 16]).map_err(failed)?;
         say(Report::Listens(listening.address()))?;
         let (Order::Connect(addresses), _) = receive(channel)? else {
             return Err("did not receive the addresses of the other processes".to_string());

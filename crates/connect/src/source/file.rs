@@ -70,7 +70,10 @@ impl FileConnector {
     ) -> std::result::Result<FileConnector, OptionError> {
         let pattern = options.required("path", "flights.csv")?;
         let rate = options.rate("replay_rate")?;
-        let files = find(pattern)?;
+        let files = match &table.findings {
+            Some(findings) => found(findings)?,
+            None => find(pattern)?,
+        };
         if let FileFormat::Columns(_) = &format
             && let Some(packed) = files.iter().find(|file| Packing::of(&file.path).is_some())
         {
@@ -86,6 +89,30 @@ impl FileConnector {
             unit_of_work_file: table_settings(table)?.unit_of_work_file,
         })
     }
+}
+
+/// The files that another process has found. They may have grown since.
+fn found(findings: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
+    let files = serde_json::from_str::<Vec<(PathBuf, u64)>>(findings).map_err(|error| {
+        let reason = format!("what another process has found can't be read: {error}");
+        OptionError::new("path", reason, "run the same program on every host")
+    })?;
+    let files = files.into_iter().map(|(path, bytes)| {
+        let found = look(&path)?;
+        match found.bytes >= bytes {
+            true => Ok(FoundFile { path, bytes }),
+            false => Err(OptionError::new(
+                "path",
+                format!(
+                    "{} has {} bytes here, and {bytes} where the query was started",
+                    path.display(),
+                    found.bytes
+                ),
+                "share the folder with all hosts",
+            )),
+        }
+    });
+    files.collect()
 }
 
 /// The files that a path or pattern names, sorted.
@@ -194,6 +221,16 @@ impl SourceConnector for FileConnector {
             total_bytes: Some(self.files.iter().map(|file| file.bytes).sum()),
             rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),
         }
+    }
+
+    fn files(&self) -> Option<Vec<(PathBuf, u64)>> {
+        let files = self.files.iter();
+        Some(files.map(|file| (file.path.clone(), file.bytes)).collect())
+    }
+
+    fn findings(&self) -> Option<String> {
+        // Paths that are not UTF-8 can't be written; then each process looks.
+        serde_json::to_string(&self.files()?).ok()
     }
 
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {

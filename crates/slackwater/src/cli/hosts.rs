@@ -105,9 +105,22 @@ pub(super) struct WorkerArguments {
     /// from]
     #[arg(long, value_name = "IP")]
     address: Option<IpAddr>,
+    /// The ports at which worker processes may listen, such as 7100-7199 [default: any that is free]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
+    ports: Option<(u16, u16)>,
     /// The cores that queries may use, such as 0-3,8 [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
+}
+
+/// Parses a range of ports.
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let range = text.split_once('-').unwrap_or((text, text));
+    let ports = (range.0.trim().parse(), range.1.trim().parse());
+    match ports {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),
+        _ => Err("expected ports such as 7100-7199".to_string()),
+    }
 }
 
 /// Runs an agent until it is stopped, or the query is over.
@@ -164,6 +177,7 @@ fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
         secret: arguments.secret.as_deref().map(secret).transpose()?,
         name: arguments.name.clone().unwrap_or_else(host_name),
         address: arguments.address,
+        ports: arguments.ports,
         machine,
     })
 }

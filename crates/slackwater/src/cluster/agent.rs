@@ -51,6 +51,8 @@ pub struct AgentOptions {
     pub secret: Option<Secret>,
     /// The address at which processes listen for links; `None` for that of the session's end.
     pub address: Option<IpAddr>,
+    /// The ports at which they may listen; `None` for any.
+    pub ports: Option<(u16, u16)>,
     /// What processes may use.
     pub machine: Machine,
 }
@@ -131,7 +133,10 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     }
     let own = options.address;
     let own = own.unwrap_or_else(|| stream.local_address().ip());
-    let facts = Facts::here(&options.name, own, &options.machine);
+    let facts = Facts {
+        ports: options.ports,
+        ..Facts::here(&options.name, own, &options.machine)
+    };
     let session = match Session::new(stream, address) {
         Ok(session) => session,
         Err(error) => return failed(error),
@@ -239,6 +244,10 @@ impl Agent {
 
     fn obey(&self, message: ToAgent, beside: Beside) {
         match message {
+            ToAgent::Look(ask) => {
+                let looked = FromAgent::Looked(ask.look());
+                self.session.send(&looked, Beside::Nothing);
+            }
             ToAgent::Start(group) => {
                 self.end_all();
                 self.pulse.begin(group.epoch);

@@ -20,7 +20,7 @@ use slackwater_engine::time::now_ns;
 use super::messages::{ClockKnown, FromAgent, ToAgent};
 use super::session::{Beside, Receiver, Session};
 use crate::hosts::{
-    Ended, Exit, Facts, Group, Hear, Host, HostProcesses, News, ProcessCommand, What,
+    Ask, Ended, Exit, Facts, Found, Group, Hear, Host, HostProcesses, News, ProcessCommand, What,
 };
 
 /// How long an agent may take to start processes: a loaded host needs some 100 ms for each.
@@ -41,6 +41,8 @@ pub struct JoinedHost {
 #[derive(Default)]
 struct State {
     run: Option<Run>,
+    /// The answer to the last question.
+    found: Option<Found>,
     /// Why it is lost.
     lost: Option<String>,
     /// What it knows of the orchestrator's clock.
@@ -154,6 +156,10 @@ impl JoinedHost {
 
     fn take(&self, message: FromAgent, beside: Beside, changed: &impl Fn()) {
         match message {
+            FromAgent::Looked(found) => {
+                self.state().found = Some(found);
+                self.changed.notify_all();
+            }
             FromAgent::Started { epoch, pids } => self.answer(epoch, Ok(pids)),
             FromAgent::NotStarted { epoch, reason } => self.answer(epoch, Err(reason)),
             FromAgent::Said {
@@ -290,12 +296,19 @@ impl JoinedHost {
 
     /// Waits until `is_so` of the incarnation, the host is lost, or the time is over.
     fn wait(&self, patience: Duration, is_so: impl Fn(&Run) -> bool) -> MutexGuard<'_, State> {
+        self.wait_for(patience, |state| state.run.as_ref().is_some_and(&is_so))
+    }
+
+    fn wait_for(
+        &self,
+        patience: Duration,
+        is_so: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'_, State> {
         let until = Instant::now() + patience;
         let mut state = self.state();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let is_so = state.run.as_ref().is_some_and(&is_so);
-            if is_so || state.lost.is_some() || left.is_zero() {
+            if is_so(&state) || state.lost.is_some() || left.is_zero() {
                 return state;
             }
             let waited = self.changed.wait_timeout(state, left);
@@ -335,6 +348,20 @@ impl Host for Joined {
 
     fn is_there(&self) -> bool {
         self.0.is_there()
+    }
+
+    fn look(&self, ask: &Ask) -> Result<Found, Error> {
+        let host = &self.0;
+        host.state().found = None;
+        host.session
+            .send(&ToAgent::Look(ask.clone()), Beside::Nothing);
+        let mut state = host.wait_for(START_PATIENCE, |state| state.found.is_some());
+        let found = state.found.take();
+        found.ok_or_else(|| {
+            let silent = || format!("did not answer within {} s", START_PATIENCE.as_secs());
+            let reason = state.lost.clone();
+            Error::new(&host.facts.name, reason.unwrap_or_else(silent))
+        })
     }
 
     fn start(&self, group: &Group, hear: Hear) -> Result<Arc<dyn HostProcesses>, Error> {

@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 use slackwater_control::lease::{Answer, Beat};
 
-use crate::hosts::{Build, Exit, Facts, Group, ProcessCommand, ProcessEvent};
+use crate::hosts::{Ask, Build, Exit, Facts, Found, Group, ProcessCommand, ProcessEvent};
 
 /// The first message of an agent.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub enum ToAgent {
         /// Whether it is worth trying again.
         try_again: bool,
     },
+    /// Look for files and folders.
+    Look(Ask),
     /// Start worker processes.
     Start(Group),
     /// A command for a process, with state for one of its instances if it brings a file.
@@ -84,6 +86,8 @@ pub enum ToAgent {
 /// From an agent to the orchestrator, after its [`Hello`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromAgent {
+    /// What it has found.
+    Looked(Found),
     /// The processes were started.
     Started {
         /// The incarnation.

@@ -206,6 +206,26 @@ pub fn shared_memory(
     Ok((ends, watch(watched.collect(), own)?))
 }
 
+/// Binds to one of `ports` that is free.
+fn bind<T>(
+    address: IpAddr,
+    ports: Option<(u16, u16)>,
+    bind: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<T> {
+    let Some((first, last)) = ports else {
+        return bind(SocketAddr::from((address, 0)));
+    };
+    for port in first..=last {
+        match bind(SocketAddr::from((address, port))) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return bound,
+        }
+    }
+    Err(io::Error::other(format!(
+        "no port of {address} is free between {first} and {last}: give the agent more --ports"
+    )))
+}
+
 fn lane_bytes(lanes: usize) -> usize {
     let share = INBOX_BYTES / lanes;
     // Rounded down to a power of two.
@@ -228,9 +248,15 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens on a free port of this address if other processes send to this one. Its readers exist before
+    /// Listens on a free port of this address, among `ports` if there are any, if other processes send to this
+    /// one. Its readers exist before
     /// other processes know the address.
-    pub fn at(address: IpAddr, part: &Part<'_>, token: [u8; 16]) -> io::Result<Listening> {
+    pub fn at(
+        address: IpAddr,
+        ports: Option<(u16, u16)>,
+        part: &Part<'_>,
+        token: [u8; 16],
+    ) -> io::Result<Listening> {
         let identity = Identity {
             epoch: part.epoch,
             token,
@@ -246,9 +272,9 @@ impl Listening {
                 receivers,
             });
         }
-        let any_port = SocketAddr::from((address, 0));
-        let acceptor =
-            Acceptor::bind_guarded(any_port, identity, Settings::default(), part.guard.clone())?;
+        let acceptor = bind(address, ports, |address| {
+            Acceptor::bind_guarded(address, identity, Settings::default(), part.guard.clone())
+        })?;
         for (number, link) in read {
             let waiter = part.own_waiter(part.worker_of(link.to));
             let writer = part.name(part.deployment.process(link.from));

@@ -14,6 +14,8 @@ pub struct Facts {
     pub name: String,
     /// The address at which its processes listen for links.
     pub address: IpAddr,
+    /// The ports at which they may listen; `None` for any.
+    pub ports: Option<(u16, u16)>,
     /// The process id of its agent.
     pub pid: u32,
     /// Its nodes and cores.
@@ -40,6 +42,7 @@ impl Facts {
         Facts {
             name: name.to_string(),
             address,
+            ports: None,
             pid: std::process::id(),
             topology: (&machine.topology).into(),
             quota_cores: machine.quota_cores,

@@ -18,6 +18,7 @@ use slackwater_engine::Error;
 use slackwater_engine::recorder::Suspect;
 
 use super::facts::Facts;
+use super::look::{Ask, Found};
 use super::protocol::{ProcessCommand, ProcessEvent};
 
 /// A host that can run worker processes.
@@ -27,6 +28,13 @@ pub trait Host: Send + Sync + fmt::Debug {
 
     /// Whether it can be reached, as far as is known.
     fn is_there(&self) -> bool;
+
+    /// Looks for files and folders there.
+    ///
+    /// # Errors
+    ///
+    /// If the host can't be asked.
+    fn look(&self, ask: &Ask) -> Result<Found, Error>;
 
     /// Starts worker processes. `hear` is called with what they say and how they end: in order for each
     /// process, and by several threads. It may block.

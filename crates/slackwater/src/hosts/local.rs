@@ -21,6 +21,7 @@ use slackwater_secure::Secret;
 use super::channel::Channel;
 use super::facts::Facts;
 use super::host::{Ended, Group, Hear, Host, HostProcesses};
+use super::look::{Ask, Found};
 use super::outbox::Outbox;
 use super::protocol::{Neighbors, ProcessCommand};
 use reader::Reader;
@@ -68,6 +69,10 @@ impl Host for LocalHost {
 
     fn is_there(&self) -> bool {
         true
+    }
+
+    fn look(&self, ask: &Ask) -> Result<Found, Error> {
+        Ok(ask.look())
     }
 
     fn start(&self, group: &Group, hear: Hear) -> Result<Arc<dyn HostProcesses>, Error> {

@@ -75,12 +75,19 @@ impl Processes {
     fn begin(&mut self, work: &Work<'_>) -> io::Result<()> {
         let token = token()?;
         let names = self.hearing.name(work.hosts);
+        let sources = work.program.sources();
+        let findings = sources.filter_map(|(_, source)| {
+            let findings = source.connector.findings()?;
+            Some((source.table.name.clone(), findings))
+        });
+        let findings = findings.collect::<BTreeMap<String, String>>();
         for number in 0..self.len() {
             let host = &work.hosts[work.deployment.host(number)];
             let start = Start {
                 file: work.file.to_string(),
                 text: work.text.to_string(),
                 settings: work.settings.to_vec(),
+                findings: findings.clone(),
                 folder: std::env::current_dir()?,
                 has_relative_paths: crate::bound::has_relative_paths(work.program),
                 deployment: work.deployment.clone(),
@@ -91,6 +98,7 @@ impl Processes {
                 process: number,
                 names: names.clone(),
                 address: host.facts().address,
+                ports: host.facts().ports,
                 // Processes of an earlier incarnation may still exist.
                 epoch: work.incarnation.map_or(1, |incarnation| incarnation.epoch),
                 token,

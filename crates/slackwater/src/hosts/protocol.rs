@@ -8,6 +8,7 @@
 //! Each message exists once: a layer that passes one on wraps it and doesn't look into it. [`ProcessCommand`]
 //! and [`ProcessEvent`] have what only the two ends of a control socket tell each other.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -193,6 +194,8 @@ pub struct Start {
     pub text: String,
     /// The settings of the command line.
     pub settings: Vec<(String, String)>,
+    /// What sources have found outside, by table.
+    pub findings: BTreeMap<String, String>,
     /// The folder in which relative paths begin.
     pub folder: PathBuf,
     /// Whether the query has relative paths.
@@ -214,6 +217,8 @@ pub struct Start {
     pub names: Vec<String>,
     /// The address at which it listens for links.
     pub address: IpAddr,
+    /// The ports of which it may take one; `None` for any.
+    pub ports: Option<(u16, u16)>,
     /// The incarnation's number.
     pub epoch: u64,
     /// The secret with which TCP links identify themselves.

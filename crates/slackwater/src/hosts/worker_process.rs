@@ -29,7 +29,7 @@ use super::measured::Measures;
 use super::phases;
 use super::protocol::{HostCommand, HostEvent, Neighbors, ProcessCommand, ProcessEvent, Start};
 use super::steps::StepChanges;
-use crate::catalog::{BuiltIn, ProgramCatalog};
+use crate::catalog::{Informed, ProgramCatalog};
 use crate::checkpoints::{CheckpointAgent, Members, Restored};
 use crate::machine;
 use crate::notices::{Kind, Said};
@@ -107,7 +107,8 @@ fn work(
              = write absolute paths, or share the folder with this host"
         ));
     }
-    let compiled = compile(&start.text, &start.settings, &BuiltIn)
+    let connectors = Informed(&start.findings);
+    let compiled = compile(&start.text, &start.settings, &connectors)
         .map_err(|error| error.render(&start.file, &start.text))?;
     let program = compiled.run;
     if fingerprint(&program) != start.fingerprint {
@@ -149,7 +150,7 @@ fn work(
     let mut watches = Watches::default();
     let listening = match connect::uses_tcp(deployment, program.settings.link) {
         true => {
-            let listening = connect::Listening::at(start.address, &part, start.token);
+            let listening = connect::Listening::at(start.address, start.ports, &part, start.token);
             let listening = listening.map_err(failed)?;
             let _ = channel.send(&ProcessEvent::Listens(listening.address()), &[]);
             Some(listening)

@@ -14,7 +14,7 @@ use super::events::Signals;
 use crate::bound::bound;
 use crate::catalog::{ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
-use crate::cluster::Orchestrator;
+use crate::cluster::{Orchestrator, check_tables};
 use crate::costs::Learned;
 use crate::hosts::Host;
 use crate::machine::Used;
@@ -98,6 +98,8 @@ impl Query<'_> {
             bound(self.program, &gathered.names).map_err(|error| self.script.render(&error))?;
         let planned = plan_bound(self.program, &gathered.machine, &bound, self.learned);
         let mut plan = planned.map_err(|error| self.script.render(&error))?;
+        check_tables(self.program, &bound, &gathered.hosts)
+            .map_err(|error| self.script.render(&error))?;
         plan.checkpoints = self.plan.checkpoints;
         plan.rows_per_s = self.plan.rows_per_s;
         self.deployment = deployment(self.program, &plan);

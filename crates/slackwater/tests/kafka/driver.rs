@@ -37,6 +37,7 @@ pub fn definition(broker: &Broker, topic: &str, options: &[(&str, &str)]) -> Tab
         )])),
         metadata: BTreeMap::new(),
         primary_key: Vec::new(),
+        findings: None,
         options: options
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
