@@ -79,7 +79,7 @@ pub const WINDOW_BYTES_MIN: usize = 4 << 10;
 pub const WINDOW_BYTES_MAX: usize = 1 << 30;
 
 /// The most sealed greetings in progress at once at an acceptor. A stranger can make it do a key exchange,
-/// of less than a millisecond, and keep the state of one: 64 × some 20 KB are 1.3 MB.
+/// of less than a millisecond, and keep the state of one: 64 × some 13 KB are 0.8 MB.
 pub const SEALED_HANDSHAKES_MAX: usize = 64;
 
 /// What each record costs of the window besides its payload: the place of its frame in memory (64 bytes),

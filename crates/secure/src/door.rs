@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! - A handshake costs a descriptor and some 20 KB, for a limited time, and their number is limited. One
+//! - A handshake costs a descriptor and some 13 KB, for a limited time, and their number is limited. One
 //!   more displaces the oldest: a host that knows the secret answers at once, and a silent stranger
 //!   doesn't.
 //! - Strangers cost this thread their key exchange, and no other.
@@ -29,7 +29,7 @@ use crate::secret::{MAKE, Secret};
 use crate::stream::Stream;
 use crate::tls::Tls;
 
-/// The most handshakes in progress at once: 64 × some 20 KB are 1.3 MB, and more hosts than a cluster
+/// The most handshakes in progress at once: 64 × some 13 KB are 0.8 MB, and more hosts than a cluster
 /// starts in the milliseconds that a handshake takes. One more displaces the oldest.
 pub const HANDSHAKES_MAX: usize = 64;
 

@@ -1,5 +1,5 @@
 //! What a seal costs: CPU time per gigabyte and side of a link over loopback, in clear and sealed, for
-//! frames of three lengths; and CPU time per handshake. Prints each round and the medians.
+//! frames of three lengths; and memory and CPU time per handshake. Prints each round and the medians.
 //!
 //! ```text
 //! cargo test --release -p slackwater-secure --test cost -- --ignored --nocapture
@@ -142,6 +142,34 @@ fn hand_over(from: &mut dyn Seal, to: &mut dyn Seal, theirs: &mut f64) -> f64 {
     ours
 }
 
+/// The memory of a handshake in progress, of which a stranger sent the first message, in KB.
+fn memory_kb(secret: &Secret) -> f64 {
+    const HELD: usize = 2_000;
+    let resident_kb = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number
+            .and_then(|number| number.parse::<f64>().ok())
+            .expect("a size")
+    };
+    let guard = secret.guard();
+    let mut hello = Vec::new();
+    let mut connecting = guard.connecting().expect("a seal");
+    connecting.pay(&mut hello).expect("memory takes everything");
+    let before = resident_kb();
+    let seals = (0..HELD).map(|_| {
+        let mut seal = guard.accepting().expect("a seal");
+        let mut answer = Vec::new();
+        seal.take(&mut &hello[..]).expect("memory gives everything");
+        seal.open(&mut []).expect("a greeting");
+        seal.pay(&mut answer).expect("memory takes everything");
+        seal
+    });
+    let seals: Vec<_> = seals.collect();
+    (resident_kb() - before) / seals.len() as f64
+}
+
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
@@ -151,6 +179,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 #[ignore = "measures, for a minute"]
 fn cost_of_a_seal() {
     let secret = Secret::generate().expect("randomness");
+    println!("a handshake: {:.1} KB", memory_kb(&secret));
     for (length, gigabytes) in FRAMES {
         let frames = (gigabytes * 1e9) as u64 / length as u64;
         let mut figures = [[(); 3]; 2].map(|row| row.map(|()| Vec::new()));

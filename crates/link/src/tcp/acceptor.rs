@@ -264,10 +264,15 @@ impl Doorman {
                     return;
                 }
             };
-            // A seal that can't be made: no randomness, so no connection either.
             let seal = self.guard.as_ref().map(|guard| guard.accepting());
-            let Ok(seal) = seal.transpose() else {
-                continue;
+            let seal = match seal.transpose() {
+                Ok(seal) => seal,
+                Err(error) => {
+                    let reason = format!("could not be served: {error}");
+                    self.shared
+                        .note(LinkError::new(address.to_string(), reason));
+                    continue;
+                }
             };
             if self.greetings.len() >= self.greetings_max() {
                 let oldest = self.greetings.remove(0);

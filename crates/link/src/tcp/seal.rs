@@ -69,8 +69,8 @@ pub trait Seal: Send {
     fn owes(&self) -> bool;
 
     /// The least plaintext that is waiting in what was taken and in `unread` bytes that wait in the socket,
-    /// if the peer fills its records as [`Seal::seal`] does. A record of its own for each record of a link
-    /// is not counted: the link's cost of a record covers it.
+    /// if the peer fills its records as [`Seal::seal`] does. A record of its own for each record of a link is
+    /// not counted: of the 128 bytes that this costs, 112 are left for what a seal adds, and must be enough.
     fn waiting(&self, unread: u64) -> u64;
 
     /// Says to the peer that nothing follows.
