@@ -12,8 +12,6 @@ from host import Failed, Skipped, is_alive, signal_all, wait_for
 
 PORT = 7070
 PORTS = "7100-7199"
-# No undisturbed run takes longer; a stopped one is not waited for.
-PATIENCE_S = 120
 # An agent that has ended is started again so often, as a supervisor of services does.
 STARTS_MAX = 50
 BROKEN = ("panicked at", "internal error", "RUST_BACKTRACE")
@@ -118,7 +116,8 @@ class Cluster:
                 raise Failed(f"the run has ended before it was disturbed: {self.run.code}\n{self.story()}")
             return all(self.workers(name) for name in names) and self.checkpoints() >= checkpoints
 
-        wait_for(lambda: f"workers and {checkpoints} checkpoints\n{self.story()}", is_running, PATIENCE_S)
+        what = lambda: f"workers and {checkpoints} checkpoints\n{self.story()}"
+        wait_for(what, is_running, self.world.options.patience)
 
     def checkpoints(self):
         """Records of checkpoints and of claims."""
@@ -139,9 +138,10 @@ class Cluster:
         if self.is_clear:
             raise Skipped("needs a network between hosts, and a secret: not in clear")
 
-    def finish(self, patience_s=PATIENCE_S):
+    def finish(self):
         """Waits for the end of the run, starting again what was killed; returns its report."""
         end = lambda: f"the end of the run\n{self.story()}"
+        patience_s = self.world.options.patience
         wait_for(end, lambda: not self.revive(), patience_s, every_s=0.1)
         self.check_ends()
         if self.run.code != 0:

@@ -101,6 +101,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=0, help="random rounds")
     parser.add_argument("--seed", type=int, default=0, help="the first round's seed [0]")
     parser.add_argument("--idle-seconds", type=float, default=20, help="how long silence is watched [20]")
+    parser.add_argument("--patience", type=float, default=120, help="seconds that a run may take [120]")
     parser.add_argument("--clear", action="store_true", help="on one loopback address, without a secret")
     parser.add_argument("--keep", action="store_true", help="keep all folders")
     parser.add_argument("--list", action="store_true", help="list the scenarios")

@@ -20,6 +20,9 @@ def clocks_a_day_apart(world):
     latency = report["latency_ms"]
     if not 0 <= latency["p50"] <= latency["max"] <= LATENCY_MS_MAX:
         raise Failed(f"latencies of {latency}")
+    names = {host["name"] for host in report["hosts"]}
+    if not {"h1", *clocks} <= names:
+        raise Failed(f"the report has only the hosts {sorted(names)}")
     for host in report["hosts"]:
         offset_ms, error_ms = host["clock_offset_ms"], host["clock_error_ms"]
         truth_ms = clocks.get(host["name"], 0) * 1000
