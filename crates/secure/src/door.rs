@@ -55,7 +55,8 @@ pub struct Door {
 
 impl Door {
     /// Listens at `address`, where port 0 lets the kernel choose one, and calls `admitted` with each stream,
-    /// on the door's thread: it must not block. Without a secret, streams are in clear.
+    /// on the door's thread: it must not block. Without a secret, streams are in clear. `turned_away` is called
+    /// for each connection that is refused, on the same thread.
     ///
     /// # Errors
     ///
@@ -65,6 +66,7 @@ impl Door {
         address: SocketAddr,
         secret: Option<Secret>,
         admitted: impl Fn(Stream, SocketAddr) + Send + 'static,
+        turned_away: impl Fn(&LinkError) + Send + 'static,
     ) -> io::Result<Door> {
         if secret.is_none() && !address.ip().to_canonical().is_loopback() {
             let what = format!(
@@ -86,6 +88,7 @@ impl Door {
             bell: Arc::clone(&bell),
             refusals: Arc::clone(&refusals),
             admitted,
+            turned_away,
             handshakes: Vec::new(),
             accept_after: None,
         };
@@ -123,13 +126,14 @@ impl Drop for Door {
 }
 
 /// The state of the thread.
-struct Doorman<F> {
+struct Doorman<F, G> {
     listener: TcpListener,
     /// None in clear.
     keys: Option<Keys>,
     bell: Arc<OwnedFd>,
     refusals: Arc<Mutex<Refusals>>,
     admitted: F,
+    turned_away: G,
     /// The handshakes in progress, the oldest first.
     handshakes: Vec<Handshake>,
     /// No connection is accepted before this time.
@@ -151,7 +155,7 @@ struct Ready {
     handshakes: Vec<bool>,
 }
 
-impl<F: Fn(Stream, SocketAddr)> Doorman<F> {
+impl<F: Fn(Stream, SocketAddr), G: Fn(&LinkError)> Doorman<F, G> {
     /// Sleeps, then does what there is to do. Returns false at the end.
     fn round(&mut self) -> bool {
         let Ok(ready) = self.sleep() else {
@@ -283,7 +287,9 @@ impl<F: Fn(Stream, SocketAddr)> Doorman<F> {
     fn refuse(&self, peer: SocketAddr, reason: String) {
         let hint =
             "allow only hosts of the cluster to connect to this port, and give all the same secret";
-        lock(&self.refusals).note(LinkError::new(peer.to_string(), reason).hint(hint));
+        let refusal = LinkError::new(peer.to_string(), reason).hint(hint);
+        (self.turned_away)(&refusal);
+        lock(&self.refusals).note(refusal);
     }
 }
 

@@ -28,11 +28,12 @@ fn secret() -> Secret {
 /// A door, and the streams that come through it.
 fn door(secret: Option<&Secret>) -> (Door, Receiver<Stream>) {
     let (admitted, streams) = channel();
-    let door = Door::bind(any_port(), secret.cloned(), move |stream, peer| {
+    let admit = move |stream: Stream, peer| {
         assert_eq!(stream.peer_address(), peer);
         // A test that is over takes no more.
         let _ = admitted.send(stream);
-    });
+    };
+    let door = Door::bind(any_port(), secret.cloned(), admit, |_| {});
     (door.expect("a port"), streams)
 }
 

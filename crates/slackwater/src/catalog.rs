@@ -2,6 +2,7 @@
 
 mod controls;
 mod endings;
+mod informed;
 mod kind;
 mod statement;
 mod tables;
@@ -36,9 +37,10 @@ use crate::slow::{Slowness, slowed};
 
 pub use controls::Controls;
 pub use endings::endings;
+pub use informed::Informed;
 pub use kind::connector_of;
 pub use statement::written;
-pub use tables::{BuiltIn, Informed};
+pub use tables::BuiltIn;
 use tables::{definition, option_error};
 
 /// A table's name without the options of a hint.

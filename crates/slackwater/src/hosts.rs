@@ -69,5 +69,5 @@ pub(crate) use measured::Measured;
 pub(crate) use phases::{Pending, Phase, recommit};
 pub(crate) use protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent};
 pub(crate) use starting::StartingExecution;
-pub(crate) use work::Work;
+pub(crate) use work::{Work, token};
 pub(crate) use worker_process::main as worker_main;

@@ -2,6 +2,7 @@
 //!
 //! Field names are fixed, because scripts read them.
 
+mod hosts;
 mod links;
 mod partitions;
 mod sinks;
@@ -12,6 +13,7 @@ mod tuning;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+pub use hosts::{FencedReport, HostReport, RefusedReport};
 pub use links::{LinkReport, LinkSideReport};
 pub use partitions::{
     BehindReport, EventTimeReport, LateForReport, PartitionReport, ProposalReport,
@@ -62,6 +64,18 @@ pub struct Report {
     pub restarts: u64,
     /// The costs of checkpoints; `null` if none were taken.
     pub checkpoints: Option<CheckpointReport>,
+    /// The hosts, if there were several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostReport>,
+    /// What earlier incarnations were refused; missing on one host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fenced: Option<FencedReport>,
+    /// What strangers were refused; missing on one host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<RefusedReport>,
+    /// The largest error of a latency between two hosts; missing on one host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_error_ms: Option<f64>,
     /// The warnings about the rows that were read.
     pub warnings: Vec<String>,
     /// Which partition held the others back, and what would have kept late rows, in sentences.
@@ -109,6 +123,13 @@ pub struct CommitDelay {
     pub mean: f64,
     /// The maximum.
     pub max: f64,
+}
+
+/// The kinds of links: `shm`, `tcp` or `shm and tcp`.
+fn kinds(links: &[LinkReport]) -> String {
+    let kinds = links.iter().map(|link| link.kind.as_str());
+    let kinds = kinds.collect::<std::collections::BTreeSet<&str>>();
+    kinds.into_iter().collect::<Vec<&str>>().join(" and ")
 }
 
 impl CheckpointReport {
@@ -402,7 +423,7 @@ impl Report {
                     "{} between {} processes over {}: {:.1} MB, {:.3} s of CPU to send, {:.3} s to receive",
                     self.plan.remote_links.len(),
                     self.plan.processes.len(),
-                    self.plan.remote_links[0].kind,
+                    kinds(&self.plan.remote_links),
                     sum(|link| link.send.bytes as f64) / 1e6,
                     sum(|link| link.send.busy_s),
                     sum(|link| link.receive.busy_s),

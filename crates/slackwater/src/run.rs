@@ -21,7 +21,7 @@ use crate::catalog::{BuiltIn, ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
 use crate::cluster::{ClusterOptions, Orchestrator, check_state, check_tables};
 use crate::costs::Learned;
-use crate::hosts::{Facts, Host, LocalHost};
+use crate::hosts::{Facts, Host, LocalHost, token};
 use crate::machine::{Machine, Used};
 use crate::metrics::{Board, Job};
 use crate::notices::Notices;
@@ -194,8 +194,13 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         None
     };
     let orchestrator = options.cluster.as_ref().map(|cluster| {
-        Orchestrator::new(cluster, &machine, options.program.as_deref())
-            .map_err(|error| Failure::Query(error, None))
+        Orchestrator::new(
+            cluster,
+            &program.settings,
+            &machine,
+            options.program.as_deref(),
+        )
+        .map_err(|error| Failure::Query(error, None))
     });
     let orchestrator = orchestrator.transpose()?;
     let gathered = orchestrator.as_ref().map(|orchestrator| {
@@ -285,6 +290,8 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         plan,
         deployment,
         hosts,
+        token: token()
+            .map_err(|error| Failure::Query(format!("no random token: {error}"), None))?,
         orchestrator,
         learned: &learned,
         started: Instant::now(),

@@ -11,6 +11,7 @@ use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
 use slackwater_sql::node::NodeSpec;
 use slackwater_sql::program::Program;
+use slackwater_sql::settings::LinkKind;
 
 use crate::catalog::ProgramCatalog;
 use crate::hosts::FinalCounts;
@@ -99,6 +100,15 @@ impl Tally<'_> {
         reports.collect()
     }
 
+    /// The kind of a link between processes.
+    fn link_kind(&self, link: usize) -> String {
+        let deployment = self.deployment;
+        match deployment.is_on_one_host(&deployment.links[link]) {
+            true => self.program.settings.link.used().to_string(),
+            false => LinkKind::Tcp.used().to_string(),
+        }
+    }
+
     /// Links between processes, with what each side counted.
     fn links(&self) -> Vec<LinkReport> {
         let graph = &self.program.graph;
@@ -109,7 +119,7 @@ impl Tally<'_> {
                 LinkReport {
                     from: instance_name(graph, self.plan, ends.from),
                     to: instance_name(graph, self.plan, ends.to),
-                    kind: self.program.settings.link.used().to_string(),
+                    kind: self.link_kind(counts.link),
                     message_bytes: None,
                     send: LinkSideReport::default(),
                     receive: LinkSideReport::default(),
@@ -302,6 +312,10 @@ impl Tally<'_> {
             restored_from: None,
             restarts: 0,
             checkpoints: None,
+            hosts: Vec::new(),
+            fenced: None,
+            refused: None,
+            latency_error_ms: None,
             warnings: self.notices.all(),
             diagnosis: Vec::new(),
             plan: PlanReport {

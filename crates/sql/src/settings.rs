@@ -86,6 +86,10 @@ pub struct Settings {
     pub state: Option<String>,
     /// The maximum number of restarts in ten minutes.
     pub restarts: usize,
+    /// How long a query on several hosts waits for them, in nanoseconds.
+    pub host_patience_ns: u64,
+    /// After how long without a sign of life a host is lost, in nanoseconds.
+    pub host_timeout_ns: u64,
     /// The memory limit of all operators, in bytes.
     pub memory_limit: Option<u64>,
     /// The event time after which unused state is discarded, in microseconds; `None` for never.
@@ -122,6 +126,15 @@ pub const CHECKPOINT_INTERVAL_NS: u64 = 10_000_000_000;
 /// The default of `restarts`: enough for hosts and brokers that are unavailable for a while, and few enough
 /// that a permanent fault is noticed.
 pub const RESTARTS: usize = 10;
+
+/// The default of `host_patience`: agents that a cluster manager starts need some seconds.
+pub const HOST_PATIENCE_NS: u64 = 60_000_000_000;
+
+/// The default of `host_timeout`: three lost packets in a row, and far longer than a loaded host is silent.
+pub const HOST_TIMEOUT_NS: u64 = 3_000_000_000;
+
+/// The minimum of `host_timeout`: a beat is sent every 150 ms then.
+pub const HOST_TIMEOUT_MIN_NS: u64 = 500_000_000;
 
 /// The maximum of `restarts`.
 pub const RESTARTS_MAX: usize = 1000;
@@ -164,6 +177,8 @@ impl Default for Settings {
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
             state: None,
             restarts: RESTARTS,
+            host_patience_ns: HOST_PATIENCE_NS,
+            host_timeout_ns: HOST_TIMEOUT_NS,
             memory_limit: None,
             state_ttl_us: None,
             notes: Vec::new(),

@@ -319,6 +319,9 @@ impl Doorman {
         // Noted first: a writer that has the answer finds the reason here.
         self.shared.note(error);
         if let Some(reply) = reply {
+            if reply.answer == Answer::StaleEpoch {
+                self.shared.note_stale();
+            }
             // A peer that does not take it learns of it from the closed connection.
             let _ = greeting.wire.send(&reply.encode());
             greeting.wire.finish();

@@ -25,6 +25,8 @@ const REFUSALS_KEPT: usize = 16;
 pub struct Refusals {
     /// How many there were.
     pub count: u64,
+    /// How many of them were of earlier incarnations of the deployment.
+    pub stale: u64,
     /// The last refusals with their reasons; the oldest first, 16 at most.
     pub last: Vec<LinkError>,
 }
@@ -305,6 +307,11 @@ impl Shared {
 
     pub(super) fn note(&self, refusal: LinkError) {
         lock(&self.refusals).note(refusal);
+    }
+
+    /// Counts a writer of an earlier incarnation, which is noted as well.
+    pub(super) fn note_stale(&self) {
+        lock(&self.refusals).stale += 1;
     }
 
     pub(super) fn refused(&self) -> Refusals {

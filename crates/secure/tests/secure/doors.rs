@@ -88,7 +88,7 @@ fn a_silent_stranger_is_sent_away() {
 fn in_clear_only_this_host_is_served() {
     for address in ["0.0.0.0:0", "[::]:0", "10.1.2.3:0", "[::ffff:10.1.2.3]:0"] {
         let address: SocketAddr = address.parse().expect("an address");
-        let error = Door::bind(address, None, |_, _| {})
+        let error = Door::bind(address, None, |_, _| {}, |_| {})
             .err()
             .expect("an error");
         assert_eq!(error.kind(), ErrorKind::PermissionDenied);
@@ -101,16 +101,16 @@ fn in_clear_only_this_host_is_served() {
             "{error}"
         );
     }
-    Door::bind(any_port(), None, |_, _| {}).expect("a port");
+    Door::bind(any_port(), None, |_, _| {}, |_| {}).expect("a port");
     // With a secret, anybody may knock.
     let everywhere = "0.0.0.0:0".parse().expect("an address");
-    Door::bind(everywhere, Some(secret()), |_, _| {}).expect("a port");
+    Door::bind(everywhere, Some(secret()), |_, _| {}, |_| {}).expect("a port");
 }
 
 #[test]
 fn a_port_that_is_taken_is_named() {
     let (door, _streams) = door(None);
-    let error = Door::bind(door.local_address(), None, |_, _| {})
+    let error = Door::bind(door.local_address(), None, |_, _| {}, |_| {})
         .err()
         .expect("an error");
     let expected = format!("can't listen at {}", door.local_address());

@@ -2,7 +2,6 @@
 //!
 //! The tests of `crates/sql` compile this file too, so it uses nothing from this crate.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -69,39 +68,6 @@ fn reason(table: &str, error: &OptionError) -> String {
     match &error.option {
         Some(option) => format!("table '{table}', option '{option}': {}", error.reason),
         None => format!("table '{table}': {}", error.reason),
-    }
-}
-
-/// The connectors of this build, for a process that is told what another has found
-/// ([`SourceConnector::findings`]), by table.
-pub struct Informed<'a>(pub &'a BTreeMap<String, String>);
-
-impl Connectors for Informed<'_> {
-    fn source(&self, table: &Table) -> Result<Arc<dyn SourceConnector>> {
-        let mut definition = definition(table);
-        definition.findings = self.0.get(&table.name).cloned();
-        let connector = slackwater_connect::source(&definition);
-        connector.map_err(|error| option_error(table, error))
-    }
-
-    fn sink(&self, table: Option<&Table>, schema: &SchemaRef) -> Result<Arc<dyn SinkConnector>> {
-        BuiltIn.sink(table, schema)
-    }
-
-    fn lookup(&self, table: &Table) -> Result<Option<Arc<dyn LookupConnector>>> {
-        BuiltIn.lookup(table)
-    }
-
-    fn translate(&self, create: &mut CreateTable) -> Result<()> {
-        BuiltIn.translate(create)
-    }
-
-    fn check(&self, table: &Table) -> Result<()> {
-        BuiltIn.check(table)
-    }
-
-    fn table_options(&self) -> Vec<String> {
-        BuiltIn.table_options()
     }
 }
 

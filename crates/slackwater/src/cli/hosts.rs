@@ -29,6 +29,10 @@ pub(super) struct HostArguments {
     /// With --listen: the name of this host [default: what the system calls it]
     #[arg(long, value_name = "NAME", requires = "listen")]
     name: Option<String>,
+    /// With --listen: the ports at which this host's worker processes may listen, such as 7100-7199
+    /// [default: any that is free]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = ports, requires = "listen")]
+    ports: Option<(u16, u16)>,
     /// With --listen: the file with the key that agents need, too (see slackwater key)
     #[arg(long, value_name = "FILE", requires = "listen")]
     secret: Option<PathBuf>,
@@ -55,17 +59,30 @@ impl HostArguments {
             ));
         }
         let secret = self.secret.as_deref().map(secret).transpose()?;
+        let name = self.name.clone().unwrap_or_else(host_name);
+        check_name(&name)?;
         Ok(Some(ClusterOptions {
             listen: address,
             secret,
-            name: self.name.clone().unwrap_or_else(host_name),
+            name,
             hosts,
             here: self.here,
+            ports: self.ports,
         }))
     }
 }
 
 fn secret(file: &Path) -> Result<Secret, String> {
+    if file
+        .to_str()
+        .is_some_and(|text| Secret::parse(text).is_ok())
+    {
+        return Err(
+            "--secret: this is a key, which everybody can see in the list of processes\n  \
+             = make a new one, and name its file: slackwater key > cluster.key"
+                .to_string(),
+        );
+    }
     Secret::read(file).map_err(|error| format!("--secret {error}"))
 }
 
@@ -150,6 +167,35 @@ pub(super) fn worker(arguments: &WorkerArguments) -> ExitCode {
     }
 }
 
+/// The longest name of a host: that of a part of a domain's name.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Rejects names that can't be told apart in messages.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_known = |c: char| c.is_ascii_alphanumeric() || ['.', '-', '_'].contains(&c);
+    match name.chars().all(is_known) && (1..=NAME_BYTES_MAX).contains(&name.len()) {
+        true => Ok(()),
+        false => Err(format!(
+            "--name: a host's name has 1 to {NAME_BYTES_MAX} letters, digits, '.', '-' and '_', such as h2"
+        )),
+    }
+}
+
+/// Rejects orchestrators on other hosts without a secret: whoever is at that address could give orders.
+fn check_loopback(join: &[String]) -> Result<(), String> {
+    let is_elsewhere = |address: &&String| {
+        // A name that is not known now is asked for again when the agent joins.
+        resolve(address).is_ok_and(|address| !address.ip().to_canonical().is_loopback())
+    };
+    match join.iter().find(is_elsewhere) {
+        None => Ok(()),
+        Some(address) => Err(format!(
+            "--join {address}: without a secret, whoever is there could run programs here\n  \
+             = slackwater key > cluster.key; chmod 600 cluster.key; and --secret cluster.key on every host"
+        )),
+    }
+}
+
 fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
     for join in &arguments.join {
         if join
@@ -160,6 +206,9 @@ fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
                 "--join {join}: write host:port, such as 10.0.0.1:7070"
             ));
         }
+    }
+    if arguments.secret.is_none() {
+        check_loopback(&arguments.join)?;
     }
     let mut machine = Machine::this();
     if let Some(list) = &arguments.cores {
@@ -172,10 +221,12 @@ fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
             ));
         }
     }
+    let name = arguments.name.clone().unwrap_or_else(host_name);
+    check_name(&name)?;
     Ok(AgentOptions {
         join: arguments.join.clone(),
         secret: arguments.secret.as_deref().map(secret).transpose()?,
-        name: arguments.name.clone().unwrap_or_else(host_name),
+        name,
         address: arguments.address,
         ports: arguments.ports,
         machine,

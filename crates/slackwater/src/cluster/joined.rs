@@ -47,6 +47,8 @@ struct State {
     lost: Option<String>,
     /// What it knows of the orchestrator's clock.
     clock: Option<ClockKnown>,
+    /// Messages of earlier incarnations that were dropped.
+    fenced: u64,
     leaves: bool,
 }
 
@@ -116,6 +118,11 @@ impl JoinedHost {
             let timeout_s = Duration::from_nanos(self.terms.host_timeout_ns).as_secs_f64();
             self.give_up(&format!("nothing was heard of it for {timeout_s} s"));
         }
+    }
+
+    /// Messages of earlier incarnations that were dropped.
+    pub fn fenced(&self) -> u64 {
+        self.state().fenced
     }
 
     /// What it knows of the orchestrator's clock.
@@ -218,6 +225,7 @@ impl JoinedHost {
                     }
                 };
                 if let Some(answer) = answer {
+                    self.state().fenced += u64::from(!answer.is_granted);
                     self.session.send_urgent(&ToAgent::Answer {
                         answer,
                         received_ns,
@@ -247,8 +255,10 @@ impl JoinedHost {
         let hear = {
             let mut state = self.state();
             let run = state.run_of(epoch);
-            run.filter(|run| run.group.has(process))
-                .map(|run| Arc::clone(&run.hear))
+            let run = run.filter(|run| run.group.has(process));
+            let hear = run.map(|run| Arc::clone(&run.hear));
+            state.fenced += u64::from(hear.is_none());
+            hear
         };
         if let Some(hear) = hear {
             hear(News { process, what });

@@ -7,6 +7,7 @@
 //!
 //! Without beats that are due, no thread wakes up (I7).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -15,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use slackwater_control::lease::Terms;
 use slackwater_engine::time::now_ns;
+use slackwater_link::LinkError;
 use slackwater_secure::{Door, Refusals, Secret, Stream};
 
 use super::joined::{Joined, JoinedHost};
-use super::messages::{Hello, ToAgent};
+use super::messages::{ClockKnown, Hello, ToAgent};
 use super::session::{Beside, Receiver, Session};
 use crate::hosts::{Build, Host};
 use crate::terminal::say;
@@ -27,6 +29,9 @@ use crate::terminal::say;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_COUNT: u32 = 3;
+
+/// How often strangers are told of.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// The shortest wait for a beat.
 const MS_NS: u64 = 1_000_000;
@@ -52,6 +57,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     hosts: BTreeMap<String, Arc<JoinedHost>>,
+    /// Messages of earlier incarnations, of hosts that have joined again since.
+    fenced: u64,
     is_over: bool,
 }
 
@@ -77,11 +84,12 @@ impl Membership {
             changed: Condvar::new(),
         });
         let admitting = Arc::downgrade(&shared);
-        let door = Door::bind(address, secret, move |stream, peer| {
+        let admit_one = move |stream, peer| {
             if let Some(shared) = admitting.upgrade() {
                 admit(&shared, stream, peer);
             }
-        })?;
+        };
+        let door = Door::bind(address, secret, admit_one, Strangers::default().teller())?;
         let watching = Arc::downgrade(&shared);
         std::thread::Builder::new()
             .name("hosts".to_string())
@@ -92,6 +100,19 @@ impl Membership {
     /// The address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.door.local_address()
+    }
+
+    /// What a host knows of the clock of this one.
+    pub fn clock(&self, name: &str) -> Option<ClockKnown> {
+        let state = self.shared.state();
+        state.hosts.get(name).and_then(|host| host.clock())
+    }
+
+    /// The messages of earlier incarnations that were dropped.
+    pub fn fenced(&self) -> u64 {
+        let state = self.shared.state();
+        let there = state.hosts.values().map(|host| host.fenced());
+        state.fenced + there.sum::<u64>()
     }
 
     /// The connections that were turned away.
@@ -134,6 +155,34 @@ impl Drop for Membership {
         }
         drop(state);
         self.shared.changed.notify_all();
+    }
+}
+
+/// Tells of strangers: at once of the first, and then once a minute.
+#[derive(Default)]
+struct Strangers {
+    told: Cell<Option<Instant>>,
+    since: Cell<u64>,
+}
+
+impl Strangers {
+    fn teller(self) -> impl Fn(&LinkError) {
+        move |refusal| {
+            self.since.set(self.since.get() + 1);
+            let told = self.told.get();
+            if told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+                return;
+            }
+            let LinkError { peer, reason, hint } = refusal;
+            let others = match self.since.take() {
+                0 | 1 => String::new(),
+                count => format!(" ({} more since the last one)", count - 1),
+            };
+            say(&format!(
+                "warning: {peer} was turned away: it {reason}{others}\n  = {hint}\n"
+            ));
+            self.told.set(Some(Instant::now()));
+        }
     }
 }
 
@@ -245,7 +294,9 @@ impl Shared {
         let terms = Terms { host_timeout_ns };
         let host = JoinedHost::new(hello.facts, Arc::clone(session), terms);
         let host = Arc::new(host);
-        state.hosts.insert(name, Arc::clone(&host));
+        if let Some(before) = state.hosts.insert(name, Arc::clone(&host)) {
+            state.fenced += before.fenced();
+        }
         Ok(host)
     }
 

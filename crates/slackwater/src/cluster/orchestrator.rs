@@ -6,17 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slackwater_secure::Secret;
+use slackwater_sql::settings::Settings;
 
 use super::membership::Membership;
 use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::Machine;
+use crate::report::HostReport;
 use crate::terminal::say;
-
-/// How long hosts may take to join.
-const JOIN_PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long a host may be unheard before it is lost.
-pub const HOST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How often a wait for hosts asks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -30,6 +26,8 @@ pub struct ClusterOptions {
     pub secret: Option<Secret>,
     /// The name of this host.
     pub name: String,
+    /// The ports at which worker processes of this host may listen; `None` for any.
+    pub ports: Option<(u16, u16)>,
     /// How many hosts there are to be.
     pub hosts: usize,
     /// Whether this host is one of them. If not, only what is bound to it runs here.
@@ -40,6 +38,7 @@ pub struct ClusterOptions {
 pub struct Orchestrator {
     membership: Membership,
     options: ClusterOptions,
+    patience: Duration,
     home: Arc<LocalHost>,
 }
 
@@ -61,17 +60,23 @@ impl Orchestrator {
     /// If the address can't be listened at.
     pub fn new(
         options: &ClusterOptions,
+        settings: &Settings,
         machine: &Machine,
         program: Option<&std::path::Path>,
     ) -> Result<Orchestrator, String> {
         let secret = options.secret.clone();
-        let membership = Membership::new(options.listen, secret, &options.name, 1, HOST_TIMEOUT);
+        let host_timeout = Duration::from_nanos(settings.host_timeout_ns);
+        let membership = Membership::new(options.listen, secret, &options.name, 1, host_timeout);
         let membership =
             membership.map_err(|error| format!("--listen {}: {error}", options.listen))?;
-        let facts = Facts::here(&options.name, options.listen.ip(), machine);
+        let facts = Facts {
+            ports: options.ports,
+            ..Facts::here(&options.name, options.listen.ip(), machine)
+        };
         Ok(Orchestrator {
             membership,
             options: options.clone(),
+            patience: Duration::from_nanos(settings.host_patience_ns),
             home: Arc::new(LocalHost::new(facts, program).with_secret(options.secret.clone())),
         })
     }
@@ -89,7 +94,7 @@ impl Orchestrator {
     pub fn gather(&self, is_stopped: &dyn Fn() -> bool) -> Result<Gathered, String> {
         let ClusterOptions { hosts, here, .. } = self.options;
         let wanted = hosts - usize::from(here);
-        let until = Instant::now() + JOIN_PATIENCE;
+        let until = Instant::now() + self.patience;
         let address = self.membership.address();
         if !self.membership.wait_for(wanted, Instant::now()) {
             let there = self.names();
@@ -119,7 +124,7 @@ impl Orchestrator {
                 return Err(format!(
                     "--hosts {hosts}: {there} within {} s\n  \
                      = on each of the others: slackwater worker --join {address}; or use fewer --hosts",
-                    JOIN_PATIENCE.as_secs()
+                    self.patience.as_secs_f64()
                 ));
             }
         }
@@ -136,6 +141,29 @@ impl Orchestrator {
             machine,
             hosts,
         })
+    }
+
+    /// The hosts of an incarnation, whose processes run on `host_of`.
+    pub fn report(&self, hosts: &[Arc<dyn Host>], host_of: &[usize]) -> Vec<HostReport> {
+        let reports = hosts.iter().enumerate().map(|(number, host)| {
+            let processes = host_of.iter().enumerate();
+            let own = processes.filter(|(_, host)| **host == number);
+            let facts = host.facts();
+            let clock = self.membership.clock(&facts.name);
+            HostReport {
+                name: facts.name.clone(),
+                address: facts.address.to_string(),
+                processes: own.map(|(process, _)| process).collect(),
+                clock_offset_ms: clock.map_or(0.0, |clock| clock.offset_ns as f64 / 1e6),
+                clock_error_ms: clock.map_or(0.0, |clock| clock.error_ns as f64 / 1e6),
+            }
+        });
+        reports.collect()
+    }
+
+    /// Messages of earlier incarnations that were dropped, and connections of strangers.
+    pub fn refused(&self) -> (u64, u64) {
+        (self.membership.fenced(), self.membership.refused().count)
     }
 
     /// The names of the hosts that have joined.

@@ -161,6 +161,8 @@ pub struct FinalCounts {
     pub dead_letters: Vec<DeadLetterFile>,
     /// What the process's sources noticed about their rows.
     pub noticed: Vec<Noticed>,
+    /// Connections to its links that were refused, of earlier incarnations and of strangers.
+    pub refused: (u64, u64),
     /// The resources that the process used.
     pub usage: ProcessUsage,
 }

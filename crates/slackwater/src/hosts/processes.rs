@@ -73,7 +73,6 @@ impl Processes {
 
     /// Sends each process its part.
     fn begin(&mut self, work: &Work<'_>) -> io::Result<()> {
-        let token = token()?;
         let names = self.hearing.name(work.hosts);
         let sources = work.program.sources();
         let findings = sources.filter_map(|(_, source)| {
@@ -101,7 +100,7 @@ impl Processes {
                 ports: host.facts().ports,
                 // Processes of an earlier incarnation may still exist.
                 epoch: work.incarnation.map_or(1, |incarnation| incarnation.epoch),
-                token,
+                token: work.token,
                 fingerprint: fingerprint(work.program),
                 incarnation: work.incarnation.cloned(),
             };
@@ -314,15 +313,4 @@ fn start_on_hosts(work: &Work<'_>, hearing: &Arc<Hearing>) -> Result<Vec<Started
         }
     }
     Ok(parts)
-}
-
-fn token() -> io::Result<[u8; 16]> {
-    let mut token = [0; 16];
-    let filled = rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())?;
-    assert_eq!(
-        filled,
-        token.len(),
-        "the kernel gives up to 256 bytes at once"
-    );
-    Ok(token)
 }

@@ -1,5 +1,6 @@
 //! What a host runs, and the callback for its events.
 
+use std::io;
 use std::sync::Arc;
 
 use slackwater_engine::deploy::Deployment;
@@ -28,6 +29,8 @@ pub struct Work<'a> {
     pub deployment: &'a Deployment,
     /// What waiting costs on this host.
     pub costs: Costs,
+    /// What links of this query show each other.
+    pub token: [u8; 16],
     /// The hosts that worker processes run on.
     pub hosts: &'a [Arc<dyn Host>],
     /// Where checkpoints are stored, if the query takes any.
@@ -40,3 +43,19 @@ pub struct Work<'a> {
 
 /// The callback for a host's events; may block.
 pub type Report = Arc<dyn Fn(HostEvent) + Send + Sync>;
+
+/// A random token.
+///
+/// # Errors
+///
+/// If the system has no randomness.
+pub fn token() -> io::Result<[u8; 16]> {
+    let mut token = [0; 16];
+    let filled = rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())?;
+    assert_eq!(
+        filled,
+        token.len(),
+        "the kernel gives up to 256 bytes at once"
+    );
+    Ok(token)
+}

@@ -16,7 +16,7 @@ use slackwater_engine::deploy::Deployment;
 use slackwater_engine::protocol::{Attached, Command, WorkerEvent};
 use slackwater_engine::recorder::Recorder;
 use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions};
-use slackwater_link::tcp::Guard;
+use slackwater_link::tcp::{Acceptor, Guard};
 use slackwater_secure::Secret;
 use slackwater_sql::program::{Program, compile};
 
@@ -158,7 +158,7 @@ fn work(
         false => None,
     };
     let (mut ends, _watch) = connect::shared_memory(&part, sockets).map_err(failed)?;
-    let _acceptor = match listening {
+    let acceptor = match listening {
         Some(listening) => {
             let addresses = addresses(channel, &mut watches)?;
             let connected = listening.connect(&part, &addresses, &mut ends);
@@ -206,6 +206,7 @@ fn work(
         deployment,
         catalog: &catalog,
         deployed: &deployed,
+        acceptor: acceptor.as_ref(),
         channel,
         measures,
         changes: StepChanges::default(),
@@ -305,6 +306,7 @@ struct WorkerProcess<'a> {
     deployment: &'a Deployment,
     catalog: &'a ProgramCatalog<'a>,
     deployed: &'a Deployed,
+    acceptor: Option<&'a Acceptor>,
     channel: &'a Channel,
     measures: Measures,
     /// The reported counts of steps and buckets.
@@ -475,6 +477,10 @@ impl WorkerProcess<'_> {
             links: self.deployed.links.iter().map(LinkCounts::from).collect(),
             dead_letters: self.catalog.dead_letter_files(),
             noticed: self.catalog.noticed(),
+            refused: self.acceptor.map_or((0, 0), |acceptor| {
+                let refused = acceptor.refused();
+                (refused.stale, refused.count - refused.stale)
+            }),
             usage: ProcessUsage {
                 pid: std::process::id(),
                 cpu_s: machine::process_cpu_s(),

@@ -18,13 +18,12 @@ use super::questions::Questions;
 use super::watch::Watch;
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
-use crate::hosts::{Execution, HostEvent, StartingExecution, Work};
+use crate::hosts::{Execution, FinalCounts, HostEvent, StartingExecution, Work};
 use crate::live::Live;
 use crate::metrics::Gatherer;
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
-use crate::report::DeadLetterFile;
-use crate::report::{CheckpointReport, Report};
+use crate::report::{CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report};
 use crate::tally::Tally;
 use crate::tuner::Tuner;
 
@@ -224,6 +223,7 @@ impl Query<'_> {
         self.signals.keep_diagnosis(examination.text());
         examination.add_to(&mut report);
         report.checkpoints = coordinator.as_ref().map(CheckpointReport::from);
+        self.report_hosts(&mut report, &finished);
         let suspects = coordinator.as_ref().map(|takes| takes.suspects().to_vec());
         let stopped = stopped && verdict != Some(Verdict::Finished);
         let dead_letters = tally.dead_letters();
@@ -241,6 +241,35 @@ impl Query<'_> {
             stopped,
             abandoned,
         })
+    }
+
+    /// Adds the hosts, and what was refused.
+    fn report_hosts(&self, report: &mut Report, finished: &[FinalCounts]) {
+        let Some(orchestrator) = &self.orchestrator else {
+            return;
+        };
+        report.hosts = orchestrator.report(&self.hosts, &self.plan.host_of);
+        let (fenced, refused) = orchestrator.refused();
+        let of_links = finished.iter().map(|counts| counts.refused);
+        let (stale, strangers) = of_links.fold((0, 0), |(stale, strangers), (one, other)| {
+            (stale + one, strangers + other)
+        });
+        report.fenced = Some(FencedReport {
+            links: stale,
+            messages: fenced,
+        });
+        report.refused = Some(RefusedReport {
+            sessions: refused,
+            links: strangers,
+        });
+        // A latency is the difference of two stamps, each of a host.
+        let mut errors = report
+            .hosts
+            .iter()
+            .map(|host| host.clock_error_ms)
+            .collect::<Vec<f64>>();
+        errors.sort_by(f64::total_cmp);
+        report.latency_error_ms = Some(errors.iter().rev().take(2).sum());
     }
 
     /// The number of instances of each materialized view.
@@ -342,6 +371,7 @@ impl Query<'_> {
             plan: &self.plan,
             deployment: &self.deployment,
             costs: self.costs,
+            token: self.token,
             hosts: &self.hosts,
             incarnation,
             members: &self.members,

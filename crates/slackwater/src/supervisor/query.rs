@@ -55,6 +55,8 @@ pub struct Query<'a> {
     pub deployment: Deployment,
     /// The hosts that worker processes run on.
     pub hosts: Vec<Arc<dyn Host>>,
+    /// What links of this query show each other.
+    pub token: [u8; 16],
     /// Where hosts join, if there are to be several.
     pub orchestrator: Option<Orchestrator>,
     /// The costs that earlier runs have measured.

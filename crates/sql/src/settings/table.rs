@@ -9,9 +9,9 @@ use super::values::{
     bytes, chosen, latency_target, number, positive_ns, state_ttl_us, unless_none,
 };
 use super::{
-    Balancer, CHECKPOINT_INTERVAL_MIN_NS, CHUNK_ROWS_MAX, LinkKind, MESSAGE_BYTES_MAX,
-    MessageBytes, PARALLELISM_MAX, PROCESSES_MAX, Parallelism, Processes, RESTARTS_MAX, Rebalance,
-    Settings, TwoPhase, WAIT_DELAY_MAX_NS,
+    Balancer, CHECKPOINT_INTERVAL_MIN_NS, CHUNK_ROWS_MAX, HOST_TIMEOUT_MIN_NS, LinkKind,
+    MESSAGE_BYTES_MAX, MessageBytes, PARALLELISM_MAX, PROCESSES_MAX, Parallelism, Processes,
+    RESTARTS_MAX, Rebalance, Settings, TwoPhase, WAIT_DELAY_MAX_NS,
 };
 
 /// A setting.
@@ -163,6 +163,36 @@ pub const SETTINGS: &[Setting] = &[
                 None => chosen(value, &choices)?,
             };
             settings.emit_every_ns = every_ns;
+            Some(())
+        },
+    },
+    Setting {
+        name: "host_patience",
+        values: "a duration",
+        default: "'1 min'",
+        since: "0.2.0",
+        topic: Topic::Parallelism,
+        meaning: "how long a query on several hosts waits for hosts to join",
+        more: "At the start, and when one was lost: then the query waits until enough are there again, and ends \
+        with an error if that takes longer ([several hosts](cluster.md)).",
+        set: |settings, value| {
+            settings.host_patience_ns = parse_duration_ns(value)?;
+            Some(())
+        },
+    },
+    Setting {
+        name: "host_timeout",
+        values: "a duration of at least '500 ms'",
+        default: "'3 s'",
+        since: "0.2.0",
+        topic: Topic::Parallelism,
+        meaning: "after how long without a sign of life a host is lost",
+        more: "A host that can't reach the orchestrator for so long kills its worker processes. Shorter times find \
+        a cut network sooner, and lose a host that is only slow \
+        ([several hosts](cluster.md)).",
+        set: |settings, value| {
+            let timeout_ns = parse_duration_ns(value)?;
+            settings.host_timeout_ns = Some(timeout_ns).filter(|ns| *ns >= HOST_TIMEOUT_MIN_NS)?;
             Some(())
         },
     },
