@@ -65,6 +65,8 @@ class Cluster:
                    "--hosts", self.hosts, "--name", "h1", "--state", self.folder / "state",
                    "--report", self.folder / "report.json", "--processes", self.processes]
         command += ["--here"] if self.is_home_used else []
+        if not self.is_clear and self.world.has_option("run", "--ports"):
+            command += ["--ports", PORTS]
         settings = dict(self.settings)
         if getattr(self.query, "only_last", False):
             # Which row of a key is its last, files don't say when it moves to another instance.

@@ -4,6 +4,7 @@ import collections
 import gzip
 import pathlib
 import re
+import time
 
 from host import Failed
 
@@ -104,3 +105,50 @@ def left_of(changes):
     if taken:
         raise Failed(f"taken back, and never added: {taken[:3]}")
     return +counts
+
+
+class Crossing:
+    """Counts by key over several files, so that every process sends to every other."""
+
+    FILES, KEYS, ROWS = 4, 50, 6_000
+    only_last = False
+
+    def write(self, folder, data, run_s=None):
+        """Writes the input and the query, which takes about `run_s`; returns the query's file."""
+        del data
+        for number in range(self.FILES):
+            lines = (f"{second * 100},{(second * 7 + number) % self.KEYS}" for second in range(self.ROWS))
+            (folder / f"in-{number}.csv").write_text("\n".join(lines) + "\n")
+        rate = f", 'replay_rate' = '{self.FILES * self.ROWS // run_s}/s'" if run_s else ""
+        text = f"""
+            CREATE TABLE events (ms BIGINT, k BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+              WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+            WITH ('connector' = 'file', 'path' = '{folder}/in-*.csv', 'format' = 'csv'{rate});
+            CREATE TABLE counts (start TIMESTAMP(3), k BIGINT, n BIGINT)
+            WITH ('connector' = 'file', 'path' = '{folder}/counts', 'format' = 'csv');
+            INSERT INTO counts SELECT window_start, k, COUNT(*)
+            FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+            GROUP BY window_start, window_end, k;"""
+        file = folder / "crossing.sql"
+        file.write_text(text)
+        return file
+
+    def compare(self, folder, data):
+        """Raises unless the answer is right."""
+        del data
+        found = collections.Counter()
+        for part in (folder / "counts").glob("*.csv"):
+            for line in part.read_text().splitlines():
+                start, key, count = line.split(",")
+                start = start.partition(".")[0]
+                found[start, int(key)] += int(count)
+                if found[start, int(key)] != int(count):
+                    raise Failed(f"window {start} of key {key} is there twice")
+        expected = collections.Counter()
+        for number in range(self.FILES):
+            for second in range(self.ROWS):
+                start = second * 100 // 10_000 * 10
+                text = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(start))
+                expected[text, (second * 7 + number) % self.KEYS] += 1
+        if found != expected:
+            raise Failed(f"{len(found)} windows, {len(expected)} expected, or other counts")

@@ -29,7 +29,7 @@ pub use build::build;
 pub const LINK_MESSAGES_MAX: usize = 16;
 
 /// A query as instances on workers, connected by links.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Deployment {
     /// The instances.
     pub instances: Vec<InstancePlan>,
@@ -142,8 +142,8 @@ impl Deployment {
     }
 
     /// Groups of two or more links from one instance to other processes of its host that carry the same
-    /// messages: through shared memory each group is one feed. The feed's writer goes by the first link of the
-    /// group.
+    /// messages: through shared memory each group is one feed. The feed's writer goes by the first link of
+    /// the group.
     pub fn feeds(&self) -> Vec<Vec<usize>> {
         let steps = self.instances.iter().flat_map(|instance| &instance.steps);
         let broadcasts = steps.filter_map(|step| match &step.kind {

@@ -55,8 +55,8 @@ pub struct Door {
 
 impl Door {
     /// Listens at `address`, where port 0 lets the kernel choose one, and calls `admitted` with each stream,
-    /// on the door's thread: it must not block. Without a secret, streams are in clear. `turned_away` is called
-    /// for each connection that is refused, on the same thread.
+    /// on the door's thread: it must not block. Without a secret, streams are in clear. For each connection
+    /// that is refused, `turned_away` is called on the same thread.
     ///
     /// # Errors
     ///

@@ -5,6 +5,7 @@ mod calibrated;
 mod check;
 mod demo;
 mod doors;
+mod example;
 mod experiments;
 mod explained;
 mod hosts;
@@ -24,6 +25,7 @@ use crate::shell::Remote;
 use crate::terminal::{FAILED, USAGE, print, say};
 use arguments::{QueryArguments, duration, key_value, rows_per_s};
 use doors::DoorArguments;
+use example::EXAMPLE;
 pub use experiments::PROGRAM_VARIABLE;
 use explained::{Explain, analyse, explained};
 
@@ -34,22 +36,6 @@ struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
-
-const EXAMPLE: &str = "\
-A first query (hello.sql):
-
-  CREATE TABLE visits (ts_ms BIGINT, ip STRING,
-    ts AS TO_TIMESTAMP_LTZ(ts_ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-  WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'rows' = '100000');
-
-  SELECT window_start, COUNT(*) AS visits, COUNT(DISTINCT ip) AS visitors
-  FROM TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '10' SECOND)
-  GROUP BY window_start, window_end;
-
-  slackwater run hello.sql
-
-Exit code: 0 when the query finished (or was stopped by Ctrl-C or --duration), 1 when it failed,
-2 when the command line or the SQL is wrong.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -94,20 +80,10 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         doors: DoorArguments,
     },
     /// Print a new key, which all hosts of a query share.
-    #[command(after_help = "\
-  slackwater key > cluster.key; chmod 600 cluster.key
-
-Who has the file can run SQL on all hosts that use it. To change it, put the new key before the old one on
-every host; when all have both, remove the old one.")]
+    #[command(after_help = hosts::KEY_HELP)]
     Key,
     /// Join a query on several hosts: start the worker processes that it asks for.
-    #[command(after_help = "\
-The agent ends when the query does, and on SIGTERM. If it loses the orchestrator, it kills the processes
-that it has started for it, and joins again.
-
-  slackwater key > cluster.key; chmod 600 cluster.key          (and the same file on each host)
-  h1$ slackwater run query.sql --listen 10.0.0.1:7070 --secret cluster.key --hosts 2 --here
-  h2$ slackwater worker --join 10.0.0.1:7070 --secret cluster.key --name h2")]
+    #[command(after_help = hosts::WORKER_HELP)]
     Worker(hosts::WorkerArguments),
     /// Show a stream with its page: needs no files and no network.
     Demo(demo::Arguments),

@@ -2,6 +2,7 @@
 //!
 //! Field names are fixed, because scripts read them.
 
+mod checkpoints;
 mod hosts;
 mod links;
 mod partitions;
@@ -13,6 +14,7 @@ mod tuning;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+pub use checkpoints::{CheckpointReport, CommitDelay};
 pub use hosts::{FencedReport, HostReport, RefusedReport};
 pub use links::{LinkReport, LinkSideReport};
 pub use partitions::{
@@ -95,68 +97,11 @@ pub struct DeadLetterFile {
     pub first: String,
 }
 
-/// What checkpoints cost, in the last incarnation.
-#[derive(Debug, Clone, Serialize)]
-pub struct CheckpointReport {
-    /// Checkpoints that were stored.
-    pub stored: u64,
-    /// Checkpoints that were abandoned.
-    pub aborted: u64,
-    /// The number of the last one, this run's or an earlier one's.
-    pub last: Option<u64>,
-    /// Bytes of state that were stored.
-    pub bytes: u64,
-    /// The average time from the barrier to the stored checkpoint.
-    pub duration_ms: Option<f64>,
-    /// The longest of those.
-    pub duration_max_ms: f64,
-    /// The longest pause of an instance to copy its state.
-    pub stall_max_ms: f64,
-    /// How long rows of transactional sinks waited for their commit; `null` without any.
-    pub commit_delay_ms: Option<CommitDelay>,
-}
-
-/// The time from the arrival of the oldest row of a commit to the commit.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct CommitDelay {
-    /// The average.
-    pub mean: f64,
-    /// The maximum.
-    pub max: f64,
-}
-
 /// The kinds of links: `shm`, `tcp` or `shm and tcp`.
 fn kinds(links: &[LinkReport]) -> String {
     let kinds = links.iter().map(|link| link.kind.as_str());
     let kinds = kinds.collect::<std::collections::BTreeSet<&str>>();
     kinds.into_iter().collect::<Vec<&str>>().join(" and ")
-}
-
-impl CheckpointReport {
-    fn summary(&self, restored_from: Option<u64>, restarts: u64) -> String {
-        let mut text = match self.stored {
-            1 => "1 checkpoint".to_string(),
-            stored => format!("{} checkpoints", count(stored)),
-        };
-        if let Some(ms) = self.duration_ms {
-            let stall_ms = self.stall_max_ms;
-            text.push_str(&format!(
-                ", {ms:.1} ms each, stalls of at most {stall_ms:.1} ms"
-            ));
-        }
-        if let Some(delay) = &self.commit_delay_ms {
-            text.push_str(&format!(", rows committed after {:.0} ms", delay.mean));
-        }
-        if let Some(number) = restored_from {
-            text.push_str(&format!("; resumed from checkpoint {number}"));
-        }
-        text.push_str(&match restarts {
-            0 => String::new(),
-            1 => "; restarted once".to_string(),
-            times => format!("; restarted {times} times"),
-        });
-        text
-    }
 }
 
 /// The counts and costs of the incarnations before the last one.

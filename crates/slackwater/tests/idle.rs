@@ -50,11 +50,14 @@ pub fn activity(process: u32) -> Activity {
         cpu_ns: 0,
     };
     for task in std::fs::read_dir(format!("/proc/{process}/task")).unwrap() {
-        let read = |name: &str| -> String {
+        let read = |name: &str| {
             let task: &Path = &task.as_ref().unwrap().path();
-            std::fs::read_to_string(task.join(name)).unwrap()
+            std::fs::read_to_string(task.join(name)).ok()
         };
-        let status = read("status");
+        // A thread may end while they are read.
+        let (Some(status), Some(schedstat)) = (read("status"), read("schedstat")) else {
+            continue;
+        };
         let line = status
             .lines()
             .find(|line| line.starts_with("voluntary_ctxt_switches:"));
@@ -64,11 +67,7 @@ pub fn activity(process: u32) -> Activity {
         activity.threads += 1;
         activity.voluntary_switches += switches.parse::<u64>().unwrap();
         // The first number is the time on the CPU in nanoseconds.
-        let on_cpu_ns = read("schedstat")
-            .split_whitespace()
-            .next()
-            .unwrap()
-            .parse::<u64>();
+        let on_cpu_ns = schedstat.split_whitespace().next().unwrap().parse::<u64>();
         activity.cpu_ns += on_cpu_ns.unwrap();
     }
     activity

@@ -2,6 +2,8 @@
 
 mod choices;
 mod elsewhere;
+mod hosts;
+mod setting;
 mod table;
 mod topic;
 mod values;
@@ -19,7 +21,8 @@ use values::latency_target;
 
 pub use choices::{Balancer, LinkKind, MessageBytes, Parallelism, Processes, Rebalance, TwoPhase};
 pub use elsewhere::is_parallelism;
-pub use table::{SETTINGS, Setting, setting};
+pub use setting::Setting;
+pub use table::{SETTINGS, setting};
 pub use topic::Topic;
 
 /// The settings of a query.

@@ -1,6 +1,7 @@
 """What a user gets for bad input: an exit code, and words that say what to do."""
 
 import os
+import signal
 
 from cluster import PORT
 from host import Failed, Skipped, wait_for
@@ -143,14 +144,18 @@ def another_secret(world):
 
 @scenario
 def a_name_that_is_taken(world):
-    """A second agent with a name is refused with the address of the first, which goes on."""
+    """A second agent with a name is told the address of the first, which goes on, and waits for its end."""
     cluster = world.cluster(3, others=["other"])
     cluster.start(world.query(QUERY), RUN_S)
     cluster.until_running()
     command = [world.program, "worker", "--join", cluster.address(), *cluster.secret(), "--name", "h2"]
-    check(cluster.net["other"].start("other", command), 1, "h2", cluster.net["h2"].address)
+    other = cluster.net["other"].start("other", command)
+    told = f"has a host 'h2' at {cluster.net['h2'].address}"
+    wait_for(lambda: f"'{told}'\n{other.said()}", lambda: told in other.said(), WAIT_S)
     if cluster.finish()["restarts"]:
         raise Failed("a second agent has disturbed the first")
+    cluster.harm(other, signal.SIGTERM)
+    other.wait(WAIT_S)
 
 
 def own_files(world, content):
@@ -222,14 +227,14 @@ def a_host_that_is_not_there(world):
 
 @scenario
 def ports_that_are_used_up(world):
-    """An agent whose range has fewer ports than worker processes ends, and says which range."""
+    """An agent whose range has fewer ports than worker processes: the query ends, and says which range."""
     if not world.has_option("worker", "--ports"):
         raise Skipped("this program has no --ports")
     cluster = world.cluster(2, processes=3)
     cluster.start(world.query(QUERY), RUN_S, agents=False)
     command = [world.program, "worker", "--join", cluster.address(), *cluster.secret(), "--name", "h2"]
-    process = cluster.net["h2"].start("agent", [*command, "--ports", "7100-7101"])
-    check(process, 1, "7100-7101")
+    cluster.net["h2"].start("agent", [*command, "--ports", "7100-7101"])
+    check(cluster.run, 1, "h2", "between 7100 and 7101", "--ports")
 
 
 @scenario

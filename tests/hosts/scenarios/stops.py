@@ -5,6 +5,7 @@ import time
 
 from cluster import fenced, restarts_at_least
 from host import Failed, wait_for
+from queries import Crossing
 from world import scenario
 
 QUERY = "apache.session30min_per_ip"
@@ -15,12 +16,33 @@ STOPPED_S = 10
 
 @scenario
 def stop_a_host(world):
-    """SIGSTOP of everything on a host for 10 s, then SIGCONT: what it still sends and writes is refused."""
+    """SIGSTOP of everything on a host for 10 s, then SIGCONT: it ends what it had, and joins again."""
     cluster = world.cluster(3, settings={"checkpoint_interval": "100 ms"})
     cluster.start(world.query(QUERY), RUN_S)
     cluster.until_running()
     pids = cluster.stop_member("h3")
     time.sleep(STOPPED_S)
+    cluster.continue_member(pids)
+    report = cluster.finish()
+    restarts_at_least(report, 1)
+    return f"{report['restarts']} restarts, fenced {report['fenced']}"
+
+
+@scenario
+def an_old_incarnation_goes_on(world):
+    """A host stops, another takes its place; then its worker processes go on, and nobody there ends them."""
+    settings = {"checkpoint_interval": "100 ms"}
+    cluster = world.cluster(2, is_home_used=False, others=["h4"], settings=settings)
+    cluster.need_network()
+    cluster.start(Crossing(), RUN_S + STOPPED_S)
+    cluster.until_running()
+    cluster.start_agent("h4")
+    workers = cluster.workers("h3")
+    pids = cluster.stop_member("h3")
+    time.sleep(STOPPED_S)
+    cluster.continue_member(workers)
+    # Their links look for their peers; the agent, which would end them, still stands.
+    time.sleep(STOPPED_S / 2)
     cluster.continue_member(pids)
     report = cluster.finish()
     restarts_at_least(report, 1)

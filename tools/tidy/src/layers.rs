@@ -25,7 +25,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("from a query to instances", "demand expand place split"),
             ("while it runs", "balance latency"),
             ("broadcasts", "broadcast"),
-            ("other hosts", "clock lease"),
+            ("other hosts", "clock cluster lease"),
         ],
     ),
     (
@@ -144,8 +144,9 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),
-            ("plan", "broadcast messages parallel plan planner"),
+            ("plan", "bound broadcast messages parallel plan planner"),
             ("hosts", "hosts"),
+            ("other hosts", "cluster"),
             (
                 "beside a run",
                 "doctor explain live metrics progress rebalancer tally tuner",

@@ -181,7 +181,6 @@ impl Broadcast {
             instances,
             links,
             chunk_rows: self.chunk_rows,
-            // One process per worker.
             process_of: (0..self.processes).collect(),
             host_of: Vec::new(),
             relays: relays

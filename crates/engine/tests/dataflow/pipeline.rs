@@ -315,9 +315,7 @@ impl Pipeline {
             instances,
             links,
             chunk_rows: self.numbers.chunk_rows,
-            process_of: Vec::new(),
-            host_of: Vec::new(),
-            relays: Vec::new(),
+            ..Deployment::default()
         }
     }
 }

@@ -14,6 +14,20 @@ use crate::hosts::host_name;
 use crate::machine::Machine;
 use crate::terminal::{FAILED, USAGE, say};
 
+pub(super) const KEY_HELP: &str = "\
+  slackwater key > cluster.key; chmod 600 cluster.key
+
+Who has the file can run SQL on all hosts that use it. To change the key, add the new one below the old one
+on every host, then exchange the two lines everywhere, then remove the old one.";
+
+pub(super) const WORKER_HELP: &str = "\
+The agent ends when the query does, and on SIGTERM. If it loses the orchestrator, it kills the processes
+that it has started for it, and joins again.
+
+  slackwater key > cluster.key; chmod 600 cluster.key          (and the same file on each host)
+  h1$ slackwater run query.sql --listen 10.0.0.1:7070 --secret cluster.key --hosts 2 --here
+  h2$ slackwater worker --join 10.0.0.1:7070 --secret cluster.key --name h2";
+
 /// The options of a query on several hosts.
 #[derive(Args)]
 pub(super) struct HostArguments {
@@ -55,7 +69,8 @@ impl HostArguments {
         if self.secret.is_none() && !address.ip().is_loopback() {
             return Err(format!(
                 "--listen {listen}: without a secret, anybody who reaches this address could run SQL here\n  \
-                 = slackwater key > cluster.key; chmod 600 cluster.key; and --secret cluster.key on every host"
+                 = slackwater key > cluster.key; chmod 600 cluster.key; and on every host: --secret \
+                 cluster.key"
             ));
         }
         let secret = self.secret.as_deref().map(secret).transpose()?;

@@ -49,7 +49,6 @@ struct State {
     clock: Option<ClockKnown>,
     /// Messages of earlier incarnations that were dropped.
     fenced: u64,
-    leaves: bool,
 }
 
 /// The processes of an incarnation.
@@ -90,11 +89,6 @@ impl JoinedHost {
     /// Whether its session goes on.
     pub fn is_there(&self) -> bool {
         self.state().lost.is_none()
-    }
-
-    /// Whether it was asked to leave.
-    pub fn leaves(&self) -> bool {
-        self.state().leaves
     }
 
     /// When to call [`JoinedHost::look`], by this host's clock; `None` while no beat is expected.
@@ -232,10 +226,6 @@ impl JoinedHost {
                         answered_ns: now_ns(),
                     });
                 }
-                changed();
-            }
-            FromAgent::Leaving => {
-                self.state().leaves = true;
                 changed();
             }
         }

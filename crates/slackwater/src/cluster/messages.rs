@@ -133,8 +133,6 @@ pub enum FromAgent {
         /// What the agent knows of the orchestrator's clock.
         clock: Option<ClockKnown>,
     },
-    /// It was asked to leave.
-    Leaving,
 }
 
 /// How far the orchestrator's clock is ahead of an agent's, and how wrong that may be.

@@ -263,7 +263,7 @@ impl Session {
 }
 
 fn encoded(message: &impl Serialize) -> Vec<u8> {
-    // Maps have strings as keys, and nothing here fails by itself.
+    // Maps have strings as keys, and no field refuses to be written.
     serde_json::to_vec(message).expect("messages are plain data")
 }
 

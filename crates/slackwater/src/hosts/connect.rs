@@ -248,8 +248,8 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens on a free port of this address, among `ports` if there are any, if other processes send to this
-    /// one. Its readers exist before
+    /// Listens on a free port of this address, among `ports` if there are any, if other processes send to
+    /// this one. Its readers exist before
     /// other processes know the address.
     pub fn at(
         address: IpAddr,
@@ -293,8 +293,8 @@ impl Listening {
         self.acceptor.as_ref().map(Acceptor::local_address)
     }
 
-    /// Adds the ends of this process's links to `ends` once the addresses of the others are known. The acceptor is
-    /// kept as long as writers may have to reconnect.
+    /// Adds the ends of this process's links to `ends` once the addresses of the others are known. The
+    /// acceptor is kept as long as writers may have to reconnect.
     pub fn connect(
         self,
         part: &Part<'_>,

@@ -259,7 +259,11 @@ impl Hearing {
             )
         };
         if finished.is_none() {
-            let error = Error::new(name, refused.unwrap_or(exit.reason));
+            let error = match refused {
+                // It would be the same the next time.
+                Some(reason) => Error::new(name, reason).final_one(),
+                None => Error::new(name, exit.reason),
+            };
             self.say_phase(process, Phase::Died(error.clone()));
             let report = &self.report;
             if exit.is_crash {

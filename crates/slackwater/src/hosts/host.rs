@@ -126,7 +126,7 @@ pub enum What {
 pub struct Exit {
     /// How, as the end of a sentence about the process.
     pub reason: String,
-    /// Whether it crashed by itself, and was not killed by others.
+    /// Whether it crashed, and was not killed by others.
     pub is_crash: bool,
     /// The rows that its instances were processing, by instance.
     pub noted: Vec<(usize, Suspect)>,

@@ -1,8 +1,9 @@
 //! A worker process: it runs its part of a deployment and executes its parent's commands.
 
-use std::cell::Cell;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+mod prepared;
+mod reporter;
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
@@ -10,24 +11,26 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use slackwater_engine::Error;
-use slackwater_engine::barrier::Handover;
 use slackwater_engine::counters::{InstanceCounters, clock};
 use slackwater_engine::deploy::Deployment;
 use slackwater_engine::protocol::{Attached, Command, WorkerEvent};
 use slackwater_engine::recorder::Recorder;
-use slackwater_engine::runtime::{Deployed, Runtime, RuntimeOptions};
+use slackwater_engine::runtime::Deployed;
 use slackwater_link::tcp::{Acceptor, Guard};
 use slackwater_secure::Secret;
 use slackwater_sql::program::{Program, compile};
 
+use prepared::{addresses, by_number, start_runtime};
+use reporter::Reporter;
+
 use super::channel::Channel;
 use super::connect::{self, Part};
 use super::counts::{Counts, FinalCounts, InstanceCounts, LinkCounts, ProcessUsage};
-use super::executor::{Executor, Heard, Inbox, Steered, heads, inbox};
+use super::executor::{Executor, Heard, Inbox, Steered, inbox};
 use super::handover;
 use super::measured::Measures;
 use super::phases;
-use super::protocol::{HostCommand, HostEvent, Neighbors, ProcessCommand, ProcessEvent, Start};
+use super::protocol::{HostCommand, HostEvent, ProcessCommand, ProcessEvent, Start};
 use super::steps::StepChanges;
 use crate::catalog::{Informed, ProgramCatalog};
 use crate::checkpoints::{CheckpointAgent, Members, Restored};
@@ -244,19 +247,6 @@ fn prepare(start: &Start, catalog: &ProgramCatalog<'_>, channel: &Channel) -> bo
     false
 }
 
-/// The addresses of all processes, which come once all of them listen.
-fn addresses(channel: &Channel, watches: &mut Watches) -> Result<Vec<Option<SocketAddr>>, String> {
-    loop {
-        match channel.receive() {
-            Ok(Some((ProcessCommand::Connect(addresses), _))) => return Ok(addresses),
-            // An agent asks for it as soon as the process runs.
-            Ok(Some((ProcessCommand::ReportActivity, _))) => watches.host = true,
-            Ok(Some((ProcessCommand::Clock { offset_ns }, _))) => clock::set(offset_ns),
-            _ => return Err("was not told where the other processes listen".to_string()),
-        }
-    }
-}
-
 /// Sends a notice, except about empty columns: a process that sees a part of the rows can't know them.
 fn say_of_input(inbox: &Inbox<FromHost>, said: Said) {
     if said.kind == Kind::Columns {
@@ -270,34 +260,6 @@ fn say_of_input(inbox: &Inbox<FromHost>, said: Said) {
     {
         eprintln!("warning: {}", said.text);
     }
-}
-
-fn start_runtime(start: &Start, inbox: Inbox<FromHost>) -> Result<Runtime, String> {
-    let own = |of_worker: &[Option<usize>]| {
-        let workers = of_worker.iter().zip(&start.deployment.process_of);
-        let own = workers.filter(|(_, process)| **process == start.process);
-        own.map(|(value, _)| *value).collect::<Vec<_>>()
-    };
-    let cores = own(&start.cores);
-    let workers = RuntimeOptions {
-        wait: start.wait,
-        costs: start.costs.into(),
-        nodes: own(&start.memory_nodes),
-        ..RuntimeOptions::on(&cores)
-    };
-    Runtime::start(&workers, inbox).map_err(|error| error.to_string())
-}
-
-/// The sockets to the other processes of this host, indexed by their numbers among all processes.
-fn by_number(sockets: Vec<OwnedFd>, neighbors: &Neighbors, start: &Start) -> Vec<Option<OwnedFd>> {
-    let here = neighbors.first..neighbors.first + neighbors.count;
-    let mut sockets = sockets.into_iter();
-    let all = 0..start.names.len();
-    let socket = all.map(|process| {
-        let is_other = here.contains(&process) && process != start.process;
-        is_other.then(|| sockets.next()).flatten()
-    });
-    socket.collect()
 }
 
 struct WorkerProcess<'a> {
@@ -331,11 +293,8 @@ impl WorkerProcess<'_> {
     ) -> Result<(), String> {
         self.listen(inbox)?;
         let mut orphaned: Option<Instant> = None;
-        let reporter = Reporter {
-            channel: self.channel,
-            deployment: self.deployment,
-            running: Cell::new(self.own_counters().count()),
-        };
+        let own = self.own_counters().count();
+        let reporter = Reporter::new(self.channel, self.deployment, own);
         let report = &mut |event, attached| reporter.report(event, attached);
         if self.watches.host {
             let command = HostCommand::Workers(Command::ReportActivity);
@@ -344,7 +303,7 @@ impl WorkerProcess<'_> {
         loop {
             let received = match orphaned {
                 None => heard.recv().ok(),
-                Some(_) if reporter.running.get() == 0 => exit(1),
+                Some(_) if reporter.is_done() => exit(1),
                 Some(until) => {
                     let patience = until.saturating_duration_since(Instant::now());
                     Some(heard.recv_timeout(patience).unwrap_or_else(|_| exit(1)))
@@ -501,60 +460,6 @@ fn attached(command: &HostCommand, state: Option<OwnedFd>) -> Result<Attached, (
             .map(Attached::State)
             .map_err(|error| (*instance, error)),
         _ => Ok(Attached::Nothing),
-    }
-}
-
-/// Sends the executor's events to the parent.
-struct Reporter<'a> {
-    channel: &'a Channel,
-    deployment: &'a Deployment,
-    /// The number of instances of this process that have not ended.
-    running: Cell<usize>,
-}
-
-impl Reporter<'_> {
-    fn report(&self, event: HostEvent, attached: Attached) {
-        if let HostEvent::Worker(WorkerEvent::Handover(handover)) = event {
-            return self.hand_over(handover, &attached);
-        }
-        let is_end = matches!(
-            event,
-            HostEvent::Worker(WorkerEvent::Ended { .. } | WorkerEvent::Failed { .. })
-        );
-        self.running.set(self.running.get() - usize::from(is_end));
-        // The thread that listens notices if the parent has gone.
-        let _ = self.channel.send(&ProcessEvent::Host(event), &[]);
-    }
-
-    /// Sends state to the process that runs its new instance.
-    fn hand_over(&self, handover: Handover, attached: &Attached) {
-        let heads = heads(self.deployment);
-        let instance_of = |number: usize| heads.get(&(handover.node, number)).copied();
-        // The executor has asked for an instance that exists.
-        let Some(instance) = instance_of(handover.to) else {
-            return;
-        };
-        let state = match attached {
-            Attached::State(state) => state.as_slice(),
-            Attached::Nothing | Attached::Instances(_) | Attached::Snapshot(_) => &[],
-        };
-        let state = match handover::seal(state) {
-            Ok(state) => state,
-            Err(error) => {
-                let failed = WorkerEvent::Failed {
-                    instance: instance_of(handover.from).unwrap_or(0),
-                    sinks: Vec::new(),
-                    error,
-                };
-                return self.report(HostEvent::Worker(failed), Attached::Nothing);
-            }
-        };
-        let event = ProcessEvent::Forward {
-            process: self.deployment.process(instance),
-            command: HostCommand::Workers(Command::TakeOver { instance, handover }),
-        };
-        let state = state.as_ref().map(|file| file.as_fd());
-        let _ = self.channel.send(&event, state.as_slice());
     }
 }
 

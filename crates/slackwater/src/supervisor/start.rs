@@ -160,6 +160,7 @@ impl Supervisor<'_, '_, '_> {
             }
             Phase::Lost { node } => self.lost(epoch, node),
             Phase::Failed(error) => self.not_begun(epoch, error.to_string(), error.is_final),
+            Phase::Died(error) if error.is_final => self.not_begun(epoch, error.to_string(), true),
             Phase::Died(error) => {
                 // Handled as if the process had died a moment later.
                 self.attempts += 1;

@@ -4,53 +4,21 @@ use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
 use slackwater_engine::time::parse_duration_ns;
 
+use super::hosts::{HOST_PATIENCE, HOST_TIMEOUT};
+use super::setting::Setting;
 use super::topic::Topic;
 use super::values::{
     bytes, chosen, latency_target, number, positive_ns, state_ttl_us, unless_none,
 };
 use super::{
-    Balancer, CHECKPOINT_INTERVAL_MIN_NS, CHUNK_ROWS_MAX, HOST_TIMEOUT_MIN_NS, LinkKind,
-    MESSAGE_BYTES_MAX, MessageBytes, PARALLELISM_MAX, PROCESSES_MAX, Parallelism, Processes,
-    RESTARTS_MAX, Rebalance, Settings, TwoPhase, WAIT_DELAY_MAX_NS,
+    Balancer, CHECKPOINT_INTERVAL_MIN_NS, CHUNK_ROWS_MAX, LinkKind, MESSAGE_BYTES_MAX,
+    MessageBytes, PARALLELISM_MAX, PROCESSES_MAX, Parallelism, Processes, RESTARTS_MAX, Rebalance,
+    TwoPhase, WAIT_DELAY_MAX_NS,
 };
-
-/// A setting.
-pub struct Setting {
-    /// The name in `SET 'name' = 'value'`.
-    pub name: &'static str,
-    /// The values that are accepted, with constants in quotes. A test sets each of these.
-    pub values: &'static str,
-    /// The value without a SET: a constant in quotes, which a test sets, or a description.
-    pub default: &'static str,
-    /// The first version with this setting.
-    pub since: &'static str,
-    /// The part of the page to which the setting belongs.
-    pub topic: Topic,
-    /// The meaning, as the end of "… is".
-    pub meaning: &'static str,
-    /// A longer description, in Markdown for the page.
-    pub more: &'static str,
-    /// Sets a value; `None` if the value is not valid.
-    pub(super) set: fn(&mut Settings, &str) -> Option<()>,
-}
 
 /// The setting with a name.
 pub fn setting(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
-}
-
-impl Setting {
-    /// The hint for a value that is not valid.
-    pub fn hint(&self) -> String {
-        let Setting {
-            name,
-            values,
-            default,
-            meaning,
-            ..
-        } = self;
-        format!("'{name}' is {meaning}: {values}; default {default}")
-    }
 }
 
 /// All settings, by name.
@@ -166,36 +134,8 @@ pub const SETTINGS: &[Setting] = &[
             Some(())
         },
     },
-    Setting {
-        name: "host_patience",
-        values: "a duration",
-        default: "'1 min'",
-        since: "0.2.0",
-        topic: Topic::Parallelism,
-        meaning: "how long a query on several hosts waits for hosts to join",
-        more: "At the start, and when one was lost: then the query waits until enough are there again, and ends \
-        with an error if that takes longer ([several hosts](cluster.md)).",
-        set: |settings, value| {
-            settings.host_patience_ns = parse_duration_ns(value)?;
-            Some(())
-        },
-    },
-    Setting {
-        name: "host_timeout",
-        values: "a duration of at least '500 ms'",
-        default: "'3 s'",
-        since: "0.2.0",
-        topic: Topic::Parallelism,
-        meaning: "after how long without a sign of life a host is lost",
-        more: "A host that can't reach the orchestrator for so long kills its worker processes. Shorter times find \
-        a cut network sooner, and lose a host that is only slow \
-        ([several hosts](cluster.md)).",
-        set: |settings, value| {
-            let timeout_ns = parse_duration_ns(value)?;
-            settings.host_timeout_ns = Some(timeout_ns).filter(|ns| *ns >= HOST_TIMEOUT_MIN_NS)?;
-            Some(())
-        },
-    },
+    HOST_PATIENCE,
+    HOST_TIMEOUT,
     Setting {
         name: "late_rows",
         values: "the name of a table, or 'none'",

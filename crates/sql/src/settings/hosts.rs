@@ -1,0 +1,40 @@
+//! The settings of queries on several hosts.
+
+use slackwater_engine::time::parse_duration_ns;
+
+use super::HOST_TIMEOUT_MIN_NS;
+use super::setting::Setting;
+use super::topic::Topic;
+
+/// `host_patience`.
+pub(super) const HOST_PATIENCE: Setting = Setting {
+    name: "host_patience",
+    values: "a duration",
+    default: "'1 min'",
+    since: "0.1.0",
+    topic: Topic::Parallelism,
+    meaning: "how long a query on several hosts waits for hosts to join",
+    more: "At the start, and when one was lost: then the query waits until enough are there again, and \
+    ends with an error if that takes longer ([several hosts](cluster.md)).",
+    set: |settings, value| {
+        settings.host_patience_ns = parse_duration_ns(value)?;
+        Some(())
+    },
+};
+
+/// `host_timeout`.
+pub(super) const HOST_TIMEOUT: Setting = Setting {
+    name: "host_timeout",
+    values: "a duration of at least '500 ms'",
+    default: "'3 s'",
+    since: "0.1.0",
+    topic: Topic::Parallelism,
+    meaning: "after how long without a sign of life a host is lost",
+    more: "A host that can't reach the orchestrator for so long kills its worker processes. Shorter times \
+    find a cut network sooner, and lose a host that is only slow ([several hosts](cluster.md)).",
+    set: |settings, value| {
+        let timeout_ns = parse_duration_ns(value)?;
+        settings.host_timeout_ns = Some(timeout_ns).filter(|ns| *ns >= HOST_TIMEOUT_MIN_NS)?;
+        Some(())
+    },
+};
