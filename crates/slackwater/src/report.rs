@@ -375,6 +375,9 @@ impl Report {
                 ),
             );
         }
+        if let Some(hosts) = self.hosts_line() {
+            line("hosts", hosts);
+        }
         line(
             "memory",
             format!("{:.1} MB at most", self.peak_rss_bytes as f64 / 1e6),

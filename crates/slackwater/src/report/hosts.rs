@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Report, SinkReport, count};
+
 /// A host.
 #[derive(Debug, Clone, Serialize)]
 pub struct HostReport {
@@ -33,4 +35,108 @@ pub struct RefusedReport {
     pub sessions: u64,
     /// To the addresses where processes listen for links.
     pub links: u64,
+}
+
+impl Report {
+    /// Adds the hosts of the query. A target is met only if it would be with the largest error of a latency
+    /// between two hosts.
+    pub fn add_hosts(
+        &mut self,
+        hosts: Vec<HostReport>,
+        fenced: FencedReport,
+        refused: RefusedReport,
+    ) {
+        let error_ms = error_ms(&hosts);
+        judge(&mut self.sinks, error_ms);
+        let met = self.sinks.iter().filter_map(|sink| sink.target_met);
+        self.target_met = met.reduce(|all, one| all && one);
+        self.hosts = hosts;
+        self.fenced = Some(fenced);
+        self.refused = Some(refused);
+        self.latency_error_ms = Some(error_ms);
+    }
+
+    /// The line of the summary about hosts, if there are several.
+    pub(super) fn hosts_line(&self) -> Option<String> {
+        let error_ms = self.latency_error_ms?;
+        let used = self.hosts.iter().filter(|host| !host.processes.is_empty());
+        let used = used.map(|host| match host.processes.len() {
+            1 => host.name.clone(),
+            processes => format!("{} ({processes} processes)", host.name),
+        });
+        let used = used.collect::<Vec<String>>().join(", ");
+        let mut line = format!("{used}; clocks known to within {error_ms:.2} ms");
+        let fenced = self.fenced.map_or(0, |fenced| fenced.links + fenced.messages);
+        if fenced > 0 {
+            line += &format!("; {} times fenced off", count(fenced));
+        }
+        let refused = self.refused;
+        let refused = refused.map_or(0, |refused| refused.sessions + refused.links);
+        if refused > 0 {
+            line += &format!("; {} strangers turned away", count(refused));
+        }
+        Some(line)
+    }
+}
+
+/// The largest error of a latency between two hosts: the difference of two stamps, each of a host.
+fn error_ms(hosts: &[HostReport]) -> f64 {
+    let errors = hosts.iter().map(|host| host.clock_error_ms);
+    let mut errors = errors.collect::<Vec<f64>>();
+    errors.sort_by(f64::total_cmp);
+    errors.iter().rev().take(2).sum()
+}
+
+/// Takes back that a target was met if it may have been missed.
+fn judge(sinks: &mut [SinkReport], error_ms: f64) {
+    for sink in sinks {
+        if let (Some(target_ms), Some(p99)) = (sink.latency_target_ms, sink.latency_ms.p99)
+            && p99 + error_ms > target_ms
+        {
+            sink.target_met = sink.target_met.map(|_| false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Latency;
+
+    #[test]
+    fn a_target_is_met_only_with_the_error_of_the_clocks() {
+        let host = |clock_error_ms| HostReport {
+            name: "h2".to_string(),
+            address: "10.0.0.2".to_string(),
+            processes: vec![0],
+            clock_offset_ms: -3.0,
+            clock_error_ms,
+        };
+        let met = |error: f64, was_met| {
+            let mut sinks = [SinkReport {
+                table: None,
+                connector: "print".to_string(),
+                rows_out: 5,
+                connections_lost: 0,
+                latency_target_ms: Some(20.0),
+                latency_target_changes: 0,
+                target_met: was_met,
+                active_s: Some(1.0),
+                violated_s: Some(0.0),
+                latency_ms: Latency {
+                    p50: Some(1.0),
+                    p99: Some(19.0),
+                    p999: Some(19.0),
+                    max: Some(19.0),
+                    count: 5,
+                },
+            }];
+            judge(&mut sinks, error_ms(&[host(0.0), host(error), host(0.25)]));
+            sinks[0].target_met
+        };
+        assert_eq!(met(0.5, Some(true)), Some(true));
+        assert_eq!(met(0.8, Some(true)), Some(false));
+        // It had no rows, or was changed.
+        assert_eq!(met(0.8, None), None);
+    }
 }

@@ -248,28 +248,21 @@ impl Query<'_> {
         let Some(orchestrator) = &self.orchestrator else {
             return;
         };
-        report.hosts = orchestrator.report(&self.hosts, &self.plan.host_of);
-        let (fenced, refused) = orchestrator.refused();
+        let (fenced, sessions) = orchestrator.refused();
         let of_links = finished.iter().map(|counts| counts.refused);
         let (stale, strangers) = of_links.fold((0, 0), |(stale, strangers), (one, other)| {
             (stale + one, strangers + other)
         });
-        report.fenced = Some(FencedReport {
+        let fenced = FencedReport {
             links: stale,
             messages: fenced,
-        });
-        report.refused = Some(RefusedReport {
-            sessions: refused,
+        };
+        let refused = RefusedReport {
+            sessions,
             links: strangers,
-        });
-        // A latency is the difference of two stamps, each of a host.
-        let mut errors = report
-            .hosts
-            .iter()
-            .map(|host| host.clock_error_ms)
-            .collect::<Vec<f64>>();
-        errors.sort_by(f64::total_cmp);
-        report.latency_error_ms = Some(errors.iter().rev().take(2).sum());
+        };
+        let hosts = orchestrator.report(&self.hosts, &self.plan.host_of);
+        report.add_hosts(hosts, fenced, refused);
     }
 
     /// The number of instances of each materialized view.
