@@ -9,7 +9,7 @@ use clap::Args;
 use slackwater_control::topology::parse_list;
 use slackwater_secure::Secret;
 
-use crate::cluster::{AgentOptions, ClusterOptions, Ending, Stopping, resolve, run_agent};
+use crate::cluster::{AgentOptions, ClusterOptions, Ending, Hosts, Stopping, resolve, run_agent};
 use crate::hosts::host_name;
 use crate::machine::Machine;
 use crate::terminal::{FAILED, USAGE, say};
@@ -34,9 +34,9 @@ pub(super) struct HostArguments {
     /// Run on several hosts, whose agents (slackwater worker) join at this address of this host
     #[arg(long, value_name = "ADDRESS", requires = "hosts")]
     listen: Option<String>,
-    /// With --listen: how many hosts there are to be
-    #[arg(long, value_name = "N", requires = "listen")]
-    hosts: Option<usize>,
+    /// With --listen: how many hosts there are to be, such as 3, or 1..3 for as many of these as join
+    #[arg(long, value_name = "N|MIN..MAX", value_parser = hosts, requires = "listen")]
+    hosts: Option<Hosts>,
     /// With --listen: this host is one of them, and not only the place of what is bound to it
     #[arg(long, requires = "listen")]
     here: bool,
@@ -62,9 +62,6 @@ impl HostArguments {
         let (Some(listen), Some(hosts)) = (&self.listen, self.hosts) else {
             return Ok(None);
         };
-        if hosts == 0 {
-            return Err("--hosts 0: a query runs on at least one host".to_string());
-        }
         let address = address("--listen", listen)?;
         if self.secret.is_none() && !address.ip().is_loopback() {
             return Err(format!(
@@ -143,6 +140,15 @@ pub(super) struct WorkerArguments {
     /// The cores that queries may use, such as 0-3,8 [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
+}
+
+/// Parses a number of hosts, or the fewest and the most.
+fn hosts(text: &str) -> Result<Hosts, String> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    match (min.trim().parse(), max.trim().parse()) {
+        (Ok(min), Ok(max)) if 0 < min && min <= max => Ok(Hosts { min, max }),
+        _ => Err("expected at least one host, such as 3 or 1..3".to_string()),
+    }
 }
 
 /// Parses a range of ports.

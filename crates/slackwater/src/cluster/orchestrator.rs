@@ -1,5 +1,6 @@
 //! The orchestrator's side of a query on several hosts: waits for them, and describes them to the planner.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,8 +15,30 @@ use crate::machine::Machine;
 use crate::report::HostReport;
 use crate::terminal::say;
 
+/// How long a query that runs on fewer hosts than it could waits for more when it starts: agents that are started
+/// together join within milliseconds.
+const SETTLE: Duration = Duration::from_secs(1);
+
 /// How often a wait for hosts asks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How many hosts a query runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hosts {
+    /// It doesn't run on fewer.
+    pub min: usize,
+    /// It doesn't use more.
+    pub max: usize,
+}
+
+impl std::fmt::Display for Hosts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.min == self.max {
+            true => write!(f, "{}", self.min),
+            false => write!(f, "{}..{}", self.min, self.max),
+        }
+    }
+}
 
 /// Which hosts a query is to run on.
 #[derive(Debug, Clone)]
@@ -29,7 +52,7 @@ pub struct ClusterOptions {
     /// The ports at which worker processes of this host may listen; `None` for any.
     pub ports: Option<(u16, u16)>,
     /// How many hosts there are to be.
-    pub hosts: usize,
+    pub hosts: Hosts,
     /// Whether this host is one of them. If not, only what is bound to it runs here.
     pub here: bool,
 }
@@ -39,6 +62,7 @@ pub struct Orchestrator {
     membership: Membership,
     options: ClusterOptions,
     patience: Duration,
+    has_gathered: Cell<bool>,
     home: Arc<LocalHost>,
 }
 
@@ -77,41 +101,42 @@ impl Orchestrator {
             membership,
             options: options.clone(),
             patience: Duration::from_nanos(settings.host_patience_ns),
+            has_gathered: Cell::new(false),
             home: Arc::new(LocalHost::new(facts, program).with_secret(options.secret.clone())),
         })
     }
 
-    /// Whether all of `hosts` are there.
+    /// Whether all of `hosts` are there, and no other that could be used as well.
     pub fn are_there(&self, hosts: &[Arc<dyn Host>]) -> bool {
-        !hosts.is_empty() && hosts.iter().all(|host| host.is_there())
+        let most = self.options.hosts.max - usize::from(self.options.here);
+        let joined = self.membership.hosts().len().min(most);
+        // Home is one of them.
+        hosts.len() == joined + 1 && hosts.iter().all(|host| host.is_there())
     }
 
-    /// Waits until enough hosts have joined.
+    /// Waits until enough hosts have joined. Then all that are there are used, up to the most that were asked
+    /// for; the first time, others get a moment to join.
     ///
     /// # Errors
     ///
     /// If that takes too long, or `is_stopped`.
     pub fn gather(&self, is_stopped: &dyn Fn() -> bool) -> Result<Gathered, String> {
         let ClusterOptions { hosts, here, .. } = self.options;
-        let wanted = hosts - usize::from(here);
+        let Hosts { min, max } = hosts;
+        let [needed, most] = [min, max].map(|hosts| hosts - usize::from(here));
         let until = Instant::now() + self.patience;
         let address = self.membership.address();
-        if !self.membership.wait_for(wanted, Instant::now()) {
+        if !self.membership.wait_for(needed, Instant::now()) {
             let there = self.names();
-            let missing = wanted - there.len().min(wanted);
+            let missing = needed - there.len().min(needed);
             let there = match there.is_empty() {
                 true => String::new(),
                 false => format!(" ({} joined)", there.join(", ")),
             };
             let s = if missing == 1 { "" } else { "s" };
-            say(&format!(
-                "waiting for {missing} host{s} at {address}{there}\n"
-            ));
+            say(&format!("waiting for {missing} host{s} at {address}{there}\n"));
         }
-        while !self
-            .membership
-            .wait_for(wanted, until.min(Instant::now() + LOOK))
-        {
+        while !self.membership.wait_for(needed, until.min(Instant::now() + LOOK)) {
             if is_stopped() {
                 return Err("stopped while waiting for hosts".to_string());
             }
@@ -128,8 +153,11 @@ impl Orchestrator {
                 ));
             }
         }
+        if !self.has_gathered.replace(true) {
+            self.membership.wait_for(most, Instant::now() + SETTLE);
+        }
         let mut joined = self.membership.hosts();
-        joined.truncate(wanted);
+        joined.truncate(most);
         let mut hosts: Vec<Arc<dyn Host>> = vec![Arc::clone(&self.home) as Arc<dyn Host>];
         hosts.append(&mut joined);
         let machines = hosts.iter().enumerate();
