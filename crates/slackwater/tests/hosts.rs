@@ -219,6 +219,28 @@ fn a_host_whose_agent_is_killed_is_replaced() {
 }
 
 #[test]
+fn a_query_goes_on_without_a_host_if_enough_are_left() {
+    let (folder, address) = (folder(), address());
+    let agents = ["h2", "h3"].map(|name| agent(&folder, &address, name));
+    let more = ["--hosts", "1..2", "--parallelism", "2", "--state", "state"];
+    let more = [&more[..], &["--set", "checkpoint_interval=50 ms"]].concat();
+    let running = start(&folder, &query(Some(4_000)), &address, &more);
+    wait_for_checkpoints(&folder, 3);
+    kill(&agents[1], Signal::KILL);
+    let finished = running.finish(PATIENCE).ok();
+    assert!(
+        !finished.err.contains("waiting for 2 hosts"),
+        "{}",
+        finished.err
+    );
+    assert_eq!(output(&folder), expected());
+    let report = folder.json("report.json");
+    let used = report["hosts"].as_array().unwrap().iter();
+    let used = used.map(|host| host["name"].as_str().unwrap());
+    assert_eq!(used.collect::<Vec<_>>(), ["h1", "h2"]);
+}
+
+#[test]
 fn a_worker_process_that_is_killed_on_another_host_is_named_and_replaced() {
     let (folder, address) = (folder(), address());
     let agents = ["h2", "h3"].map(|name| agent(&folder, &address, name));

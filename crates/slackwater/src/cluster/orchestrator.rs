@@ -134,9 +134,14 @@ impl Orchestrator {
                 false => format!(" ({} joined)", there.join(", ")),
             };
             let s = if missing == 1 { "" } else { "s" };
-            say(&format!("waiting for {missing} host{s} at {address}{there}\n"));
+            say(&format!(
+                "waiting for {missing} host{s} at {address}{there}\n"
+            ));
         }
-        while !self.membership.wait_for(needed, until.min(Instant::now() + LOOK)) {
+        while !self
+            .membership
+            .wait_for(needed, until.min(Instant::now() + LOOK))
+        {
             if is_stopped() {
                 return Err("stopped while waiting for hosts".to_string());
             }

@@ -66,7 +66,9 @@ impl Report {
         });
         let used = used.collect::<Vec<String>>().join(", ");
         let mut line = format!("{used}; clocks known to within {error_ms:.2} ms");
-        let fenced = self.fenced.map_or(0, |fenced| fenced.links + fenced.messages);
+        let fenced = self
+            .fenced
+            .map_or(0, |fenced| fenced.links + fenced.messages);
         if fenced > 0 {
             line += &format!("; {} times fenced off", count(fenced));
         }
