@@ -107,6 +107,11 @@ pub enum Input {
         /// The incarnation.
         epoch: u64,
     },
+    /// Everything that was read is saved, and the query is to go on elsewhere: not a failure.
+    Yielded {
+        /// The incarnation.
+        epoch: u64,
+    },
     /// A process or an instance has died, or a step of its start failed. Only after [`Input::Claimed`].
     Failed {
         /// The incarnation.
@@ -338,6 +343,9 @@ impl Recovery {
                     self.state = State::Running { epoch };
                     outputs.push(Output::Run { epoch });
                 }
+            }
+            (State::Running { epoch }, Input::Yielded { epoch: seen }) if seen == epoch => {
+                self.stop(epoch, 0, &mut outputs);
             }
             (State::Running { epoch }, Input::Finished { epoch: seen }) if seen == epoch => {
                 self.state = State::Over;

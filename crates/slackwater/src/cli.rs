@@ -75,7 +75,7 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         #[arg(long, conflicts_with = "quiet")]
         live: bool,
         #[command(flatten)]
-        hosts: hosts::HostArguments,
+        hosts: Box<hosts::HostArguments>,
         #[command(flatten)]
         doors: DoorArguments,
     },

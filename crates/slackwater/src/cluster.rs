@@ -30,5 +30,5 @@ mod sameness;
 mod agent;
 
 pub use agent::{AgentOptions, Ending, Stopping, resolve, run as run_agent};
-pub use orchestrator::{ClusterOptions, Hosts, Orchestrator};
+pub use orchestrator::{ClusterOptions, Hosts, Judged, Orchestrator};
 pub use sameness::{check_state, check_tables};

@@ -64,6 +64,8 @@ pub struct Report {
     pub restored_from: Option<u64>,
     /// How often the query was restarted after a failure.
     pub restarts: u64,
+    /// How often it went on with other hosts on purpose: one has left, or joined.
+    pub rescales: u64,
     /// The costs of checkpoints; `null` if none were taken.
     pub checkpoints: Option<CheckpointReport>,
     /// The hosts, if there were several.
@@ -385,7 +387,7 @@ impl Report {
         if let Some(checkpoints) = &self.checkpoints {
             line(
                 "state",
-                checkpoints.summary(self.restored_from, self.restarts),
+                checkpoints.summary(self.restored_from, self.restarts, self.rescales),
             );
         }
         let of_all = match self.sinks.len() {

@@ -199,6 +199,10 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
             &program.settings,
             &machine,
             options.program.as_deref(),
+            {
+                let signals = Arc::clone(&signals);
+                move || signals.hosts()
+            },
         )
         .map_err(|error| Failure::Query(error, None))
     });
@@ -389,6 +393,7 @@ fn run_with_state(
     ended.before.add_to(&mut done.report);
     done.report.restored_from = ended.restored_from;
     done.report.restarts = ended.restarts;
+    done.report.rescales = ended.rescales;
     Ok((done, ended.error))
 }
 

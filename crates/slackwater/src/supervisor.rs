@@ -58,8 +58,10 @@ pub struct Ended {
     pub last: Option<Attempted>,
     /// The checkpoint from which this run resumed.
     pub restored_from: Option<u64>,
-    /// The number of restarts.
+    /// The number of restarts after failures.
     pub restarts: u64,
+    /// How often it went on with other hosts on purpose.
+    pub rescales: u64,
     /// The counts of the incarnations before the last one.
     pub before: Totals,
     /// Why the query can't continue.
@@ -87,6 +89,7 @@ pub fn run_saved(
         prepared: None,
         epoch: None,
         attempts: 0,
+        yielded: 0,
         restored_from: None,
         last: None,
         before: Totals::default(),
@@ -113,6 +116,8 @@ struct Supervisor<'a, 'b, 'q> {
     epoch: Option<u64>,
     /// The number of incarnations that ran.
     attempts: usize,
+    /// How many of them ended because others were to go on.
+    yielded: usize,
     restored_from: Option<u64>,
     last: Option<Attempted>,
     before: Totals,
@@ -192,7 +197,8 @@ impl Supervisor<'_, '_, '_> {
         Ok(Ended {
             last: self.last.take(),
             restored_from: self.restored_from,
-            restarts: self.attempts.saturating_sub(1) as u64,
+            restarts: self.attempts.saturating_sub(1 + self.yielded) as u64,
+            rescales: self.yielded as u64,
             before: std::mem::take(&mut self.before),
             error,
         })
@@ -221,7 +227,8 @@ impl Supervisor<'_, '_, '_> {
                     | RunEvent::Look(_)
                     | RunEvent::Why(_)
                     | RunEvent::Retarget(_)
-                    | RunEvent::Read,
+                    | RunEvent::Read
+                    | RunEvent::Hosts,
                 ) => {}
                 Err(RecvTimeoutError::Timeout) if next < until => {}
                 Err(RecvTimeoutError::Timeout) => return true,
@@ -366,6 +373,10 @@ impl Supervisor<'_, '_, '_> {
         }
         let input = match (&attempted.error, &attempted.verdict) {
             (None, Some(Verdict::Finished)) => Some(Input::Finished { epoch }),
+            (None, Some(Verdict::Saved)) if attempted.yields => {
+                self.yielded += 1;
+                Some(Input::Yielded { epoch })
+            }
             (None, Some(Verdict::Saved)) => None,
             (None, _) => {
                 let from = attempted.resumes_from();

@@ -311,6 +311,7 @@ impl Tally<'_> {
             wakeups,
             restored_from: None,
             restarts: 0,
+            rescales: 0,
             checkpoints: None,
             hosts: Vec::new(),
             fenced: None,

@@ -263,6 +263,56 @@ fn a_worker_process_that_is_killed_on_another_host_is_named_and_replaced() {
 }
 
 #[test]
+fn an_agent_that_is_told_to_stop_leaves_when_the_query_goes_on_elsewhere() {
+    let (folder, address) = (folder(), address());
+    let [h2, h3] = ["h2", "h3"].map(|name| agent(&folder, &address, name));
+    let more = ["--hosts", "1..2", "--parallelism", "2", "--state", "state"];
+    let more = [&more[..], &["--set", "checkpoint_interval=50 ms"]].concat();
+    let running = start(&folder, &query(Some(4_000)), &address, &more);
+    wait_for_checkpoints(&folder, 3);
+    kill(&h3, Signal::TERM);
+    h3.finish(PATIENCE).ok();
+    let finished = running.finish(PATIENCE).ok();
+    h2.finish(PATIENCE).ok();
+    assert!(!finished.err.contains("resumes from"), "{}", finished.err);
+    assert_eq!(output(&folder), expected());
+    let report = folder.json("report.json");
+    assert_eq!(
+        (&report["rescales"], &report["restarts"]),
+        (&1.into(), &0.into())
+    );
+    // Nothing was read twice.
+    assert_eq!(report["rows_in"], ROWS * FILES);
+}
+
+#[test]
+fn the_last_host_can_not_leave_without_harm() {
+    let (folder, address) = (folder(), address());
+    let agent = agent(&folder, &address, "h2");
+    let more = [
+        "--hosts",
+        "1",
+        "--state",
+        "state",
+        "--set",
+        "checkpoint_interval=50 ms",
+    ];
+    let more = [&more[..], &["--set", "host_patience=1 s"]].concat();
+    let running = start(&folder, &query(Some(2_000)), &address, &more);
+    wait_for_checkpoints(&folder, 3);
+    kill(&agent, Signal::TERM);
+    let told = agent.finish(PATIENCE).ok();
+    assert!(
+        told.err.contains("the query needs --hosts 1"),
+        "{}",
+        told.err
+    );
+    running
+        .finish(PATIENCE)
+        .fails(1, &["--hosts 1: none has joined"]);
+}
+
+#[test]
 fn without_state_a_lost_host_ends_the_query() {
     let (folder, address) = (folder(), address());
     let agents = ["h2", "h3"].map(|name| agent(&folder, &address, name));

@@ -19,7 +19,9 @@ use crate::error::{Result, SqlError, nearest};
 use elsewhere::Meant;
 use values::latency_target;
 
-pub use choices::{Balancer, LinkKind, MessageBytes, Parallelism, Processes, Rebalance, TwoPhase};
+pub use choices::{
+    Balancer, LinkKind, MessageBytes, Parallelism, Processes, Rebalance, Rescale, TwoPhase,
+};
 pub use elsewhere::is_parallelism;
 pub use setting::Setting;
 pub use table::{SETTINGS, setting};
@@ -89,6 +91,8 @@ pub struct Settings {
     pub state: Option<String>,
     /// The maximum number of restarts in ten minutes.
     pub restarts: usize,
+    /// When a query on several hosts begins to use a host that has joined.
+    pub rescale: Rescale,
     /// How long a query on several hosts waits for them, in nanoseconds.
     pub host_patience_ns: u64,
     /// After how long without a sign of life a host is lost, in nanoseconds.
@@ -180,6 +184,7 @@ impl Default for Settings {
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
             state: None,
             restarts: RESTARTS,
+            rescale: Rescale::Off,
             host_patience_ns: HOST_PATIENCE_NS,
             host_timeout_ns: HOST_TIMEOUT_NS,
             memory_limit: None,

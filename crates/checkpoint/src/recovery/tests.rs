@@ -69,6 +69,21 @@ fn a_failed_incarnation_stops_before_the_next_begins() {
 }
 
 #[test]
+fn what_yields_goes_on_at_once_and_is_no_failure() {
+    let mut recovery = running(0);
+    // Far more often than it may fail.
+    for epoch in 5..100 {
+        let outdated = Input::Yielded { epoch: epoch - 1 };
+        assert_eq!(recovery.handle(10, outdated), [], "of an earlier one");
+        let stopped = recovery.handle(10, Input::Yielded { epoch });
+        assert_eq!(stopped, [Output::Stop { epoch }]);
+        let claims = recovery.handle(10, Input::Stopped { epoch });
+        assert_eq!(claims, [Output::Claim { before: None }]);
+        start(&mut recovery, 10, epoch + 1);
+    }
+}
+
+#[test]
 fn a_process_that_does_not_stop_is_killed_and_a_silent_one_is_fenced() {
     let mut recovery = running(0);
     recovery.handle(0, failed(5));

@@ -40,6 +40,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_COUNT: u32 = 3;
 
+/// How long an agent that was told to stop waits until its query goes on elsewhere.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// How an agent joins.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
@@ -179,6 +182,7 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         Err(error) => return failed(error),
     };
     *term = of_leader;
+    stopping.has_joined();
     let agent = Agent {
         host: LocalHost::new(facts, None)
             .with_secret(options.secret.clone())
@@ -191,7 +195,7 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
             Err(error) => return failed(error),
         },
     };
-    agent.serve(&mut receiver)
+    agent.serve(&mut receiver, stopping)
 }
 
 fn connect(address: &str, secret: Option<&Secret>) -> io::Result<Stream> {
@@ -223,10 +227,14 @@ struct Part {
 
 impl Agent {
     /// Obeys the orchestrator until the session ends.
-    fn serve<R: io::Read>(&self, receiver: &mut Receiver<R>) -> Attempt {
+    fn serve<R: io::Read>(&self, receiver: &mut Receiver<R>, stopping: &Stopping) -> Attempt {
         let ended = loop {
             match receiver.receive::<ToAgent>() {
                 Ok(Some((ToAgent::Over, _))) => break Attempt::Over,
+                Ok(Some((ToAgent::Stay { reason }, _))) => {
+                    say(&format!("leaving harms the query: {reason}\n"));
+                    stopping.end();
+                }
                 Ok(Some((message, beside))) => self.obey(message, beside),
                 Ok(None) => break Attempt::Served("the orchestrator has ended".to_string()),
                 Err(error) => break Attempt::Served(error.to_string()),
@@ -297,7 +305,10 @@ impl Agent {
                 }
             },
             // Each of these comes once, before.
-            ToAgent::Welcome { .. } | ToAgent::Refused { .. } | ToAgent::Over => {}
+            ToAgent::Welcome { .. }
+            | ToAgent::Refused { .. }
+            | ToAgent::Stay { .. }
+            | ToAgent::Over => {}
         }
     }
 
@@ -397,12 +408,38 @@ pub struct Stopping {
 #[derive(Default)]
 struct StoppingState {
     is_stopping: bool,
+    /// Whether it was told to stop once.
+    has_asked: bool,
+    has_joined: bool,
     session: Option<Arc<Session>>,
 }
 
 impl Stopping {
+    /// Asks to leave if the agent has joined, and ends the agent after a while; the second time, at once.
+    pub fn stop(self: &Arc<Stopping>) {
+        let mut state = self.state();
+        let asks = !std::mem::replace(&mut state.has_asked, true);
+        match &state.session {
+            Some(session) if asks && state.has_joined => {
+                session.send(&FromAgent::Leaving, Beside::Nothing);
+                let ending = Arc::clone(self);
+                // Without a thread the agent waits until it may leave, or for another signal.
+                let _ = std::thread::Builder::new()
+                    .name("leaving".to_string())
+                    .spawn(move || {
+                        std::thread::sleep(LEAVE_PATIENCE);
+                        ending.end();
+                    });
+            }
+            _ => {
+                drop(state);
+                self.end();
+            }
+        }
+    }
+
     /// Ends the agent.
-    pub fn stop(&self) {
+    fn end(&self) {
         let mut state = self.state();
         state.is_stopping = true;
         if let Some(session) = &state.session {
@@ -410,6 +447,11 @@ impl Stopping {
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// The session goes on: the agent has joined.
+    fn has_joined(&self) {
+        self.state().has_joined = true;
     }
 
     fn is_stopping(&self) -> bool {
@@ -445,7 +487,8 @@ struct Watched<'a>(&'a Stopping);
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        self.0.state().session = None;
+        let mut state = self.0.state();
+        (state.session, state.has_joined) = (None, false);
     }
 }
 

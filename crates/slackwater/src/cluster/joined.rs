@@ -49,6 +49,7 @@ struct State {
     clock: Option<ClockKnown>,
     /// Messages of earlier incarnations that were dropped.
     fenced: u64,
+    leaves: bool,
 }
 
 /// The processes of an incarnation.
@@ -81,9 +82,27 @@ impl JoinedHost {
         }
     }
 
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.facts.name
+    }
+
     /// Where its agent is.
     pub fn peer(&self) -> SocketAddr {
         self.session.stream().peer_address()
+    }
+
+    /// Whether it was asked to leave.
+    pub fn leaves(&self) -> bool {
+        self.state().leaves
+    }
+
+    /// Tells the agent that it can't leave without harm.
+    pub fn keep(&self, reason: &str) {
+        self.state().leaves = false;
+        let reason = reason.to_string();
+        self.session
+            .send(&ToAgent::Stay { reason }, Beside::Nothing);
     }
 
     /// Whether its session goes on.
@@ -137,10 +156,14 @@ impl JoinedHost {
 
     /// Hears the agent until the session ends; returns the reason. `changed` is called when there is another
     /// time at which it is due.
-    pub fn hear<R: io::Read>(&self, receiver: &mut Receiver<R>, changed: impl Fn()) -> String {
+    pub fn hear<R: io::Read>(
+        &self,
+        receiver: &mut Receiver<R>,
+        mut changed: impl FnMut(),
+    ) -> String {
         let reason = loop {
             match receiver.receive::<FromAgent>() {
-                Ok(Some((message, beside))) => self.take(message, beside, &changed),
+                Ok(Some((message, beside))) => self.take(message, beside, &mut changed),
                 Ok(None) => break ("its agent has ended".to_string(), true),
                 Err(error) => break (error.to_string(), is_end(&error)),
             }
@@ -155,8 +178,12 @@ impl JoinedHost {
         reason
     }
 
-    fn take(&self, message: FromAgent, beside: Beside, changed: &impl Fn()) {
+    fn take(&self, message: FromAgent, beside: Beside, changed: &mut impl FnMut()) {
         match message {
+            FromAgent::Leaving => {
+                self.state().leaves = true;
+                changed();
+            }
             FromAgent::Looked(found) => {
                 self.state().found = Some(found);
                 self.changed.notify_all();
@@ -347,7 +374,7 @@ impl Host for Joined {
     }
 
     fn is_there(&self) -> bool {
-        self.0.is_there()
+        self.0.is_there() && !self.0.leaves()
     }
 
     fn look(&self, ask: &Ask) -> Result<Found, Error> {

@@ -50,6 +50,8 @@ struct Shared {
     term: u64,
     build: Build,
     host_timeout: Duration,
+    /// Called when a host has joined or is to leave.
+    told: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -74,12 +76,14 @@ impl Membership {
         name: &str,
         term: u64,
         host_timeout: Duration,
+        told: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Membership> {
         let shared = Arc::new(Shared {
             name: name.to_string(),
             term,
             build: Build::this(),
             host_timeout,
+            told: Box::new(told),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -100,6 +104,13 @@ impl Membership {
     /// The address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.door.local_address()
+    }
+
+    /// The hosts that were asked to leave.
+    pub fn leaving(&self) -> Vec<Arc<JoinedHost>> {
+        let state = self.shared.state();
+        let there = state.hosts.values().filter(|host| host.is_there());
+        there.filter(|host| host.leaves()).cloned().collect()
     }
 
     /// What a host knows of the clock of this one.
@@ -123,7 +134,7 @@ impl Membership {
     /// The hosts that are there, by name.
     pub fn hosts(&self) -> Vec<Arc<dyn Host>> {
         let state = self.shared.state();
-        let there = state.hosts.values().filter(|host| host.is_there());
+        let there = state.hosts.values().filter(|host| is_usable(host));
         let there = there.map(|host| Arc::new(Joined(Arc::clone(host))) as Arc<dyn Host>);
         there.collect()
     }
@@ -132,7 +143,7 @@ impl Membership {
     pub fn wait_for(&self, count: usize, until: Instant) -> bool {
         let mut state = self.shared.state();
         loop {
-            let there = state.hosts.values().filter(|host| host.is_there());
+            let there = state.hosts.values().filter(|host| is_usable(host));
             if there.count() >= count {
                 return true;
             }
@@ -156,6 +167,11 @@ impl Drop for Membership {
         drop(state);
         self.shared.changed.notify_all();
     }
+}
+
+/// Whether processes can be started on a host.
+fn is_usable(host: &JoinedHost) -> bool {
+    host.is_there() && !host.leaves()
 }
 
 /// Tells of strangers: at once of the first, and then once a minute.
@@ -213,7 +229,14 @@ fn admit(shared: &Arc<Shared>, stream: Stream, peer: SocketAddr) {
                 Ok(host) => {
                     say(&format!("{name} ({peer}) has joined\n"));
                     shared.has_changed();
-                    let reason = host.hear(&mut receiver, || shared.has_changed());
+                    (shared.told)();
+                    let mut leaves = false;
+                    let reason = host.hear(&mut receiver, || {
+                        shared.has_changed();
+                        if std::mem::replace(&mut leaves, host.leaves()) != host.leaves() {
+                            (shared.told)();
+                        }
+                    });
                     if !shared.state().is_over {
                         say(&format!("warning: {name} ({peer}) is lost: {reason}\n"));
                     }

@@ -79,8 +79,13 @@ pub enum ToAgent {
         /// When this answer was sent, on the orchestrator's clock.
         answered_ns: u64,
     },
-    /// The query is over; nothing follows.
+    /// It may leave, or the query is over; nothing follows.
     Over,
+    /// It can't leave without harm.
+    Stay {
+        /// The reason.
+        reason: String,
+    },
 }
 
 /// From an agent to the orchestrator, after its [`Hello`].
@@ -120,6 +125,8 @@ pub enum FromAgent {
         /// How.
         exit: Exit,
     },
+    /// It was asked to leave.
+    Leaving,
     /// No process of the incarnation is left.
     Ended {
         /// The incarnation.

@@ -66,6 +66,17 @@ pub struct Orchestrator {
     home: Arc<LocalHost>,
 }
 
+/// Whether a query is to go on with other hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judged {
+    /// No.
+    Same,
+    /// A host that it uses is to leave.
+    Leave,
+    /// It could use more hosts.
+    More,
+}
+
 /// The hosts of a query.
 pub struct Gathered {
     /// The hosts; home is the first.
@@ -87,10 +98,12 @@ impl Orchestrator {
         settings: &Settings,
         machine: &Machine,
         program: Option<&std::path::Path>,
+        told: impl Fn() + Send + Sync + 'static,
     ) -> Result<Orchestrator, String> {
         let secret = options.secret.clone();
         let host_timeout = Duration::from_nanos(settings.host_timeout_ns);
-        let membership = Membership::new(options.listen, secret, &options.name, 1, host_timeout);
+        let membership =
+            Membership::new(options.listen, secret, &options.name, 1, host_timeout, told);
         let membership =
             membership.map_err(|error| format!("--listen {}: {error}", options.listen))?;
         let facts = Facts {
@@ -112,6 +125,35 @@ impl Orchestrator {
         let joined = self.membership.hosts().len().min(most);
         // Home is one of them.
         hosts.len() == joined + 1 && hosts.iter().all(|host| host.is_there())
+    }
+
+    /// What is to be done after a host has joined or was asked to leave. One that can't leave, or that nothing
+    /// runs on, is told.
+    pub fn judge(&self, hosts: &[Arc<dyn Host>], is_saved: bool) -> Judged {
+        let Hosts { min, .. } = self.options.hosts;
+        let needed = min - usize::from(self.options.here);
+        let left = self.membership.hosts().len();
+        let mut is_needed = false;
+        for leaving in self.membership.leaving() {
+            let name = leaving.name();
+            if !hosts.iter().any(|host| host.facts().name == name) {
+                leaving.dismiss();
+            } else if !is_saved {
+                leaving.keep("the query is run without --state, and can't go on elsewhere");
+            } else if left < needed {
+                let hosts = self.options.hosts;
+                leaving.keep(&format!(
+                    "the query needs --hosts {hosts}, and no other host has joined"
+                ));
+            } else {
+                is_needed = true;
+            }
+        }
+        match is_needed {
+            true => Judged::Leave,
+            false if self.are_there(hosts) => Judged::Same,
+            false => Judged::More,
+        }
     }
 
     /// Waits until enough hosts have joined. Then all that are there are used, up to the most that were asked
@@ -168,6 +210,10 @@ impl Orchestrator {
         let machines = hosts.iter().enumerate();
         let machines = machines.map(|(number, host)| (host.facts().machine(), number > 0 || here));
         let machine = Machine::of_hosts(&machines.collect::<Vec<_>>());
+        // Those that were asked to leave are not among them.
+        for leaving in self.membership.leaving() {
+            leaving.dismiss();
+        }
         let names = hosts.iter().map(|host| host.facts().name.clone());
         Ok(Gathered {
             names: names.collect(),

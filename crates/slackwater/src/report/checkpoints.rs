@@ -35,7 +35,12 @@ pub struct CommitDelay {
 }
 
 impl CheckpointReport {
-    pub(super) fn summary(&self, restored_from: Option<u64>, restarts: u64) -> String {
+    pub(super) fn summary(
+        &self,
+        restored_from: Option<u64>,
+        restarts: u64,
+        rescales: u64,
+    ) -> String {
         let mut text = match self.stored {
             1 => "1 checkpoint".to_string(),
             stored => format!("{} checkpoints", count(stored)),
@@ -52,6 +57,11 @@ impl CheckpointReport {
         if let Some(number) = restored_from {
             text.push_str(&format!("; resumed from checkpoint {number}"));
         }
+        text.push_str(&match rescales {
+            0 => String::new(),
+            1 => "; went on with other hosts once".to_string(),
+            times => format!("; went on with other hosts {times} times"),
+        });
         text.push_str(&match restarts {
             0 => String::new(),
             1 => "; restarted once".to_string(),

@@ -70,6 +70,8 @@ pub struct Attempted {
     pub sinks: Vec<SinkResult>,
     /// Whether it was stopped before its inputs ended.
     pub stopped: bool,
+    /// Whether it was stopped so that the query goes on with other hosts.
+    pub yields: bool,
     /// Whether a worker is stuck in a write.
     pub abandoned: bool,
 }
@@ -152,6 +154,10 @@ impl Query<'_> {
             over: None,
             signalled: None,
             stop_by: None,
+            orchestrator: self.orchestrator.as_ref(),
+            hosts: &self.hosts,
+            yields: false,
+            rescale_at: None,
             abandon_by: None,
             shown: Progress::new(self.progress && !self.live, program),
             live: self.live_line(&host),
@@ -177,7 +183,7 @@ impl Query<'_> {
         let abandoned = watch.running > 0;
         let stopped = watch.stop_by.is_some() && watch.error.is_none();
         let (mut error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
-        let over = watch.over;
+        let (over, yields) = (watch.over, watch.yields);
         let tuned = watch.tuner.as_ref().map(Tuner::tuned);
         let rebalanced = watch.rebalancer.as_ref().map(Rebalancer::rebalanced);
         drop((watch.tuner.take(), watch.rebalancer.take()));
@@ -239,6 +245,7 @@ impl Query<'_> {
             dead_letters,
             sinks,
             stopped,
+            yields,
             abandoned,
         })
     }

@@ -24,6 +24,8 @@ pub enum RunEvent {
     Look(Look),
     /// A reader waits for the rows of a materialized view.
     Read,
+    /// A host has joined, or is to leave.
+    Hosts,
     /// The question why nothing comes out, and where the answer goes.
     Why(mpsc::SyncSender<String>),
     /// Somebody changes a latency target.
@@ -132,6 +134,15 @@ impl Signals {
 
     fn lock(&self) -> MutexGuard<'_, Listening> {
         self.listening.lock().expect("no thread panics under it")
+    }
+
+    /// Tells the current attempt that a host has joined or is to leave.
+    pub fn hosts(&self) {
+        let sender = self.lock().sender.clone();
+        if let Some(sender) = sender {
+            // An attempt that is busy looks at its hosts when it ends.
+            let _ = sender.try_send(RunEvent::Hosts);
+        }
     }
 
     /// Whether a signal has come that no attempt has heard.

@@ -1,6 +1,7 @@
 //! Watches a running query: handles its events, and calls the tuner, the rebalancer and the coordinator.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,15 @@ use slackwater_engine::instance::SinkResult;
 use slackwater_engine::protocol::{Command, WorkerEvent};
 use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
+use slackwater_sql::settings::Rescale;
 
 use super::coordinator::{Coordinator, Verdict};
 use super::events::RunEvent;
 use super::looks::Looks;
 use super::questions::Questions;
 use crate::catalog::ProgramCatalog;
-use crate::hosts::{Execution, HostCommand, HostEvent};
+use crate::cluster::{Judged, Orchestrator};
+use crate::hosts::{Execution, Host, HostCommand, HostEvent};
 use crate::live::Live;
 use crate::metrics::Gatherer;
 use crate::plan::Plan;
@@ -30,6 +33,9 @@ use crate::tuner::Tuner;
 /// How long a stopped query may take to write the rows that are on their way: longer than a slow pipeline
 /// needs to empty full links, and shorter than service managers wait (10 s).
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long after a host has joined it is used, so that hosts that join together are used together.
+const RESCALE_AFTER: Duration = Duration::from_secs(10);
 
 /// Signals that follow the first one within this time count as the same.
 const SAME_SIGNAL: Duration = Duration::from_millis(50);
@@ -68,6 +74,14 @@ pub struct Watch<'a> {
     pub signalled: Option<Instant>,
     /// The time by which the query must have stopped.
     pub stop_by: Option<Instant>,
+    /// Where hosts join, if there are several.
+    pub orchestrator: Option<&'a Orchestrator>,
+    /// The hosts of this attempt; home is the first.
+    pub hosts: &'a [Arc<dyn Host>],
+    /// Whether it is stopped so that the query goes on with other hosts.
+    pub yields: bool,
+    /// When hosts that have joined are to be used.
+    pub rescale_at: Option<Instant>,
     /// The time after which workers that have not dropped the query are abandoned.
     pub abandon_by: Option<Instant>,
     /// The progress line.
@@ -110,7 +124,7 @@ impl Watch<'_> {
             let save = save.map(|after| Instant::now() + after);
             let forget = self.program.cuts.forget_at();
             let ends = [end_at, self.stop_by, self.abandon_by, save, forget];
-            let others = [shown, tick, look, live];
+            let others = [shown, tick, look, live, self.rescale_at];
             let answers = [self.looks.next(), self.questions.next()];
             let deadlines = ends.into_iter().chain(others).chain(answers);
             let received = match deadlines.flatten().min() {
@@ -153,6 +167,10 @@ impl Watch<'_> {
             self.publish();
             self.judge(now);
             self.questions.answer(self.program, self.deployment, now);
+            if self.rescale_at.is_some_and(|at| at <= now) {
+                self.rescale_at = None;
+                self.give_way(now);
+            }
             if end_at.is_some_and(|at| at <= now) {
                 end_at = None;
                 self.stop(now);
@@ -188,6 +206,8 @@ impl Watch<'_> {
     /// Handles a signal: the first stops the query, the next one drops it. A terminal and a parent process
     /// may both send the same signal.
     fn signal(&mut self, now: Instant) {
+        // It is not to go on anywhere.
+        let gave_way = std::mem::take(&mut self.yields);
         match self.signalled {
             Some(at) if now.duration_since(at) < SAME_SIGNAL => {}
             Some(_) => self.remove(now),
@@ -195,6 +215,7 @@ impl Watch<'_> {
                 self.signalled = Some(now);
                 // The query may have been stopped by its duration and take too long.
                 match self.stop_by {
+                    Some(_) if gave_way => {}
                     Some(_) => self.remove(now),
                     None => self.stop(now),
                 }
@@ -272,6 +293,34 @@ impl Watch<'_> {
         }
     }
 
+    /// A host has joined, or is to leave.
+    fn look_at_hosts(&mut self, now: Instant) {
+        let Some(orchestrator) = self.orchestrator.filter(|_| self.stop_by.is_none()) else {
+            return;
+        };
+        match orchestrator.judge(self.hosts, self.coordinator.is_some()) {
+            Judged::Same => {}
+            Judged::Leave => {
+                self.give_way(now);
+            }
+            Judged::More if self.program.settings.rescale == Rescale::Auto => {
+                self.rescale_at = Some(now + RESCALE_AFTER);
+            }
+            Judged::More => {}
+        }
+    }
+
+    /// Saves everything, so that the query goes on with other hosts.
+    fn give_way(&mut self, now: Instant) {
+        let is_needed = self
+            .orchestrator
+            .is_some_and(|orchestrator| !orchestrator.are_there(self.hosts));
+        if is_needed && self.coordinator.is_some() && self.stop_by.is_none() {
+            self.yields = true;
+            self.stop(now);
+        }
+    }
+
     fn stop(&mut self, now: Instant) {
         if self.stop_by.is_some() {
             return;
@@ -318,6 +367,7 @@ impl Watch<'_> {
             RunEvent::Retarget(retarget) => self.retarget(retarget),
             RunEvent::Signal => self.signal(now),
             RunEvent::Read => self.is_read = true,
+            RunEvent::Hosts => self.look_at_hosts(now),
             RunEvent::Why(reply) => self.ask(reply, now),
         }
     }

@@ -25,6 +25,15 @@ impl Balancer {
     }
 }
 
+/// When a query on several hosts begins to use a host that has joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rescale {
+    /// A little later.
+    Auto,
+    /// At its next restart.
+    Off,
+}
+
 /// Whether buckets of keys move between instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rebalance {

@@ -2,9 +2,9 @@
 
 use slackwater_engine::time::parse_duration_ns;
 
-use super::HOST_TIMEOUT_MIN_NS;
 use super::setting::Setting;
 use super::topic::Topic;
+use super::{HOST_TIMEOUT_MIN_NS, Rescale};
 
 /// `host_patience`.
 pub(super) const HOST_PATIENCE: Setting = Setting {
@@ -35,6 +35,26 @@ pub(super) const HOST_TIMEOUT: Setting = Setting {
     set: |settings, value| {
         let timeout_ns = parse_duration_ns(value)?;
         settings.host_timeout_ns = Some(timeout_ns).filter(|ns| *ns >= HOST_TIMEOUT_MIN_NS)?;
+        Some(())
+    },
+};
+
+/// `rescale`.
+pub(super) const RESCALE: Setting = Setting {
+    name: "rescale",
+    values: "`'off'`, `'auto'`",
+    default: "'off'",
+    since: "0.1.0",
+    topic: Topic::Parallelism,
+    meaning: "whether a query on several hosts begins to use hosts that join while it runs",
+    more: "With `'auto'`, ten seconds after the last one has joined: the query is saved, and goes on with all \
+    of them, up to `--hosts MIN..MAX`. With `'off'`, at its next restart ([several hosts](cluster.md)).",
+    set: |settings, value| {
+        settings.rescale = match value {
+            "off" => Rescale::Off,
+            "auto" => Rescale::Auto,
+            _ => return None,
+        };
         Some(())
     },
 };

@@ -4,7 +4,7 @@ use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
 use slackwater_engine::time::parse_duration_ns;
 
-use super::hosts::{HOST_PATIENCE, HOST_TIMEOUT};
+use super::hosts::{HOST_PATIENCE, HOST_TIMEOUT, RESCALE};
 use super::setting::Setting;
 use super::topic::Topic;
 use super::values::{
@@ -338,6 +338,7 @@ pub const SETTINGS: &[Setting] = &[
             Some(())
         },
     },
+    RESCALE,
     Setting {
         name: "restarts",
         values: "0 to 1000",
