@@ -27,8 +27,11 @@ mod pulse;
 mod orchestrator;
 mod sameness;
 
+mod stopping;
+
 mod agent;
 
-pub use agent::{AgentOptions, Ending, Stopping, resolve, run as run_agent};
+pub use agent::{AgentOptions, Ending, resolve, run as run_agent};
 pub use orchestrator::{ClusterOptions, Hosts, Judged, Orchestrator};
 pub use sameness::{check_state, check_tables};
+pub use stopping::Stopping;

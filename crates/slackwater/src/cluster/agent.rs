@@ -14,13 +14,14 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use slackwater_secure::{Secret, Stream};
 
 use super::messages::{FromAgent, Hello, ToAgent};
 use super::pulse::{Order, Pulse, say_ended};
 use super::session::{Beside, Receiver, Session};
+use super::stopping::Stopping;
 use crate::hosts::{
     Build, Facts, Group, Hear, Host, HostProcesses, LocalHost, News, ProcessCommand, ProcessEvent,
     What,
@@ -39,9 +40,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_COUNT: u32 = 3;
-
-/// How long an agent that was told to stop waits until its query goes on elsewhere.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How an agent joins.
 #[derive(Debug, Clone)]
@@ -395,100 +393,6 @@ impl Agent {
 
     fn parts(&self) -> MutexGuard<'_, Option<Part>> {
         self.parts.lock().expect("no thread panics under it")
-    }
-}
-
-/// Whether the agent is to end, and the session that is to end with it.
-#[derive(Default)]
-pub struct Stopping {
-    state: Mutex<StoppingState>,
-    changed: std::sync::Condvar,
-}
-
-#[derive(Default)]
-struct StoppingState {
-    is_stopping: bool,
-    /// Whether it was told to stop once.
-    has_asked: bool,
-    has_joined: bool,
-    session: Option<Arc<Session>>,
-}
-
-impl Stopping {
-    /// Asks to leave if the agent has joined, and ends the agent after a while; the second time, at once.
-    pub fn stop(self: &Arc<Stopping>) {
-        let mut state = self.state();
-        let asks = !std::mem::replace(&mut state.has_asked, true);
-        match &state.session {
-            Some(session) if asks && state.has_joined => {
-                session.send(&FromAgent::Leaving, Beside::Nothing);
-                let ending = Arc::clone(self);
-                // Without a thread the agent waits until it may leave, or for another signal.
-                let _ = std::thread::Builder::new()
-                    .name("leaving".to_string())
-                    .spawn(move || {
-                        std::thread::sleep(LEAVE_PATIENCE);
-                        ending.end();
-                    });
-            }
-            _ => {
-                drop(state);
-                self.end();
-            }
-        }
-    }
-
-    /// Ends the agent.
-    fn end(&self) {
-        let mut state = self.state();
-        state.is_stopping = true;
-        if let Some(session) = &state.session {
-            session.end("the agent was stopped");
-        }
-        drop(state);
-        self.changed.notify_all();
-    }
-
-    /// The session goes on: the agent has joined.
-    fn has_joined(&self) {
-        self.state().has_joined = true;
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.state().is_stopping
-    }
-
-    /// Ends this session, too.
-    fn watch(&self, session: &Arc<Session>) -> Watched<'_> {
-        let mut state = self.state();
-        if state.is_stopping {
-            session.end("the agent was stopped");
-        }
-        state.session = Some(Arc::clone(session));
-        Watched(self)
-    }
-
-    fn wait(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        let mut state = self.state();
-        while !state.is_stopping && Instant::now() < until {
-            let left = until.saturating_duration_since(Instant::now());
-            let waited = self.changed.wait_timeout(state, left);
-            (state, _) = waited.expect("no thread panics under it");
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, StoppingState> {
-        self.state.lock().expect("no thread panics under it")
-    }
-}
-
-struct Watched<'a>(&'a Stopping);
-
-impl Drop for Watched<'_> {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        (state.session, state.has_joined) = (None, false);
     }
 }
 

@@ -15,8 +15,8 @@ use crate::machine::Machine;
 use crate::report::HostReport;
 use crate::terminal::say;
 
-/// How long a query that runs on fewer hosts than it could waits for more when it starts: agents that are started
-/// together join within milliseconds.
+/// How long a query that runs on fewer hosts than it could waits for more when it starts: agents that are
+/// started together join within milliseconds.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// How often a wait for hosts asks whether it is to end.
@@ -127,8 +127,8 @@ impl Orchestrator {
         hosts.len() == joined + 1 && hosts.iter().all(|host| host.is_there())
     }
 
-    /// What is to be done after a host has joined or was asked to leave. One that can't leave, or that nothing
-    /// runs on, is told.
+    /// What is to be done after a host has joined or was asked to leave. One that can't leave, or that
+    /// nothing runs on, is told.
     pub fn judge(&self, hosts: &[Arc<dyn Host>], is_saved: bool) -> Judged {
         let Hosts { min, .. } = self.options.hosts;
         let needed = min - usize::from(self.options.here);

@@ -47,8 +47,8 @@ pub(super) const RESCALE: Setting = Setting {
     since: "0.1.0",
     topic: Topic::Parallelism,
     meaning: "whether a query on several hosts begins to use hosts that join while it runs",
-    more: "With `'auto'`, ten seconds after the last one has joined: the query is saved, and goes on with all \
-    of them, up to `--hosts MIN..MAX`. With `'off'`, at its next restart ([several hosts](cluster.md)).",
+    more: "With `'auto'`, ten seconds after the last one has joined: the query is saved, and goes on with \
+    all of them, up to `--hosts MIN..MAX`. With `'off'`, at its next restart ([several hosts](cluster.md)).",
     set: |settings, value| {
         settings.rescale = match value {
             "off" => Rescale::Off,
