@@ -17,8 +17,24 @@ pub struct Progress {
     terminal: bool,
     bytes_total: u64,
     last: (Instant, u64),
+    /// Whether the counters were asked for.
+    is_counted: bool,
     visible: bool,
 }
+
+/// What a progress line needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing yet.
+    Nothing,
+    /// The counters.
+    Count,
+    /// To be drawn.
+    Show,
+}
+
+/// How long after the question the counters of other processes and hosts are there.
+const ANSWER_AFTER: Duration = Duration::from_millis(100);
 
 /// The line is shown only for runs that are longer than this.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
@@ -43,6 +59,7 @@ impl Progress {
             terminal,
             bytes_total: sources.iter().filter_map(|source| source.total_bytes).sum(),
             last: (now, 0),
+            is_counted: false,
             visible: false,
         }
     }
@@ -52,9 +69,19 @@ impl Progress {
         self.next
     }
 
-    /// Whether the line is due to be updated.
-    pub fn is_due(&self, now: Instant) -> bool {
-        self.next.is_some_and(|next| next <= now)
+    /// What is due: the counters are asked for, and shown when other processes and hosts have answered.
+    pub fn due(&mut self, now: Instant) -> Due {
+        if self.next.is_none_or(|next| next > now) {
+            return Due::Nothing;
+        }
+        self.is_counted = !self.is_counted;
+        match self.is_counted {
+            true => {
+                self.next = Some(now + ANSWER_AFTER);
+                Due::Count
+            }
+            false => Due::Show,
+        }
     }
 
     /// Draws the line.

@@ -80,9 +80,12 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
                 return Ending::Stopped;
             }
             match attempt(options, address, &mut term, stopping) {
-                Attempt::Over => return Ending::Over,
+                Attempt::Over => {
+                    say(&format!("{}: the query is over\n", options.name));
+                    return Ending::Over;
+                }
                 Attempt::Refused(reason) => {
-                    return Ending::Refused(format!("{address} {reason}"));
+                    return Ending::Refused(at(address, &reason, " "));
                 }
                 Attempt::Served(reason) => {
                     pause = PAUSE_MIN;
@@ -92,7 +95,7 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
                     }
                 }
                 Attempt::Failed(reason) => {
-                    let reason = format!("{address}: {reason}: trying again\n");
+                    let reason = at(address, &reason, ": ") + ": trying again\n";
                     // Said once, however long it takes.
                     if told.as_ref() != Some(&reason) {
                         say(&reason);
@@ -103,6 +106,14 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
         }
         stopping.wait(pause);
         pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// A reason with the address that it is about, unless that is part of it.
+fn at(address: &str, reason: &str, separator: &str) -> String {
+    match reason.starts_with(address) {
+        true => reason.to_string(),
+        false => format!("{address}{separator}{reason}"),
     }
 }
 

@@ -30,6 +30,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_COUNT: u32 = 3;
 
+/// How long agents may take to hear that the query is over.
+const DISMISS_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How often strangers are told of.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
@@ -164,8 +167,17 @@ impl Drop for Membership {
         for host in state.hosts.values() {
             host.dismiss();
         }
-        drop(state);
         self.shared.changed.notify_all();
+        // Until agents have read it: this process may end.
+        let until = Instant::now() + DISMISS_PATIENCE;
+        while state.hosts.values().any(|host| host.is_there()) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            (state, _) = waited.expect("no thread panics under it");
+        }
     }
 }
 
@@ -243,6 +255,15 @@ fn admit(shared: &Arc<Shared>, stream: Stream, peer: SocketAddr) {
                     shared.has_changed();
                 }
                 Err(refused) => {
+                    if let ToAgent::Refused {
+                        reason,
+                        try_again: false,
+                    } = &refused
+                    {
+                        say(&format!(
+                            "warning: {name} ({peer}) was turned away: {reason}\n"
+                        ));
+                    }
                     session.send(&refused, Beside::Nothing);
                     session.finish();
                     // Until the agent has read it.
@@ -301,7 +322,7 @@ impl Shared {
             let there = known.map(|known| known.peer());
             let there = there.map_or_else(String::new, |peer| format!(" at {peer}"));
             let reason =
-                format!("has a host '{name}'{there} already\n  = choose another name: --name h2");
+                format!("has a host '{name}'{there} already\n  = choose another name with --name");
             return Err(refused(reason, true));
         }
         if state.hosts.len() >= HOSTS_MAX && !state.hosts.contains_key(&name) {

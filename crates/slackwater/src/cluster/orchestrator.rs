@@ -189,13 +189,16 @@ impl Orchestrator {
             }
             if Instant::now() >= until {
                 let names = self.names();
+                let secret = self.options.secret.as_ref();
+                let secret = secret.map_or("", |_| " --secret FILE");
                 let there = match names.is_empty() {
                     true => "none has joined".to_string(),
                     false => format!("only {} joined", names.join(", ")),
                 };
                 return Err(format!(
                     "--hosts {hosts}: {there} within {} s\n  \
-                     = on each of the others: slackwater worker --join {address}; or use fewer --hosts",
+                     = on each of the others: slackwater worker --join {address}{secret}; or use fewer --hosts, \
+                     or wait longer: SET 'host_patience'",
                     self.patience.as_secs_f64()
                 ));
             }

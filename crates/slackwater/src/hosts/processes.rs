@@ -25,6 +25,9 @@ use crate::plan::fingerprint;
 /// This is less than the two seconds in which a query whose process died has to end.
 const FINISH_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The same if some of them are on other hosts.
+const FINISH_ELSEWHERE_PATIENCE: Duration = Duration::from_secs(3);
+
 /// The worker processes of a query. Dropping them kills those that still run.
 pub struct Processes {
     hearing: Arc<Hearing>,
@@ -241,7 +244,11 @@ impl Processes {
     /// Ends all processes: they report their counts and exit, or are killed. Afterwards no process is left.
     pub fn finish(&mut self) -> Vec<FinalCounts> {
         self.ask_all(|| ProcessCommand::Finish);
-        let until = Instant::now() + FINISH_PATIENCE;
+        let patience = match self.hearing.groups().count() {
+            0 | 1 => FINISH_PATIENCE,
+            _ => FINISH_ELSEWHERE_PATIENCE,
+        };
+        let until = Instant::now() + patience;
         let mut finished = Vec::new();
         let mut left = 0;
         while left < self.len() {

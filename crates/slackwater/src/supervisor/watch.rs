@@ -24,7 +24,7 @@ use crate::hosts::{Execution, Host, HostCommand, HostEvent};
 use crate::live::Live;
 use crate::metrics::Gatherer;
 use crate::plan::Plan;
-use crate::progress::Progress;
+use crate::progress::{Due, Progress};
 use crate::rebalancer::Rebalancer;
 use crate::targets::Targets;
 use crate::traces::Traces;
@@ -194,11 +194,15 @@ impl Watch<'_> {
                 let late = late.unwrap_or_default();
                 live.go_on(self.host, self.catalog, workers.as_ref(), late);
             }
-            if self.shown.is_due(now) {
-                let counters = self.host.counters();
-                self.host.count(self.catalog);
-                self.shown
-                    .show(now, self.program, self.catalog, counters, self.started);
+            match self.shown.due(now) {
+                Due::Nothing => {}
+                Due::Count => self.host.count(self.catalog),
+                Due::Show => {
+                    let counters = self.host.counters();
+                    self.host.store_bytes_read(self.catalog);
+                    self.shown
+                        .show(now, self.program, self.catalog, counters, self.started);
+                }
             }
         }
     }

@@ -39,6 +39,7 @@ fn the_report_has_exactly_its_fields() {
         "sinks",
         "restored_from",
         "restarts",
+        "rescales",
         "checkpoints",
         "warnings",
         "diagnosis",
