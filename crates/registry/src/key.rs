@@ -26,6 +26,7 @@ pub fn check_key(key: &str) -> Result<()> {
 }
 
 /// Refuses what no key starts with.
+#[cfg(any(test, feature = "sqlite", feature = "zookeeper"))]
 pub fn check_prefix(prefix: &str) -> Result<()> {
     let is_plain = prefix.chars().all(|c| is_plain(c) || c == '/');
     match prefix.len() <= KEY_MAX && is_plain {

@@ -9,19 +9,19 @@
 //!
 //! Invariants, the same for each kind:
 //!
-//! - **A version is the number of the write that made a value.** Writes are numbered over the whole registry,
-//!   and no number is given twice: a key that was removed and made again has another version.
+//! - **A version is the number of the write that made a value.** Writes are numbered over the whole
+//!   registry, and no number is given twice: a key that was removed and made again has another version.
 //! - **A term has one leader, and terms only grow.** A candidate gets its term in the write that makes it the
 //!   leader.
 //! - **A guarded write happens while its term leads, or not at all**: both are decided in one transaction.
-//! - **The entries of a session end with it**: when its process is gone (SQLite), when it was not heard of for
-//!   [`SESSION_TIMEOUT`] (ZooKeeper), or when it is dropped.
+//! - **The entries of a session end with it**: when its process is gone (SQLite), when it was not heard of
+//!   for [`SESSION_TIMEOUT`] (ZooKeeper), or when it is dropped.
 //! - **Values are opaque**, and what is read of the registry's own is never trusted to parse.
 //! - **Nobody polls.** Waiting is done by the kernel (SQLite) or by the servers (ZooKeeper, whose sessions
 //!   need a ping now and then).
 //!
-//! Shutdown: dropping a [`Candidacy`] or a [`Watch`] ends it, and waits for its function if that is just being
-//! called. The session ends when its registry, its candidacies and its watches are dropped.
+//! Shutdown: dropping a [`Candidacy`] or a [`Watch`] ends it, and waits for its function if that is just
+//! being called. The session ends when its registry, its candidacies and its watches are dropped.
 //!
 //! `docs/internals/registry.md` has what is stored, and what each failure does.
 

@@ -10,7 +10,8 @@
 //! whether it still does, and is woken by the kernel when the last reader is gone, also by `kill -9`: like a
 //! lock that one can wait for together with other things, so that a wait can be given up.
 //!
-//! Shutdown: dropping the last of the registry, its candidacies and its watches removes the session's entries.
+//! Shutdown: dropping the last of the registry, its candidacies and its watches removes the session's
+//! entries.
 
 mod pipe;
 

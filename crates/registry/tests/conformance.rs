@@ -16,6 +16,9 @@ use slackwater_registry::{
 mod cases;
 #[path = "conformance/child.rs"]
 mod child;
+#[cfg(feature = "zookeeper")]
+#[path = "conformance/cuts.rs"]
+mod cuts;
 #[path = "conformance/elections.rs"]
 mod elections;
 #[path = "conformance/measured.rs"]

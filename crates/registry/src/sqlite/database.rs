@@ -29,6 +29,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// The most sessions and candidates at a time; a watch has a descriptor for each that it depends on.
 pub const SESSIONS_MAX: usize = 256;
 
+const MADE_BY: &str = "the registry is made by the first orchestrator: is it this path?";
+
 const TABLES: &str = "
 CREATE TABLE numbers (name TEXT PRIMARY KEY, number INTEGER NOT NULL);
 INSERT INTO numbers VALUES ('last write', 0);
@@ -41,8 +43,9 @@ CREATE TABLE candidates (place INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT N
 pub struct Database {
     path: PathBuf,
     place: String,
-    /// Device and inode of the file: whether it is still the one at the path.
-    identity: (u64, u64),
+    /// Devices and inodes of the database and of its file of changes: whether they are still those at the
+    /// paths.
+    identity: [(u64, u64); 2],
     changes: File,
     writer: Mutex<Connection>,
     /// A connection of its own, so that nobody who looks waits for somebody who waits to write.
@@ -61,8 +64,15 @@ impl Database {
         let folder = path.parent().unwrap_or(Path::new("/"));
         place::check(&path, folder)?;
         if !may_make && !path.exists() {
-            return Err(unavailable("can't be opened", &"there is no such file")
-                .hint("the registry is made by the first orchestrator: is it this path?"));
+            return Err(unavailable("can't be opened", &"there is no such file").hint(MADE_BY));
+        }
+        if may_make {
+            // SQLite would let others read it. Nobody has a new one open, so closing it releases no lock.
+            let _ = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path);
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let flags = match may_make {
@@ -71,10 +81,9 @@ impl Database {
         };
         let of = |error| of_sqlite(&shown, &error);
         let mut writer = connect(&path, flags).map_err(of)?;
-        set_up(&mut writer, &shown)?;
+        set_up(&mut writer, &shown, may_make)?;
         let reader = connect(&path, flags).map_err(of)?;
         reader.pragma_update(None, "query_only", true).map_err(of)?;
-        let identity = identity(&path, &shown)?;
         let changes = OpenOptions::new()
             .write(true)
             .create(true)
@@ -90,9 +99,9 @@ impl Database {
             _ => {}
         }
         let database = Database {
+            identity: identities(&path, &shown)?,
             path,
             place: shown,
-            identity,
             changes,
             writer: Mutex::new(writer),
             reader: Mutex::new(reader),
@@ -215,7 +224,8 @@ impl Database {
 
     /// Fails if the file is no longer the one at its path: another process would write into another.
     pub fn check_identity(&self) -> Result<()> {
-        match identity(&self.path, &self.place)? == self.identity {
+        let now = identities(&self.path, &self.place)?;
+        match now == self.identity {
             true => Ok(()),
             false => Err(gone(&self.place, "was replaced by another file")),
         }
@@ -319,10 +329,10 @@ fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
 }
 
 /// Settings of the connection; the tables, if there are none; and whether they are ours.
-fn set_up(connection: &mut Connection, place: &str) -> Result<()> {
+fn set_up(connection: &mut Connection, place: &str, may_make: bool) -> Result<()> {
     let mut made = || -> rusqlite::Result<(i64, i64, i64)> {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-        if about(connection)? == (0, 0, 0) {
+        if may_make && about(connection)? == (0, 0, 0) {
             connection.pragma_update(None, "journal_mode", "wal")?;
             let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             // Another process may have been faster.
@@ -340,7 +350,10 @@ fn set_up(connection: &mut Connection, place: &str) -> Result<()> {
         }
         Ok(about)
     };
-    let (application, version, _) = made().map_err(|error| of_sqlite(place, &error))?;
+    let (application, version, tables) = made().map_err(|error| of_sqlite(place, &error))?;
+    if (application, tables) == (0, 0) {
+        return Err(Error::new(Kind::Unavailable, place, "is empty").hint(MADE_BY));
+    }
     if application != APPLICATION_ID {
         let reason = "is a database of another program";
         return Err(Error::new(Kind::Damaged, place, reason).hint("choose another path"));
@@ -374,12 +387,16 @@ fn about(connection: &Connection) -> rusqlite::Result<(i64, i64, i64)> {
     Ok((pragma("application_id")?, pragma("user_version")?, tables))
 }
 
-fn identity(path: &Path, place: &str) -> Result<(u64, u64)> {
-    // Not by opening it: closing it again would release SQLite's locks.
-    match stat(path) {
+fn identities(path: &Path, place: &str) -> Result<[(u64, u64); 2]> {
+    // Not by opening them: closing the database again would release SQLite's locks.
+    let identity = |path: &Path| match stat(path) {
         Ok(stat) => Ok((stat.st_dev, stat.st_ino)),
-        Err(error) => Err(gone(place, &format!("can't be found any longer: {error}"))),
-    }
+        Err(error) => {
+            let what = format!("{} can't be found any longer: {error}", path.display());
+            Err(gone(place, &what))
+        }
+    };
+    Ok([identity(path)?, identity(&beside(path, "-changes"))?])
 }
 
 fn gone(place: &str, what: &str) -> Error {

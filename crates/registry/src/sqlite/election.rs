@@ -86,7 +86,7 @@ fn stand(
             Turn::Elected(term) => {
                 leads = true;
                 told(Stage::Elected(term));
-                // The bell may have rung meanwhile, or the entry be gone.
+                // It may have to end by now, or the entry be gone.
                 continue;
             }
             Turn::First => None,

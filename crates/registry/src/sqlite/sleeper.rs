@@ -61,7 +61,7 @@ impl Sleeper {
         self.bell.clone()
     }
 
-    /// Sleeps until something was written, or a session ends. Returns false if the bell has rung.
+    /// Sleeps until something was written, or a session ends. Returns false if the bell rings.
     pub fn sleep(&self, sessions: &[OwnedFd]) -> Result<bool> {
         let mut descriptors = Vec::with_capacity(2 + sessions.len());
         descriptors.push(PollFd::new(&*self.bell.0, PollFlags::IN));
@@ -81,9 +81,9 @@ impl Sleeper {
                 }
             }
         }
-        let has_rung = !descriptors[0].revents().is_empty();
+        let is_over = !descriptors[0].revents().is_empty();
         self.drain();
-        Ok(!has_rung)
+        Ok(!is_over)
     }
 
     /// Notices only say that there is something to look at.

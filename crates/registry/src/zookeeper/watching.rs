@@ -68,6 +68,16 @@ async fn begin(connection: &Connection) -> Result<zk::PersistentWatcher> {
     }
 }
 
+/// In another session, whenever the servers are back.
+async fn begin_again(connection: &Connection) -> zk::PersistentWatcher {
+    loop {
+        match begin(connection).await {
+            Ok(watcher) => return watcher,
+            Err(_) => sleep(AWAY_PAUSE).await,
+        }
+    }
+}
+
 async fn follow(
     connection: Arc<Connection>,
     prefix: String,
@@ -87,14 +97,8 @@ async fn follow(
             }
         };
         let is_lost = event.session_state.is_terminated();
-        while is_lost {
-            match begin(&connection).await {
-                Ok(again) => {
-                    watcher = again;
-                    break;
-                }
-                Err(_) => sleep(AWAY_PAUSE).await,
-            }
+        if is_lost {
+            watcher = begin_again(&connection).await;
         }
         if is_news || is_lost {
             // Full: one is waiting.

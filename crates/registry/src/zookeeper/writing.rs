@@ -24,8 +24,6 @@ const PERSISTENT: zk::CreateOptions<'static> =
 const EPHEMERAL: zk::CreateOptions<'static> =
     zk::CreateMode::Ephemeral.with_acls(zk::Acls::anyone_all());
 
-/// How many writes later an id is no longer found for sure.
-const IDS_KNOWN: u64 = 32;
 /// The pause after somebody else was faster: a fraction of a write.
 const FASTER_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -145,7 +143,7 @@ impl Attempt<'_> {
             if let Some(version) = writes.find(self.id) {
                 return Ok(version);
             }
-            if writes.last >= before + IDS_KNOWN {
+            if writes.last >= before + layout::IDS_MAX as u64 {
                 return Err(End::Failed(self.unknown()));
             }
         }

@@ -66,8 +66,24 @@ impl Child {
         self.line()
     }
 
-    pub fn id(&self) -> u32 {
-        self.process.id()
+    /// How often its threads were switched to, each with its name.
+    pub fn switches(&self) -> Vec<(String, u64)> {
+        let tasks =
+            std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("a process");
+        let mut found = Vec::new();
+        for task in tasks {
+            let task = task.expect("a thread").path();
+            let read = |name: &str| std::fs::read_to_string(task.join(name)).expect("a file");
+            let status = read("status");
+            let counts = status.lines().filter(|line| line.contains("ctxt_switches"));
+            let count = |line: &str| -> u64 {
+                let number = line.split_whitespace().last().expect("a number");
+                number.parse().expect("a number")
+            };
+            found.push((read("comm"), counts.map(count).sum()));
+        }
+        found.sort();
+        found
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -8,8 +8,8 @@ use slackwater_registry::{Expect, LEADER, Life};
 use super::child::Child;
 use super::{Candidate, put, registry};
 
-/// How long a standby takes to lead after `kill -9` of the leader, `rounds` times. With `suspects` the standby
-/// removes the leader's entry at once, as one does that has seen the end of its connection to the leader.
+/// How long a standby takes to lead after `kill -9` of the leader, `rounds` times. With `suspects` the
+/// standby removes the leader's entry at once, as one does that has seen its connection to the leader end.
 pub fn takes_over(what: &str, url: &str, rounds: usize, suspects: bool) {
     let ours = registry(url);
     let mut times = Vec::new();
@@ -60,6 +60,21 @@ pub fn writes(what: &str, url: &str, count: usize) {
     print(&format!("{what}: get"), looks);
 }
 
+/// How often a process that stands and watches is woken while nothing happens.
+pub fn idles(what: &str, url: &str) {
+    let mut leader = Child::start(url);
+    assert!(leader.ask("elect leader").starts_with("elected "));
+    let mut waits = Child::start(url);
+    waits.send("elect waits");
+    assert_eq!(waits.ask("watch hosts/"), "watching");
+    std::thread::sleep(Duration::from_secs(2));
+    let sum = |child: &Child| child.switches().iter().map(|(_, count)| count).sum::<u64>();
+    let (before, time) = (sum(&waits), Duration::from_secs(10));
+    std::thread::sleep(time);
+    let wakes = (sum(&waits) - before) as f64 / time.as_secs_f64();
+    println!("measured: {what}: a candidate with a watch is woken {wakes:.1} times a second");
+}
+
 fn print(what: &str, mut times: Vec<Duration>) {
     times.sort();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -79,4 +94,6 @@ fn measured_sqlite() {
     let (_folder, url) = super::sqlite::fresh();
     takes_over("SQLite: kill -9 to elected", &url, 20, false);
     writes("SQLite", &url, 200);
+    let (_folder, url) = super::sqlite::fresh();
+    idles("SQLite", &url);
 }

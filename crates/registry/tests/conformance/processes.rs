@@ -67,6 +67,24 @@ pub fn the_next_one_leads_when_the_leader_is_killed(url: &str) {
     assert!(elected(&leads) > last);
 }
 
+/// Somebody in the middle of the line is killed, then the leader.
+pub fn a_gap_in_the_line_is_closed(url: &str) {
+    let ours = registry(url);
+    let mut leads = Child::start(url);
+    assert!(leads.ask("elect first").starts_with("elected "));
+    let mut waits = Child::start(url);
+    waits.send("elect second");
+    // Its place is taken when the next command is read.
+    assert_eq!(waits.ask("put job v"), "done");
+    let last = Candidate::stand(&*ours, "third");
+    waits.kill();
+    assert!(last.is_told_nothing());
+    assert_eq!(get(&*ours, LEADER).as_deref(), Some("first"));
+    leads.kill();
+    last.elected();
+    assert_eq!(get(&*ours, LEADER).as_deref(), Some("third"));
+}
+
 /// What a process does that was stopped while another took over: nothing.
 pub fn a_stopped_leader_can_be_removed(url: &str) {
     let ours = registry(url);

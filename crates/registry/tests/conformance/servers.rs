@@ -25,7 +25,7 @@ pub fn jars() -> Option<PathBuf> {
 pub struct Servers {
     jars: PathBuf,
     folder: TempDir,
-    ports: Vec<u16>,
+    pub ports: Vec<u16>,
     running: Vec<Option<Child>>,
 }
 

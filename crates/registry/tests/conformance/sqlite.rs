@@ -1,7 +1,5 @@
 //! The suite with SQLite, and what only SQLite promises.
 
-use std::path::Path;
-
 use rustix::process::Signal;
 use slackwater_registry::LEADER;
 use tempfile::TempDir;
@@ -37,6 +35,7 @@ conforms!(
     processes::processes_count_by_compare_and_set,
     processes::entries_of_a_session_vanish_with_its_process,
     processes::the_next_one_leads_when_the_leader_is_killed,
+    processes::a_gap_in_the_line_is_closed,
     processes::a_stopped_leader_can_be_removed,
     processes::writers_are_killed_at_any_moment,
 );
@@ -84,7 +83,7 @@ fn waiting_makes_no_wake_up() {
     let version = put(&*ours, "hosts/h1", "v");
     assert!(version > 0);
     assert_eq!(child.line(), "changed");
-    let switches = || switches(child.id());
+    let switches = || child.switches();
     // Until everything has gone to sleep.
     let mut before = switches();
     for _ in 0..20 {
@@ -100,24 +99,4 @@ fn waiting_makes_no_wake_up() {
     // Nor did it sleep too deeply.
     drop(leader);
     assert_eq!(child.line(), "elected 2");
-}
-
-/// How often the threads of a process were switched to, each with its name.
-fn switches(process: u32) -> Vec<(String, u64)> {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process");
-    let mut found = Vec::new();
-    for task in tasks {
-        let task = task.expect("a thread").path();
-        let read =
-            |name: &str| std::fs::read_to_string(Path::new(&task).join(name)).expect("a file");
-        let status = read("status");
-        let counts = status.lines().filter(|line| line.contains("ctxt_switches"));
-        let count = |line: &str| -> u64 {
-            let number = line.split_whitespace().last().expect("a number");
-            number.parse().expect("a number")
-        };
-        found.push((read("comm"), counts.map(count).sum()));
-    }
-    found.sort();
-    found
 }

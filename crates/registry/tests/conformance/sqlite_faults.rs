@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use slackwater_registry::{Error, Expect, Kind, Life, Registry, open};
+use slackwater_registry::{Error, Expect, Kind, Life, Registry, open, open_existing};
 
 use super::sqlite::fresh;
 use super::{Candidate, TOO_LONG, get, put, registry};
@@ -115,6 +115,16 @@ fn databases_of_others_are_left_alone() {
 }
 
 #[test]
+fn who_only_looks_leaves_an_empty_file_alone() {
+    let (_folder, url) = fresh();
+    fs::write(path(&url), "").expect("a file");
+    let error = open_existing(&url).err().expect("refused");
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert_eq!(fs::read(path(&url)).expect("a file"), b"");
+    write(&*registry(&url)).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
 fn a_later_version_is_refused() {
     let (_folder, url) = fresh();
     drop(registry(&url));
@@ -126,6 +136,54 @@ fn a_later_version_is_refused() {
     let error = refused(&url);
     assert_eq!(error.kind, Kind::Later);
     assert!(error.reason.contains('2'), "{error}");
+}
+
+/// Or two would wait for changes of two files.
+#[test]
+fn a_removed_file_of_changes_is_noticed() {
+    let (folder, url) = fresh();
+    let ours = registry(&url);
+    let candidate = Candidate::stand(&*ours, "c");
+    candidate.elected();
+    fs::remove_file(folder.path().join("registry.db-changes")).expect("a file");
+    assert_eq!(candidate.over().kind, Kind::Removed);
+    assert_eq!(write(&*ours).expect_err("removed").kind, Kind::Removed);
+    drop((candidate, ours));
+    write(&*registry(&url)).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Whoever removes the pipes ends the sessions, and nothing worse.
+#[test]
+fn removed_pipes_end_sessions() {
+    let (folder, url) = fresh();
+    let (ours, theirs) = (registry(&url), registry(&url));
+    let old = Candidate::stand(&*theirs, "old");
+    let term = old.elected();
+    fs::remove_dir_all(folder.path().join("registry.db-sessions")).expect("a folder");
+    fs::create_dir(folder.path().join("registry.db-sessions")).expect("a folder");
+    let new = Candidate::stand(&*ours, "new");
+    assert!(new.elected() > term);
+    assert_eq!(old.over().kind, Kind::Fenced);
+    let late = theirs.put("job", Some(b"v"), Expect::Any, Some(&term), Life::Kept);
+    assert_eq!(late.expect_err("fenced").kind, Kind::Fenced);
+}
+
+#[test]
+fn others_can_t_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, url) = fresh();
+    let registry = registry(&url);
+    let candidate = Candidate::stand(&*registry, "c");
+    candidate.elected();
+    let mut files = 0;
+    for file in fs::read_dir(folder.path()).expect("a folder") {
+        let file = file.expect("a file");
+        let mode = file.metadata().expect("a file").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{:?} has mode {mode:o}", file.file_name());
+        files += 1;
+    }
+    // With the log and its index, while it is open.
+    assert_eq!(files, 5);
 }
 
 #[test]

@@ -19,7 +19,7 @@ macro_rules! suite {
     };
 }
 
-const CASES: [Case; 17] = suite!(
+const CASES: [Case; 18] = suite!(
     cases::writes_expect_what_is_there,
     cases::lists_have_what_starts_with_the_prefix,
     cases::odd_keys_and_long_values_are_refused,
@@ -35,6 +35,7 @@ const CASES: [Case; 17] = suite!(
     processes::processes_count_by_compare_and_set,
     processes::entries_of_a_session_vanish_with_its_process,
     processes::the_next_one_leads_when_the_leader_is_killed,
+    processes::a_gap_in_the_line_is_closed,
     processes::a_stopped_leader_can_be_removed,
     processes::writers_are_killed_at_any_moment,
 );
@@ -293,6 +294,7 @@ fn measured_zookeeper() {
         true,
     );
     measured::writes("ZooKeeper, one server", &servers.url("writes"), 200);
+    measured::idles("ZooKeeper", &servers.url("idle"));
     drop(servers);
     let servers = Servers::start(&jars, 3, TICK_MS);
     measured::writes("ZooKeeper, three servers", &servers.url("writes"), 200);
