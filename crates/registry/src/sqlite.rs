@@ -159,8 +159,9 @@ impl Shared {
     fn session(&self, tx: &Transaction<'_>) -> Result<String> {
         let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = match session.take() {
-            Some(pipe) => pipe,
-            None => self.database.begin_session(tx)?,
+            Some(pipe) if self.database.is_alive(Some(pipe.name()))? => pipe,
+            // The first entry, or the pipe was removed, and the entries with it.
+            _ => self.database.begin_session(tx)?,
         };
         Ok(session.insert(pipe).name().to_owned())
     }

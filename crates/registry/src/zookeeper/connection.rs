@@ -65,7 +65,9 @@ impl Connection {
 
     /// The client of a session that is alive as far as is known. Another begins if the last one was lost.
     pub async fn client(&self, deadline: Instant) -> Result<zk::Client> {
-        let mut held = self.client.lock().await;
+        // Somebody else may be connecting.
+        let held = timeout_at(deadline, self.client.lock()).await;
+        let mut held = held.map_err(|_| self.unreachable())?;
         if let Some(client) = &*held
             && !client.state().is_terminated()
         {
@@ -155,10 +157,7 @@ impl Connection {
 
     /// That no server has answered in time.
     pub fn unreachable(&self) -> Error {
-        let reason = format!(
-            "no server that is part of a majority has answered for {} s",
-            OPERATION_TIMEOUT.as_secs()
-        );
+        let reason = "no server that is part of a majority has answered in time";
         Error::new(Kind::Unavailable, &self.place, reason)
             .hint("most of its servers have to run, and to be reachable from here")
     }

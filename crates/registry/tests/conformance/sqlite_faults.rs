@@ -159,6 +159,8 @@ fn removed_pipes_end_sessions() {
     let (ours, theirs) = (registry(&url), registry(&url));
     let old = Candidate::stand(&*theirs, "old");
     let term = old.elected();
+    let here = || theirs.put("here", Some(b"v"), Expect::Absent, None, Life::Session);
+    here().unwrap_or_else(|error| panic!("{error}"));
     fs::remove_dir_all(folder.path().join("registry.db-sessions")).expect("a folder");
     fs::create_dir(folder.path().join("registry.db-sessions")).expect("a folder");
     let new = Candidate::stand(&*ours, "new");
@@ -166,6 +168,8 @@ fn removed_pipes_end_sessions() {
     assert_eq!(old.over().kind, Kind::Fenced);
     let late = theirs.put("job", Some(b"v"), Expect::Any, Some(&term), Life::Kept);
     assert_eq!(late.expect_err("fenced").kind, Kind::Fenced);
+    here().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(get(&*ours, "here").as_deref(), Some("v"));
 }
 
 #[test]
