@@ -158,16 +158,17 @@ impl Database {
         Ok(written)
     }
 
-    /// Waits until the write that is in progress is over, or for the time that a writer is waited for.
-    pub fn settle(&self) -> Result<()> {
+    /// Waits until the write that is in progress is over. Returns false if it is not after the time that a
+    /// writer is waited for.
+    pub fn settle(&self) -> Result<bool> {
         let mut connection = self.connection(&self.writer)?;
         match connection.transaction_with_behavior(TransactionBehavior::Immediate) {
             Ok(tx) => {
                 drop(tx);
-                Ok(())
+                Ok(true)
             }
             Err(error) => match self.error(error) {
-                error if error.kind == Kind::Busy => Ok(()),
+                error if error.kind == Kind::Busy => Ok(false),
                 error => Err(error),
             },
         }

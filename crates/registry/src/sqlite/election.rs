@@ -92,10 +92,9 @@ fn stand(
             Turn::First => None,
             Turn::Behind(end) => Some(end),
         };
-        if !sleeper.sleep(before.as_slice())? {
+        if !sleeper.sleep(before.as_slice())? || !sleeper.settle(database)? {
             return Ok(());
         }
-        database.settle()?;
     }
 }
 

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
 
@@ -84,6 +84,19 @@ impl Sleeper {
         let is_over = !descriptors[0].revents().is_empty();
         self.drain();
         Ok(!is_over)
+    }
+
+    /// Waits until the write that was noticed is over, however long its writer stands still: there is no
+    /// notice of its end. Returns false if the bell rings.
+    pub fn settle(&self, database: &Database) -> Result<bool> {
+        while !database.settle()? {
+            let mut bell = [PollFd::new(&*self.bell.0, PollFlags::IN)];
+            // An error is one of the next sleep.
+            if poll(&mut bell, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Notices only say that there is something to look at.

@@ -36,10 +36,11 @@ pub fn start(
     let place = shared.database.place().to_owned();
     let thread = Thread::start(&place, "registry-watch", move || {
         while let Ok(true) = sleeper.sleep(&seen.sessions) {
-            let now = shared
-                .database
-                .settle()
-                .and_then(|()| look(&shared, &prefix));
+            let now = match sleeper.settle(&shared.database) {
+                Ok(false) => return,
+                Ok(true) => look(&shared, &prefix),
+                Err(error) => Err(error),
+            };
             let Ok(now) = now else {
                 // Whoever looks learns why. Ends that were reported once would be reported for ever.
                 seen = Seen::default();

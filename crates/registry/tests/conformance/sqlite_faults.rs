@@ -250,6 +250,33 @@ fn a_writer_is_waited_for_and_not_for_ever() {
     write(&*registry).unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// What a writer commits that stood still in the middle, for longer than anybody waits to write.
+#[test]
+fn changes_of_a_writer_that_stood_still_are_seen() {
+    let (folder, url) = fresh();
+    let registry = registry(&url);
+    put(&*registry, "job", "before");
+    let (changed, changes) = std::sync::mpsc::channel();
+    let watch = registry.watch(
+        "job",
+        Box::new(move || {
+            let _ = changed.send(());
+        }),
+    );
+    let other = Connection::open(path(&url)).expect("a database");
+    let sql = "BEGIN IMMEDIATE; UPDATE entries SET value = x'61', version = version + 1 WHERE key = 'job'";
+    other.execute_batch(sql).expect("a write");
+    fs::write(folder.path().join("registry.db-changes"), ".").expect("a notice");
+    assert!(changes.recv_timeout(Duration::from_millis(5_500)).is_err());
+    other.execute_batch("COMMIT").expect("the end");
+    changes.recv_timeout(TOO_LONG).expect("a change");
+    assert_eq!(get(&*registry, "job").as_deref(), Some("a"));
+    // A watch that waits for such a writer can be ended.
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    fs::write(folder.path().join("registry.db-changes"), ".").expect("a notice");
+    drop(watch);
+}
+
 #[test]
 fn folders_that_are_missing_are_named() {
     let error = refused("sqlite:/no/such/folder/registry.db");
