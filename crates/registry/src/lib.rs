@@ -23,6 +23,33 @@
 //! Shutdown: dropping a [`Candidacy`] or a [`Watch`] ends it, and waits for its function if that is just
 //! being called. The session ends when its registry, its candidacies and its watches are dropped.
 //!
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # fn main() -> slackwater_registry::Result<()> {
+//! use slackwater_registry::{Expect, LEADER, Life, Stage, open};
+//!
+//! # let folder = tempfile::tempdir().expect("a folder");
+//! # let path = folder.path().join("q.db").display().to_string();
+//! let registry = open(&format!("sqlite:{path}"))?;
+//! let (told, stages) = std::sync::mpsc::sync_channel(2);
+//! let candidacy = registry.elect(b"10.0.0.1:7070", Box::new(move |stage| told.send(stage).unwrap()))?;
+//!
+//! if let Ok(Stage::Elected(term)) = stages.recv() {
+//!     // Written only while this one leads.
+//!     registry.put("job", Some(b"sealed"), Expect::Any, Some(&term), Life::Kept)?;
+//! }
+//! // A standby, whose connection to the leader has ended: whoever is next leads at once.
+//! if let Some(leader) = registry.get(LEADER)? {
+//!     registry.put(LEADER, None, Expect::Version(leader.version), None, Life::Kept)?;
+//! }
+//! assert!(matches!(stages.recv(), Ok(Stage::Over(_))));
+//! drop(candidacy);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "sqlite"))]
+//! # fn main() {}
+//! ```
+//!
 //! `docs/internals/registry.md` has what is stored, and what each failure does.
 
 #![deny(missing_docs)]
