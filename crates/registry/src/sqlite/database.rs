@@ -22,9 +22,9 @@ use crate::write::too_many;
 const APPLICATION_ID: i64 = 0x536c_5772;
 /// The version of the tables.
 const VERSION: i64 = 1;
-/// How long a writer is waited for, in looks of [`BUSY_PAUSE`]: a write takes some milliseconds, so this is
-/// hundreds of writers, or one that is stopped.
-const BUSY_LOOKS_MAX: i32 = 5_000;
+/// How long a writer is waited for, in looks of [`BUSY_PAUSE`]: a write takes some milliseconds, and seconds
+/// on a disk that others keep busy. In 10 s there is time for hundreds, so the writer is most likely stopped.
+const BUSY_LOOKS_MAX: i32 = 10_000;
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 /// The most sessions and candidates at a time; a watch has a descriptor for each that it depends on.
 pub const SESSIONS_MAX: usize = 256;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use slackwater_registry::{Error, Expect, Kind, Life, Registry, open, open_existing};
+use slackwater_registry::{Error, Expect, KEYS_MAX, Kind, Life, Registry, open, open_existing};
 
 use super::sqlite::fresh;
 use super::{Candidate, TOO_LONG, get, put, registry};
@@ -267,7 +267,7 @@ fn changes_of_a_writer_that_stood_still_are_seen() {
     let sql = "BEGIN IMMEDIATE; UPDATE entries SET value = x'61', version = version + 1 WHERE key = 'job'";
     other.execute_batch(sql).expect("a write");
     fs::write(folder.path().join("registry.db-changes"), ".").expect("a notice");
-    assert!(changes.recv_timeout(Duration::from_millis(5_500)).is_err());
+    assert!(changes.recv_timeout(Duration::from_millis(10_500)).is_err());
     other.execute_batch("COMMIT").expect("the end");
     changes.recv_timeout(TOO_LONG).expect("a change");
     assert_eq!(get(&*registry, "job").as_deref(), Some("a"));
@@ -275,6 +275,26 @@ fn changes_of_a_writer_that_stood_still_are_seen() {
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
     fs::write(folder.path().join("registry.db-changes"), ".").expect("a notice");
     drop(watch);
+}
+
+#[test]
+fn a_registry_has_a_limit_of_keys() {
+    let (_folder, url) = fresh();
+    let registry = registry(&url);
+    let sql = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {KEYS_MAX})
+         INSERT INTO entries SELECT 'hosts/' || i, x'61', i, NULL FROM n"
+    );
+    let other = Connection::open(path(&url)).expect("a database");
+    other.execute(&sql, []).expect("a write");
+    let error = write(&*registry).expect_err("full");
+    assert_eq!(error.kind, Kind::Full, "{error}");
+    assert!(error.to_string().contains(&KEYS_MAX.to_string()), "{error}");
+    // What is there can be written and removed.
+    put(&*registry, "hosts/1", "v");
+    let removed = registry.put("hosts/1", None, Expect::Any, None, Life::Kept);
+    removed.unwrap_or_else(|error| panic!("{error}"));
+    write(&*registry).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
