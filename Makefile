@@ -94,9 +94,9 @@ test-mqtt:
 	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
 	cargo test $(PACKAGES) --lib --test main mqtt
 
-# The registry against real servers of ZooKeeper, Debian's: one, and three that vote, started on free ports of the
-# loopback address with their data in a temporary folder, killed and stopped during the tests. FIGURES=1 prints how
-# long take-overs and writes take, and nothing else.
+# The registry against real servers of ZooKeeper, Debian's: one, and three that vote, started on free ports of
+# the loopback address with their data in a temporary folder, killed and stopped during the tests. FIGURES=1
+# prints how long take-overs and writes take, and nothing else.
 test-zookeeper:
 	@{ command -v java > /dev/null && [ -f /usr/share/java/zookeeper.jar ]; } || [ "$$(id -u)" != 0 ] || \
 	  { apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless zookeeper; }
