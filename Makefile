@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql
+.PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -16,6 +16,7 @@ test: duckdb
 	@test -d ../shared/data || echo "note: there is no ../shared/data: tests of reference answers are skipped"
 	cargo test -q -p tidy
 	cargo test --workspace $(FEATURES)
+	cargo test -p slackwater-registry --features sqlite
 	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
 	cargo run -q -p slackwater --example reads 10 > target/reads.out
 	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
@@ -92,6 +93,17 @@ test-mqtt:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
 	cargo test $(PACKAGES) --lib --test main mqtt
+
+# The registry against real servers of ZooKeeper, Debian's: one, and three that vote, started on free ports of
+# the loopback address with their data in a temporary folder, killed and stopped during the tests. FIGURES=1
+# prints how long take-overs and writes take, and nothing else.
+test-zookeeper:
+	@{ command -v java > /dev/null && [ -f /usr/share/java/zookeeper.jar ]; } || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless zookeeper; }
+	@{ command -v java > /dev/null && [ -f /usr/share/java/zookeeper.jar ]; } || \
+	  { echo "missing: apt-get install openjdk-17-jre-headless zookeeper"; exit 1; }
+	SLACKWATER_ZOOKEEPER=/usr/share/java cargo test -p slackwater-registry --features sqlite,zookeeper \
+	  $(if $(FIGURES),--test conformance measured -- --ignored --nocapture --test-threads 1)
 
 # Metrics against Debian's Prometheus: promtool checks the page and the alerts, and a server scrapes a run and
 # evaluates each expression of the dashboard.
@@ -194,6 +206,7 @@ loom:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
+	cargo clippy -p slackwater-registry --all-targets --features sqlite,zookeeper -- -D warnings
 	@if command -v cargo-deny > /dev/null; then cargo deny --all-features check; \
 	else echo "note: cargo-deny is missing (cargo install cargo-deny): licenses and advisories are not checked"; fi
 

@@ -81,6 +81,15 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/registry",
+        &[
+            ("base", "error key"),
+            ("what writes ask, and threads", "thread write"),
+            ("kinds", "sqlite zookeeper"),
+            ("any kind", "url"),
+        ],
+    ),
+    (
         "crates/engine",
         &[
             ("base", "budget error hash latency recorder time"),

@@ -22,11 +22,15 @@ enum May {
 const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
-const RULES: [(&str, May); 10] = [
+const RULES: [(&str, May); 11] = [
     ("crates/link", May::Only(&["rustix", "libc", "loom"])),
     (
         "crates/secure",
         May::Only(&["base64", "ring", "rustix", "rustls", "slackwater-link"]),
+    ),
+    (
+        "crates/registry",
+        May::Only(&["rusqlite", "rustix", "tokio", "zookeeper-client"]),
     ),
     (
         "crates/engine",
@@ -70,6 +74,7 @@ const RULES: [(&str, May); 10] = [
             own: &[
                 "slackwater-link",
                 "slackwater-secure",
+                "slackwater-registry",
                 "slackwater-engine",
                 "slackwater-control",
                 "slackwater-checkpoint",
@@ -86,6 +91,7 @@ const RULES: [(&str, May); 10] = [
             own: &[
                 "slackwater-link",
                 "slackwater-secure",
+                "slackwater-registry",
                 "slackwater-engine",
                 "slackwater-control",
                 "slackwater-checkpoint",

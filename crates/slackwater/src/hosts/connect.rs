@@ -221,9 +221,12 @@ fn bind<T>(
             bound => return bound,
         }
     }
-    Err(io::Error::other(format!(
-        "no port of {address} is free between {first} and {last}: give the agent more --ports"
-    )))
+    Err(io::Error::new(
+        io::ErrorKind::AddrInUse,
+        format!(
+            "no port of {address} is free between {first} and {last}: give the agent more --ports"
+        ),
+    ))
 }
 
 fn lane_bytes(lanes: usize) -> usize {

@@ -55,7 +55,7 @@ struct Known {
     /// Its instances that have not ended.
     running: BTreeSet<usize>,
     /// Why it could not start, or is not believed any more.
-    refused: Option<String>,
+    refused: Option<(String, bool)>,
     finished: Option<Box<FinalCounts>>,
     /// Bytes that its sources have read, with their nodes.
     bytes_read: Vec<(usize, u64)>,
@@ -205,7 +205,9 @@ impl Hearing {
             ProcessEvent::Listens(address) => {
                 let _ = self.queues.addresses.try_send((process, address));
             }
-            ProcessEvent::Refused(reason) => self.known(process).refused = Some(reason),
+            ProcessEvent::Refused { reason, is_final } => {
+                self.known(process).refused = Some((reason, is_final));
+            }
             ProcessEvent::Phase(phase) => self.say_phase(process, phase),
             ProcessEvent::Host(HostEvent::Worker(
                 event
@@ -223,7 +225,7 @@ impl Hearing {
             ProcessEvent::Counted(counts) => self.store(process, &counts),
             ProcessEvent::CountedSteps => {
                 if let Err(reason) = steps::add(bytes, &self.counters) {
-                    self.known(process).refused = Some(reason);
+                    self.known(process).refused = Some((reason, false));
                     let group = self.groups().find(|group| group.has(process));
                     group
                         .into_iter()
@@ -260,8 +262,8 @@ impl Hearing {
         };
         if finished.is_none() {
             let error = match refused {
-                // It would be the same the next time.
-                Some(reason) => Error::new(name, reason).final_one(),
+                Some((reason, true)) => Error::new(name, reason).final_one(),
+                Some((reason, false)) => Error::new(name, reason),
                 None => Error::new(name, exit.reason),
             };
             self.say_phase(process, Phase::Died(error.clone()));
@@ -270,15 +272,24 @@ impl Hearing {
                 let suspects = AgentEvent::Suspects(self.suspects(&exit.noted));
                 report(HostEvent::Checkpoint(suspects));
             }
+            let failed = || {
+                for &instance in &running {
+                    report(HostEvent::Worker(WorkerEvent::Failed {
+                        instance,
+                        sinks: Vec::new(),
+                        error: error.clone(),
+                    }));
+                }
+            };
+            // That the query can't be helped is said first.
+            if error.is_final {
+                failed();
+            }
             // All of its instances may have ended, but what they have prepared has to be committed.
             let reason = error.to_string();
             report(HostEvent::Checkpoint(AgentEvent::NotCommitted { reason }));
-            for instance in running {
-                report(HostEvent::Worker(WorkerEvent::Failed {
-                    instance,
-                    sinks: Vec::new(),
-                    error: error.clone(),
-                }));
+            if !error.is_final {
+                failed();
             }
         }
         let _ = self.queues.left.try_send((process, finished));

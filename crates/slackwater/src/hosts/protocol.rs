@@ -138,7 +138,12 @@ pub enum ProcessEvent {
     /// The address at which it listens for links.
     Listens(Option<SocketAddr>),
     /// Why it could not start.
-    Refused(String),
+    Refused {
+        /// The reason.
+        reason: String,
+        /// Whether it would be the same the next time.
+        is_final: bool,
+    },
     /// The result of a phase of its start.
     Phase(Phase),
     /// An event of its host.

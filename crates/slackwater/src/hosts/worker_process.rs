@@ -3,6 +3,7 @@
 mod prepared;
 mod reporter;
 
+use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -86,9 +87,25 @@ pub fn main(descriptor: RawFd) -> ExitCode {
     };
     match work(&start, &channel, sockets, recorder, guard) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            let _ = channel.send(&ProcessEvent::Refused(reason), &[]);
+        Err(Refusal { reason, is_final }) => {
+            let _ = channel.send(&ProcessEvent::Refused { reason, is_final }, &[]);
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why a process could not start.
+struct Refusal {
+    reason: String,
+    /// Whether it would be the same the next time.
+    is_final: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal {
+            reason,
+            is_final: true,
         }
     }
 }
@@ -100,15 +117,16 @@ fn work(
     sockets: Vec<Option<OwnedFd>>,
     recorder: Option<Recorder>,
     guard: Option<Arc<dyn Guard>>,
-) -> Result<(), String> {
+) -> Result<(), Refusal> {
     if let Err(error) = std::env::set_current_dir(&start.folder)
         && start.has_relative_paths
     {
         let folder = start.folder.display();
-        return Err(format!(
+        let reason = format!(
             "relative paths begin in {folder}, which this host can't enter: {error}\n  \
              = write absolute paths, or share the folder with this host"
-        ));
+        );
+        return Err(reason.into());
     }
     let connectors = Informed(&start.findings);
     let compiled = compile(&start.text, &start.settings, &connectors)
@@ -116,7 +134,9 @@ fn work(
     let program = compiled.run;
     if fingerprint(&program) != start.fingerprint {
         return Err(
-            "found another query than the first process: have the input files changed?".to_string(),
+            "found another query than the first process: have the input files changed?"
+                .to_string()
+                .into(),
         );
     }
     let deployment = &start.deployment;
@@ -149,7 +169,11 @@ fn work(
         kind: program.settings.link,
         guard,
     };
-    let failed = |error: std::io::Error| format!("can't connect to the other processes: {error}");
+    let failed = |error: io::Error| Refusal {
+        reason: format!("can't connect to the other processes: {error}"),
+        // Otherwise another process has died, and is replaced.
+        is_final: error.kind() == io::ErrorKind::AddrInUse,
+    };
     let mut watches = Watches::default();
     let listening = match connect::uses_tcp(deployment, program.settings.link) {
         true => {
@@ -215,7 +239,7 @@ fn work(
         changes: StepChanges::default(),
         watches,
     };
-    worker.serve(executor, inbox, heard)
+    Ok(worker.serve(executor, inbox, heard)?)
 }
 
 /// Executes the phases before the part runs; returns whether it is to run.
