@@ -197,8 +197,8 @@ impl Orchestrator {
                 };
                 return Err(format!(
                     "--hosts {hosts}: {there} within {} s\n  \
-                     = on each of the others: slackwater worker --join {address}{secret}; or use fewer --hosts, \
-                     or wait longer: SET 'host_patience'",
+                     = on each of the others: slackwater worker --join {address}{secret}; or use fewer \
+                     --hosts, or wait longer: SET 'host_patience'",
                     self.patience.as_secs_f64()
                 ));
             }
