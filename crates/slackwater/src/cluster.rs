@@ -13,8 +13,7 @@
 //! host, which passes unread.
 //!
 //! The layers: messages and their transport (`messages`, `session`), a host that has joined
-//! (`joined`) all of them (`membership`) and what a
-//! query asks of them (`orchestrator`), and the agent on the other side (`pulse`, `agent`).
+//! (`joined`), all of them (`membership`), what a query asks of them (`orchestrator`), and the agent on the other side (`pulse`, `agent`).
 
 mod messages;
 mod session;
@@ -31,7 +30,7 @@ mod stopping;
 
 mod agent;
 
-pub use agent::{AgentOptions, Ending, resolve, run as run_agent};
+pub use agent::{AgentOptions, Ending, run as run_agent};
 pub use orchestrator::{ClusterOptions, Hosts, Judged, Orchestrator};
 pub use sameness::{check_state, check_tables};
 pub use stopping::Stopping;

@@ -23,6 +23,7 @@ macro_rules! eprintln {
 }
 
 // For all other modules: the report, this machine, and the program's output.
+mod address;
 pub mod machine;
 pub mod measure;
 mod probe;

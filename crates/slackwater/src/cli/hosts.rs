@@ -1,6 +1,6 @@
 //! Several hosts: the options of `run`, and `slackwater worker`.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,10 +9,14 @@ use clap::Args;
 use slackwater_control::topology::parse_list;
 use slackwater_secure::Secret;
 
-use crate::cluster::{AgentOptions, ClusterOptions, Ending, Hosts, Stopping, resolve, run_agent};
+use crate::address::resolve;
+use crate::cluster::{AgentOptions, ClusterOptions, Ending, Hosts, Stopping, run_agent};
 use crate::hosts::host_name;
 use crate::machine::Machine;
 use crate::terminal::{FAILED, USAGE, say};
+
+/// What an address looks like.
+const ADDRESS: &str = "host:port, such as 10.0.0.1:7070";
 
 pub(super) const KEY_HELP: &str = "\
   slackwater key > cluster.key; chmod 600 cluster.key
@@ -21,8 +25,9 @@ Who has the file can run SQL on all hosts that use it. To change the key, add th
 on every host, then exchange the two lines everywhere, then remove the old one.";
 
 pub(super) const WORKER_HELP: &str = "\
-The agent ends when the query does, and on SIGTERM. If it loses the orchestrator, it kills the processes
-that it has started for it, and joins again.
+The agent ends when the query does. SIGTERM or Ctrl-C asks the query to go on without this host, and the agent
+ends once it does, after 30 s at the latest; a second one ends it at once. If the agent loses the orchestrator,
+it kills the processes that it has started for it, and joins again.
 
   slackwater key > cluster.key; chmod 600 cluster.key          (and the same file on each host)
   h1$ slackwater run query.sql --listen 10.0.0.1:7070 --secret cluster.key --hosts 2 --here
@@ -62,7 +67,7 @@ impl HostArguments {
         let (Some(listen), Some(hosts)) = (&self.listen, self.hosts) else {
             return Ok(None);
         };
-        let address = address("--listen", listen)?;
+        let address = resolve("--listen", listen, ADDRESS)?;
         if self.secret.is_none() && !address.ip().is_loopback() {
             return Err(format!(
                 "--listen {listen}: without a secret, anybody who reaches this address could run SQL here\n  \
@@ -96,12 +101,6 @@ fn secret(file: &Path) -> Result<Secret, String> {
         );
     }
     Secret::read(file).map_err(|error| format!("--secret {error}"))
-}
-
-fn address(option: &str, text: &str) -> Result<SocketAddr, String> {
-    resolve(text).map_err(|error| {
-        format!("{option} {text}: {error}\n  = write host:port, such as 10.0.0.1:7070")
-    })
 }
 
 /// Prints a new key.
@@ -206,7 +205,8 @@ fn check_name(name: &str) -> Result<(), String> {
 fn check_loopback(join: &[String]) -> Result<(), String> {
     let is_elsewhere = |address: &&String| {
         // A name that is not known now is asked for again when the agent joins.
-        resolve(address).is_ok_and(|address| !address.ip().to_canonical().is_loopback())
+        resolve("--join", address, ADDRESS)
+            .is_ok_and(|address| !address.ip().to_canonical().is_loopback())
     };
     match join.iter().find(is_elsewhere) {
         None => Ok(()),
@@ -223,9 +223,7 @@ fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
             .rsplit_once(':')
             .is_none_or(|(_, port)| port.parse::<u16>().is_err())
         {
-            return Err(format!(
-                "--join {join}: write host:port, such as 10.0.0.1:7070"
-            ));
+            return Err(format!("--join {join}: write {ADDRESS}"));
         }
     }
     if arguments.secret.is_none() {

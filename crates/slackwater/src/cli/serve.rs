@@ -1,7 +1,7 @@
 //! `slackwater serve`.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
@@ -12,6 +12,7 @@ use slackwater_serve::backend::{Backend, Refusal};
 use slackwater_serve::{api, http, postgres};
 
 use super::doors::token;
+use crate::address::resolve;
 use crate::server::{Doors, Format, Level, Log, Server};
 use crate::terminal::{FAILED, USAGE, say};
 
@@ -47,6 +48,9 @@ pub(super) struct ServeArguments {
 
 /// The word for a door that stays closed.
 const OFF: &str = "off";
+
+/// What an address looks like.
+const ADDRESS: &str = "one such as 127.0.0.1:7432, or 'off'";
 
 /// Why the server does not start, and the exit code.
 type Failed = (String, u8);
@@ -115,7 +119,7 @@ fn run(arguments: &ServeArguments) -> Result<(), Failed> {
 fn http_address(arguments: &ServeArguments) -> Result<Option<SocketAddr>, Failed> {
     match arguments.http.as_str() {
         OFF => Ok(None),
-        address => resolve("--http", address)
+        address => resolve("--http", address, ADDRESS)
             .map(Some)
             .map_err(|error| (error, USAGE)),
     }
@@ -149,7 +153,7 @@ fn postgres_options(arguments: &ServeArguments) -> Result<Option<postgres::Optio
         return Ok(None);
     }
     let usage = |error: String| (error, USAGE);
-    let address = resolve("--pg", &arguments.pg).map_err(usage)?;
+    let address = resolve("--pg", &arguments.pg, ADDRESS).map_err(usage)?;
     let passwords = match &arguments.passwords {
         Some(path) => Some(passwords(path).map_err(usage)?),
         None => None,
@@ -181,16 +185,6 @@ fn passwords(path: &Path) -> Result<postgres::Passwords, String> {
         .map_err(|error| format!("--passwords {shown_path}: {error}"))?;
     let read = postgres::Passwords::read(&text);
     read.map_err(|refusal| format!("--passwords {shown_path}: {}", shown(&refusal)))
-}
-
-fn resolve(option: &str, address: &str) -> Result<SocketAddr, String> {
-    let found = address.to_socket_addrs();
-    let found = found.ok().and_then(|mut addresses| addresses.next());
-    found.ok_or_else(|| {
-        format!(
-            "{option}: '{address}' is not an address\n  = use one such as 127.0.0.1:7432, or '{OFF}'"
-        )
-    })
 }
 
 fn shown(refusal: &Refusal) -> String {

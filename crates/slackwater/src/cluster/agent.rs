@@ -9,17 +9,19 @@
 //! - An orchestrator of an earlier term is refused.
 //! - The agent compiles nothing and reads no state: it hands on what it is sent.
 //!
-//! Shutdown: a signal ends the session; the processes are killed, and the agent exits.
+//! Shutdown: a signal asks the orchestrator to go on without this host, and ends the session after 30 s at the
+//! latest; a second one ends it at once (`stopping.rs`). Without a session the processes are killed.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Duration;
 
+use slackwater_control::lease::Terms;
 use slackwater_secure::{Secret, Stream};
 
 use super::messages::{FromAgent, Hello, ToAgent};
-use super::pulse::{Order, Pulse, say_ended};
+use super::pulse::{Order, Pulse};
 use super::session::{Beside, Receiver, Session};
 use super::stopping::Stopping;
 use crate::hosts::{
@@ -35,11 +37,6 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 /// The first pause between two attempts to join, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// The kernel breaks a silent session so long after its other end has gone: 5 s + 3 × 2 s.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-const KEEPALIVE_COUNT: u32 = 3;
 
 /// How an agent joins.
 #[derive(Debug, Clone)]
@@ -139,10 +136,6 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         }
         Err(error) => return failed(error),
     };
-    // Silent hosts are watched by the kernel.
-    if let Err(error) = stream.keep_alive(KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT) {
-        return failed(error);
-    }
     let own = options.address;
     let own = own.unwrap_or_else(|| stream.local_address().ip());
     let facts = Facts {
@@ -161,12 +154,12 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     };
     session.send(&hello, Beside::Nothing);
     let mut receiver = Receiver::new(session.stream());
-    let (of_leader, host_timeout) = match receiver.receive() {
+    let (of_leader, terms) = match receiver.receive() {
         Ok(Some((
             ToAgent::Welcome {
                 term: of_leader,
                 name,
-                host_timeout_ms,
+                host_timeout_ns,
             },
             _,
         ))) if of_leader >= *term => {
@@ -174,7 +167,7 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
                 "{}: joined {name} ({address}), term {of_leader}\n",
                 options.name
             ));
-            (of_leader, Duration::from_millis(host_timeout_ms))
+            (of_leader, Terms { host_timeout_ns })
         }
         Ok(Some((ToAgent::Welcome { term: earlier, .. }, _))) => {
             session.end("an earlier term");
@@ -192,14 +185,13 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     };
     *term = of_leader;
     stopping.has_joined();
-    let agent = Agent {
+    let mut agent = Agent {
         host: LocalHost::new(facts, None)
             .with_secret(options.secret.clone())
             .of_agent(),
-        asked: Mutex::default(),
         session: Arc::clone(&session),
-        parts: Arc::default(),
-        pulse: match Pulse::start(&session, host_timeout) {
+        part: None,
+        pulse: match Pulse::start(&session, terms) {
             Ok(pulse) => Arc::new(pulse),
             Err(error) => return failed(error),
         },
@@ -222,21 +214,21 @@ fn connect(address: &str, secret: Option<&Secret>) -> io::Result<Stream> {
 struct Agent {
     host: LocalHost,
     session: Arc<Session>,
-    /// The processes that are to be started once their lease is granted.
-    asked: Mutex<Option<Group>>,
-    parts: Arc<Mutex<Option<Part>>>,
+    /// That of the last incarnation.
+    part: Option<Part>,
     pulse: Arc<Pulse>,
 }
 
 /// The processes of an incarnation.
 struct Part {
     group: Group,
-    processes: Arc<dyn HostProcesses>,
+    /// None until their lease is granted.
+    processes: Option<Arc<dyn HostProcesses>>,
 }
 
 impl Agent {
     /// Obeys the orchestrator until the session ends.
-    fn serve<R: io::Read>(&self, receiver: &mut Receiver<R>, stopping: &Stopping) -> Attempt {
+    fn serve<R: io::Read>(&mut self, receiver: &mut Receiver<R>, stopping: &Stopping) -> Attempt {
         let ended = loop {
             match receiver.receive::<ToAgent>() {
                 Ok(Some((ToAgent::Over, _))) => break Attempt::Over,
@@ -259,7 +251,7 @@ impl Agent {
         ended
     }
 
-    fn obey(&self, message: ToAgent, beside: Beside) {
+    fn obey(&mut self, message: ToAgent, beside: Beside) {
         match message {
             ToAgent::Look(ask) => {
                 let looked = FromAgent::Looked(ask.look());
@@ -268,7 +260,10 @@ impl Agent {
             ToAgent::Start(group) => {
                 self.end_all();
                 self.pulse.begin(group.epoch);
-                *self.asked.lock().expect("no thread panics under it") = Some(group);
+                self.part = Some(Part {
+                    group,
+                    processes: None,
+                });
             }
             ToAgent::Command {
                 epoch,
@@ -293,10 +288,10 @@ impl Agent {
                 }
             }
             ToAgent::End { epoch } => {
-                if self.of(epoch).is_some() {
+                if self.part_of(epoch).is_some() {
                     self.end_all();
                 }
-                say_ended(&self.session, epoch);
+                self.say_ended(epoch);
             }
             ToAgent::Answer {
                 answer,
@@ -304,13 +299,10 @@ impl Agent {
                 answered_ns,
             } => match self.pulse.answered(&answer, received_ns, answered_ns) {
                 Order::Nothing => {}
-                Order::Start => {
-                    let asked = self.asked.lock().expect("no thread panics under it").take();
-                    asked.into_iter().for_each(|group| self.start(group));
-                }
+                Order::Start => self.start(answer.epoch),
                 Order::Kill => {
                     self.end_all();
-                    say_ended(&self.session, answer.epoch);
+                    self.say_ended(answer.epoch);
                 }
             },
             // Each of these comes once, before.
@@ -321,10 +313,12 @@ impl Agent {
         }
     }
 
-    /// Starts the processes of an incarnation.
-    fn start(&self, group: Group) {
-        let epoch = group.epoch;
+    /// Starts the processes of an incarnation, whose lease was granted.
+    fn start(&mut self, epoch: u64) {
         let hear = self.hear(epoch);
+        let Some(group) = self.part_of(epoch).map(|part| part.group.clone()) else {
+            return;
+        };
         let answer = match self.host.start(&group, hear) {
             Ok(processes) => {
                 let pids = processes.pids().to_vec();
@@ -336,7 +330,10 @@ impl Agent {
                         processes.tell(process, command, None);
                     }
                 }
-                *self.parts() = Some(Part { group, processes });
+                self.part = Some(Part {
+                    group,
+                    processes: Some(processes),
+                });
                 FromAgent::Started { epoch, pids }
             }
             Err(error) => FromAgent::NotStarted {
@@ -389,31 +386,96 @@ impl Agent {
 
     /// The processes of an incarnation, if it is the last one.
     fn of(&self, epoch: u64) -> Option<Arc<dyn HostProcesses>> {
-        let parts = self.parts();
-        let part = parts.as_ref().filter(|part| part.group.epoch == epoch);
-        part.map(|part| Arc::clone(&part.processes))
+        self.part_of(epoch)?.processes.clone()
     }
 
-    fn end_all(&self) {
+    fn part_of(&self, epoch: u64) -> Option<&Part> {
+        self.part.as_ref().filter(|part| part.group.epoch == epoch)
+    }
+
+    fn end_all(&mut self) {
         self.pulse.forget();
-        let part = self.parts().take();
-        if let Some(part) = part {
-            part.processes.end();
+        if let Some(processes) = self.part.take().and_then(|part| part.processes) {
+            processes.end();
         }
     }
 
-    fn parts(&self) -> MutexGuard<'_, Option<Part>> {
-        self.parts.lock().expect("no thread panics under it")
+    fn say_ended(&self, epoch: u64) {
+        let ended = FromAgent::Ended { epoch };
+        self.session.send(&ended, Beside::Nothing);
     }
 }
 
-/// The first address of a name.
-///
-/// # Errors
-///
-/// If there is none.
-pub fn resolve(address: &str) -> io::Result<SocketAddr> {
-    let mut addresses = address.to_socket_addrs()?;
-    let first = addresses.next();
-    first.ok_or_else(|| io::Error::other("the name has no address"))
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use slackwater_control::lease::{Answer, Beat};
+    use slackwater_secure::Door;
+
+    use super::*;
+
+    fn begun(receiver: &mut Receiver<&Stream>) -> Beat {
+        loop {
+            match receiver.receive().unwrap().expect("the agent goes on").0 {
+                FromAgent::Beat { beat, .. } => return beat,
+                other => println!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn processes_that_were_ended_before_their_lease_was_granted_do_not_start() {
+        let (sender, admitted) = mpsc::channel();
+        let admit = move |stream, _| sender.send(stream).unwrap();
+        let door = Door::bind("127.0.0.1:0".parse().unwrap(), None, admit, |_| {}).unwrap();
+        let options = AgentOptions {
+            join: vec![door.local_address().to_string()],
+            name: "h2".to_string(),
+            secret: None,
+            address: None,
+            ports: None,
+            machine: Machine::this(),
+        };
+        let agent = std::thread::spawn(move || run(&options, &Stopping::default()));
+        let session = Session::new(admitted.recv().unwrap(), "a test").unwrap();
+        let mut receiver = Receiver::new(session.stream());
+        receiver.receive::<Hello>().unwrap().expect("a greeting");
+        let say = |message: ToAgent| session.send(&message, Beside::Nothing);
+        say(ToAgent::Welcome {
+            term: 1,
+            name: "h1".to_string(),
+            host_timeout_ns: 60_000_000_000,
+        });
+        let (first, count, records) = (0, 1, false);
+        let group = |epoch| Group {
+            epoch,
+            first,
+            count,
+            records,
+        };
+        say(ToAgent::Start(group(1)));
+        let beat = begun(&mut receiver);
+        say(ToAgent::End { epoch: 1 });
+        let answer = Answer {
+            epoch: beat.epoch,
+            number: beat.number,
+            is_granted: true,
+        };
+        say(ToAgent::Answer {
+            answer,
+            received_ns: 1,
+            answered_ns: 1,
+        });
+        say(ToAgent::Over);
+        let mut heard = Vec::new();
+        while let Some((message, _)) = receiver.receive::<FromAgent>().unwrap() {
+            heard.push(message);
+        }
+        assert!(
+            matches!(heard[..], [FromAgent::Ended { epoch: 1 }]),
+            "{heard:?}"
+        );
+        assert!(matches!(agent.join().unwrap(), Ending::Over));
+    }
 }

@@ -25,11 +25,6 @@ use super::session::{Beside, Receiver, Session};
 use crate::hosts::{Build, Host};
 use crate::terminal::say;
 
-/// The kernel breaks a silent session so long after its other end has gone: 5 s + 3 × 2 s.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-const KEEPALIVE_COUNT: u32 = 3;
-
 /// How long agents may take to hear that the query is over.
 const DISMISS_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -40,7 +35,7 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 const MS_NS: u64 = 1_000_000;
 
 /// The most hosts: the kernel of the orchestrator's host opens a connection and three threads for each.
-pub const HOSTS_MAX: usize = 256;
+const HOSTS_MAX: usize = 256;
 
 /// The hosts that have joined. Dropping it tells their agents that the query is over.
 pub struct Membership {
@@ -52,7 +47,7 @@ struct Shared {
     name: String,
     term: u64,
     build: Build,
-    host_timeout: Duration,
+    terms: Terms,
     /// Called when a host has joined or is to leave.
     told: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
@@ -78,14 +73,14 @@ impl Membership {
         secret: Option<Secret>,
         name: &str,
         term: u64,
-        host_timeout: Duration,
+        terms: Terms,
         told: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Membership> {
         let shared = Arc::new(Shared {
             name: name.to_string(),
             term,
             build: Build::this(),
-            host_timeout,
+            terms,
             told: Box::new(told),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -221,13 +216,6 @@ fn admit(shared: &Arc<Shared>, stream: Stream, peer: SocketAddr) {
     let _ = std::thread::Builder::new()
         .name("session".to_string())
         .spawn(move || {
-            // Silent hosts are watched by the kernel.
-            if stream
-                .keep_alive(KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT)
-                .is_err()
-            {
-                return;
-            }
             let Ok(session) = Session::new(stream, &peer.to_string()) else {
                 return;
             };
@@ -245,7 +233,8 @@ fn admit(shared: &Arc<Shared>, stream: Stream, peer: SocketAddr) {
                     let mut leaves = false;
                     let reason = host.hear(&mut receiver, || {
                         shared.has_changed();
-                        if std::mem::replace(&mut leaves, host.leaves()) != host.leaves() {
+                        let leaves_now = host.leaves();
+                        if std::mem::replace(&mut leaves, leaves_now) != leaves_now {
                             (shared.told)();
                         }
                     });
@@ -331,12 +320,10 @@ impl Shared {
         let welcome = ToAgent::Welcome {
             term: self.term,
             name: self.name.clone(),
-            host_timeout_ms: self.host_timeout.as_millis() as u64,
+            host_timeout_ns: self.terms.host_timeout_ns,
         };
         session.send(&welcome, Beside::Nothing);
-        let host_timeout_ns = u64::try_from(self.host_timeout.as_nanos()).unwrap_or(u64::MAX);
-        let terms = Terms { host_timeout_ns };
-        let host = JoinedHost::new(hello.facts, Arc::clone(session), terms);
+        let host = JoinedHost::new(hello.facts, Arc::clone(session), self.terms);
         let host = Arc::new(host);
         if let Some(before) = state.hosts.insert(name, Arc::clone(&host)) {
             state.fenced += before.fenced();

@@ -35,7 +35,7 @@ pub enum ToAgent {
         /// The name of the orchestrator's host.
         name: String,
         /// How long an answer to a beat is good.
-        host_timeout_ms: u64,
+        host_timeout_ns: u64,
     },
     /// It has not joined; nothing follows.
     Refused {

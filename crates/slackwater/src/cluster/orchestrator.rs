@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use slackwater_control::lease::Terms;
 use slackwater_secure::Secret;
 use slackwater_sql::settings::Settings;
 
@@ -101,9 +102,10 @@ impl Orchestrator {
         told: impl Fn() + Send + Sync + 'static,
     ) -> Result<Orchestrator, String> {
         let secret = options.secret.clone();
-        let host_timeout = Duration::from_nanos(settings.host_timeout_ns);
-        let membership =
-            Membership::new(options.listen, secret, &options.name, 1, host_timeout, told);
+        let terms = Terms {
+            host_timeout_ns: settings.host_timeout_ns,
+        };
+        let membership = Membership::new(options.listen, secret, &options.name, 1, terms, told);
         let membership =
             membership.map_err(|error| format!("--listen {}: {error}", options.listen))?;
         let facts = Facts {

@@ -15,7 +15,7 @@ use slackwater_control::lease::{Answer, Beat, Do, Holder, Terms};
 use slackwater_engine::time::now_ns;
 
 use super::messages::{ClockKnown, FromAgent};
-use super::session::{Beside, Session};
+use super::session::Session;
 use crate::hosts::{HostProcesses, ProcessCommand};
 
 /// The lease of an agent's processes, and its thread.
@@ -65,11 +65,10 @@ impl Pulse {
     /// # Errors
     ///
     /// If the thread can't be started.
-    pub fn start(session: &Arc<Session>, host_timeout: Duration) -> io::Result<Pulse> {
-        let host_timeout_ns = u64::try_from(host_timeout.as_nanos()).unwrap_or(u64::MAX);
+    pub fn start(session: &Arc<Session>, terms: Terms) -> io::Result<Pulse> {
         let shared = Arc::new(Shared {
             session: Arc::clone(session),
-            terms: Terms { host_timeout_ns },
+            terms,
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -236,9 +235,4 @@ impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics under it")
     }
-}
-
-/// Says that the processes of an incarnation have ended.
-pub fn say_ended(session: &Session, epoch: u64) {
-    session.send(&FromAgent::Ended { epoch }, Beside::Nothing);
 }

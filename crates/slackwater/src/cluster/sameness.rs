@@ -1,6 +1,6 @@
 //! Checks that all hosts of a query see the same files and folders, before anything of it runs.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -127,14 +127,14 @@ fn check_folder(folder: &Path, hosts: &[Arc<dyn Host>]) -> Result<(), String> {
     let looked = hosts.iter().map(|host| (host, host.look(&ask)));
     let looked = looked.collect::<Vec<_>>();
     let _ = std::fs::remove_file(&file);
-    let mut others = BTreeMap::new();
+    let mut others = BTreeSet::new();
     for (host, found) in looked {
         let found = found.map_err(|error| error.to_string())?;
         if found.marks != [true] {
-            others.insert(host.facts().name.clone(), ());
+            others.insert(host.facts().name.clone());
         }
     }
-    let others = others.into_keys().collect::<Vec<String>>();
+    let others = others.into_iter().collect::<Vec<String>>();
     if others.is_empty() {
         return Ok(());
     }

@@ -21,6 +21,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
@@ -36,6 +37,12 @@ const FRAME_BYTES_MAX: usize = 64 << 20;
 
 /// What a piece has at most: at 100 MB/s another message waits 3 ms for it.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// The kernel breaks a silent session so long after its other end has gone: 5 s + 3 × 2 s. Nothing wakes up
+/// for it here.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_COUNT: u32 = 3;
 
 /// Bytes before a payload: kind and length.
 const HEADER_BYTES: usize = 5;
@@ -80,8 +87,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// If the thread can't be started.
+    /// If the thread can't be started, or the connection has ended.
     pub fn new(stream: Stream, name: &str) -> io::Result<Arc<Session>> {
+        stream.keep_alive(KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT)?;
         let session = Arc::new(Session {
             stream: Arc::new(stream),
             queue: Mutex::default(),
@@ -371,6 +379,25 @@ impl Open {
 
 fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+#[cfg(test)]
+pub mod pair {
+    use std::sync::mpsc;
+
+    use slackwater_secure::Door;
+
+    use super::*;
+
+    /// Both ends of a session.
+    pub fn sessions() -> [Arc<Session>; 2] {
+        let (sender, admitted) = mpsc::channel();
+        let admit = move |stream, _| sender.send(stream).unwrap();
+        let door = Door::bind("127.0.0.1:0".parse().unwrap(), None, admit, |_| {}).unwrap();
+        let ours = Stream::connect(door.local_address(), None, Duration::from_secs(5)).unwrap();
+        let theirs = admitted.recv().unwrap();
+        [ours, theirs].map(|stream| Session::new(stream, "a test").unwrap())
+    }
 }
 
 #[cfg(test)]

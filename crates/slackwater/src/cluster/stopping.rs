@@ -103,5 +103,29 @@ impl Drop for Watched<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         (state.session, state.has_joined) = (None, false);
+        // It has asked to leave, and is free to.
+        state.is_stopping |= state.has_asked;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::session::pair::sessions;
+    use super::*;
+
+    #[test]
+    fn an_agent_that_has_asked_to_leave_does_not_join_again() {
+        let [session, _orchestrator] = sessions();
+        let stopping = Arc::new(Stopping::default());
+        let watched = stopping.watch(&session);
+        stopping.has_joined();
+        drop(watched);
+        assert!(!stopping.is_stopping(), "a lost session is joined again");
+        let watched = stopping.watch(&session);
+        stopping.has_joined();
+        stopping.stop();
+        assert!(!stopping.is_stopping(), "the query moves first");
+        drop(watched);
+        assert!(stopping.is_stopping());
     }
 }

@@ -11,7 +11,7 @@ use slackwater_engine::deploy::InstancePlan;
 use slackwater_engine::protocol::WorkerEvent;
 
 use super::counts::{Counts, FinalCounts};
-use super::host::{Exit, Host, HostProcesses, News, What};
+use super::host::{Exit, Group, Host, HostProcesses, News, What};
 use super::phases::Phase;
 use super::protocol::{HostEvent, ProcessCommand, ProcessEvent};
 use super::steps;
@@ -34,19 +34,12 @@ pub struct Queues {
 
 /// The processes of one host.
 pub struct Started {
-    /// The number of the first.
-    pub first: usize,
+    /// Which they are.
+    pub group: Group,
     /// The host's number.
     pub host: usize,
     /// The processes.
     pub processes: Arc<dyn HostProcesses>,
-}
-
-impl Started {
-    fn has(&self, process: usize) -> bool {
-        let own = self.processes.pids().len();
-        (self.first..self.first + own).contains(&process)
-    }
 }
 
 /// What is known of one process.
@@ -126,11 +119,11 @@ impl Hearing {
     /// Names the processes for messages: `process 3 (pid 4711) on h2`.
     pub fn name(&self, hosts: &[Arc<dyn Host>]) -> Vec<String> {
         let mut names = Vec::new();
-        for group in self.groups() {
-            for (process, pid) in (group.first..).zip(group.processes.pids()) {
+        for started in self.groups() {
+            for (process, pid) in (started.group.first..).zip(started.processes.pids()) {
                 let place = match hosts {
                     [_] => String::new(),
-                    hosts => format!(" on {}", hosts[group.host].facts().name),
+                    hosts => format!(" on {}", hosts[started.host].facts().name),
                 };
                 let name = format!("process {process} (pid {pid}){place}");
                 self.known(process).name.clone_from(&name);
@@ -146,9 +139,13 @@ impl Hearing {
     }
 
     fn tell_with(&self, process: usize, command: ProcessCommand, state: Option<OwnedFd>) {
-        if let Some(group) = self.groups().find(|group| group.has(process)) {
-            group.processes.tell(process, command, state);
+        if let Some(started) = self.of(process) {
+            started.processes.tell(process, command, state);
         }
+    }
+
+    fn of(&self, process: usize) -> Option<&Started> {
+        self.groups().find(|started| started.group.has(process))
     }
 
     /// The process that runs an instance.
@@ -226,10 +223,9 @@ impl Hearing {
             ProcessEvent::CountedSteps => {
                 if let Err(reason) = steps::add(bytes, &self.counters) {
                     self.known(process).refused = Some((reason, false));
-                    let group = self.groups().find(|group| group.has(process));
-                    group
-                        .into_iter()
-                        .for_each(|group| group.processes.kill(process));
+                    if let Some(started) = self.of(process) {
+                        started.processes.kill(process);
+                    }
                 }
             }
             // Only an agent asks for it.

@@ -93,6 +93,15 @@ pub enum Ended {
     },
 }
 
+impl Ended {
+    /// Waits until none is left, but for those of a host that is stopped as a whole.
+    pub fn wait(self) {
+        if let Ended::Unknown { until } = self {
+            std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
 /// The callback for what is heard of processes.
 pub type Hear = Arc<dyn Fn(News) + Send + Sync>;
 

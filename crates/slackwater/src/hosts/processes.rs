@@ -267,14 +267,7 @@ impl Processes {
 
     /// Kills all processes. Afterwards none is left, but for those of a host that is stopped as a whole.
     pub fn kill(&mut self) {
-        let ended = self.hearing.groups().map(|group| group.processes.end());
-        let unknown = ended.filter_map(|ended| match ended {
-            Ended::All => None,
-            Ended::Unknown { until } => Some(until),
-        });
-        if let Some(until) = unknown.max() {
-            std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        }
+        end_all(self.hearing.groups());
     }
 
     fn ask_all(&self, command: impl Fn() -> ProcessCommand) {
@@ -307,17 +300,23 @@ fn start_on_hosts(work: &Work<'_>, hearing: &Arc<Hearing>) -> Result<Vec<Started
         let hears = Arc::clone(hearing);
         match host.start(&group, Arc::new(move |news| hears.hear(news))) {
             Ok(processes) => parts.push(Started {
-                first,
+                group,
                 host: number,
                 processes,
             }),
             Err(error) => {
-                parts.iter().for_each(|part| {
-                    part.processes.end();
-                });
+                end_all(parts.iter());
                 return Err(error);
             }
         }
     }
     Ok(parts)
+}
+
+/// Kills processes, and waits until none is left, but for those of a host that is stopped as a whole.
+fn end_all<'a>(parts: impl Iterator<Item = &'a Started>) {
+    let ended = parts.map(|part| part.processes.end());
+    for ended in ended.collect::<Vec<Ended>>() {
+        ended.wait();
+    }
 }

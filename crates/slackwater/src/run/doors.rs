@@ -5,7 +5,7 @@ mod page;
 
 pub use browser::open as open_browser;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +13,13 @@ use slackwater_serve::http::{Access, Answer, Limits, Routes, Server, StatusCode}
 use slackwater_serve::prometheus::CONTENT_TYPE;
 
 use super::STANDARD_INPUT;
+use crate::address::resolve;
 use crate::metrics::{Board, Look};
 use crate::script::Script;
 use crate::supervisor::Signals;
+
+/// What an address looks like.
+const ADDRESS: &str = "one such as 127.0.0.1:9464";
 
 /// Where others may look at a running query.
 #[derive(Clone, Default)]
@@ -53,7 +57,7 @@ impl Doors {
     pub fn open(&self, board: &Arc<Board>, signals: &Arc<Signals>) -> Result<Opened, String> {
         let mut servers = Vec::new();
         if let Some(text) = self.metrics.as_ref().filter(|_| self.metrics != self.page) {
-            let address = resolve("--metrics", text)?;
+            let address = resolve("--metrics", text, ADDRESS)?;
             let server = self.start(("--metrics", text), address, routes(board, signals))?;
             if address.port() == 0 {
                 eprintln!("metrics at http://{}/metrics", server.address());
@@ -61,7 +65,7 @@ impl Doors {
             servers.push(server);
         }
         if let Some(text) = &self.page {
-            let address = resolve("--page", text)?;
+            let address = resolve("--page", text, ADDRESS)?;
             let routes = page::routes(routes(board, signals), board, signals);
             let server = self.start(("--page", text), address, routes)?;
             let url = format!("http://{}/", server.address());
@@ -132,14 +136,6 @@ fn routes(board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
         })
         .open();
     super::pushes::mount(routes)
-}
-
-fn resolve(option: &str, text: &str) -> Result<SocketAddr, String> {
-    let found = text.to_socket_addrs();
-    let found = found.ok().and_then(|mut addresses| addresses.next());
-    found.ok_or_else(|| {
-        format!("{option}: '{text}' is not an address\n  = use one such as 127.0.0.1:9464")
-    })
 }
 
 /// The name of a run: that of its file, without folder and ending.

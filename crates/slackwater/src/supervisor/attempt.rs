@@ -47,11 +47,12 @@ pub struct Claimed {
 
 /// A host that prepares to run an incarnation, and its events.
 pub struct Prepared {
+    /// Dropped first: whoever ends may wait for room in the queue.
+    events: mpsc::Receiver<RunEvent>,
     /// The host.
     pub host: StartingExecution,
     /// The queue into which the coordinator's thread reports, too.
     sender: mpsc::SyncSender<RunEvent>,
-    events: mpsc::Receiver<RunEvent>,
 }
 
 /// The result of an incarnation.
