@@ -13,7 +13,8 @@
 //! host, which passes unread.
 //!
 //! The layers: messages and their transport (`messages`, `session`), a host that has joined
-//! (`joined`), all of them (`membership`), what a query asks of them (`orchestrator`), and the agent on the other side (`pulse`, `agent`).
+//! (`joined`), all of them (`membership`), what a query asks of them (`orchestrator`), and the agent on the
+//! other side (`pulse`, `agent`).
 
 mod messages;
 mod session;

@@ -148,7 +148,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             (
                 "base",
-                "machine measure probe report script signals slow split targets terminal \
+                "address machine measure probe report script signals slow split targets terminal \
                  traces",
             ),
             ("figures", "calibrate costs"),

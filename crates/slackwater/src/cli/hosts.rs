@@ -25,9 +25,9 @@ Who has the file can run SQL on all hosts that use it. To change the key, add th
 on every host, then exchange the two lines everywhere, then remove the old one.";
 
 pub(super) const WORKER_HELP: &str = "\
-The agent ends when the query does. SIGTERM or Ctrl-C asks the query to go on without this host, and the agent
-ends once it does, after 30 s at the latest; a second one ends it at once. If the agent loses the orchestrator,
-it kills the processes that it has started for it, and joins again.
+The agent ends when the query does. SIGTERM or Ctrl-C asks the query to go on without this host, and the
+agent ends once it does, after 30 s at the latest; a second one ends it at once. If the agent loses the
+orchestrator, it kills the processes that it has started for it, and joins again.
 
   slackwater key > cluster.key; chmod 600 cluster.key          (and the same file on each host)
   h1$ slackwater run query.sql --listen 10.0.0.1:7070 --secret cluster.key --hosts 2 --here

@@ -110,7 +110,7 @@ impl Drop for Watched<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::session::pair::sessions;
+    use super::super::session::tests::sessions;
     use super::*;
 
     #[test]
