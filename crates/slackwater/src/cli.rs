@@ -1,6 +1,7 @@
 //! The command line.
 
 mod arguments;
+mod asking;
 mod calibrated;
 mod check;
 mod demo;
@@ -83,8 +84,11 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
     #[command(after_help = hosts::KEY_HELP)]
     Key,
     /// Join a query on several hosts: start the worker processes that it asks for.
-    #[command(after_help = hosts::WORKER_HELP)]
     Worker(hosts::WorkerArguments),
+    /// Show how a query on several hosts stands: who directs it, the hosts that have joined, who stands by.
+    Status(asking::StatusArguments),
+    /// Make a query on several hosts go on without one of them; returns when that host has left.
+    Drain(asking::DrainArguments),
     /// Show a stream with its page: needs no files and no network.
     Demo(demo::Arguments),
     /// Show how a query would run: query graph, subqueries, instances, placement.
@@ -363,6 +367,8 @@ pub fn main() -> ExitCode {
         }
         Command::Key => hosts::key(),
         Command::Worker(arguments) => hosts::worker(&arguments),
+        Command::Status(arguments) => asking::show_status(&arguments),
+        Command::Drain(arguments) => asking::drain_host(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job { control, .. } => crate::server::job_main(control),
         Command::Part { control, .. } => crate::hosts::worker_main(control),

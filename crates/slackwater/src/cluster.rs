@@ -13,17 +13,29 @@
 //! host, which passes unread.
 //!
 //! The layers: messages and their transport (`messages`, `session`), a host that has joined
-//! (`joined`), all of them (`membership`), what a query asks of them (`orchestrator`), and the agent on the
-//! other side (`pulse`, `agent`).
+//! (`joined`), all of them (`members`, `admission`, `membership`), what a query asks of them
+//! (`orchestrator`), and the agent on the other side (`pulse`, `agent`). Beside them: which of several
+//! orchestrators leads (`election`, `standby`, `standing`, `leadership`), and what it is asked (`asking`).
 
 mod messages;
 mod session;
 
 mod joined;
+mod members;
+
+mod admission;
 mod membership;
 
 mod pulse;
 
+mod election;
+mod standby;
+
+mod standing;
+
+mod leadership;
+
+mod asking;
 mod orchestrator;
 mod sameness;
 
@@ -32,6 +44,10 @@ mod stopping;
 mod agent;
 
 pub use agent::{AgentOptions, Ending, run as run_agent};
-pub use orchestrator::{ClusterOptions, Hosts, Judged, Orchestrator};
+pub use asking::{drain, leader, status};
+pub use election::Candidate;
+pub use leadership::{Leadership, Stood, stand};
+pub use messages::Status;
+pub use orchestrator::{ClusterOptions, Hosts, Judged, Led, Orchestrator};
 pub use sameness::{check_state, check_tables};
 pub use stopping::Stopping;

@@ -1,6 +1,7 @@
 //! Runs a program: compile, plan, deploy, wait for the end, report.
 
 mod doors;
+mod led;
 mod problem;
 mod pushes;
 
@@ -19,7 +20,7 @@ use crate::bound::bound;
 use crate::calibrate;
 use crate::catalog::{BuiltIn, ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
-use crate::cluster::{ClusterOptions, Orchestrator, check_state, check_tables};
+use crate::cluster::{ClusterOptions, Leadership, Orchestrator, check_state, check_tables};
 use crate::costs::Learned;
 use crate::hosts::{Facts, Host, LocalHost, token};
 use crate::machine::{Machine, Used};
@@ -90,7 +91,8 @@ pub trait Screen: fmt::Debug + Send + Sync {
 pub enum Outcome {
     /// The query ended with its inputs, by `--duration` or by a signal.
     Finished(Box<Finished>),
-    /// There were only EXPLAIN statements, with this text.
+    /// Nothing was run: there were only EXPLAIN statements, with this text. Or another orchestrator has
+    /// brought the query to its end, or this one was stopped while it stood by; then there is no text.
     Explained(String),
 }
 
@@ -143,10 +145,24 @@ pub fn run_script(script: &Script, options: &RunOptions) -> Result<Outcome, Fail
         let place = ("state".to_string(), state.place.clone());
         options.settings.push(place);
     }
-    run_with(script, &options)
+    let signals = Arc::clone(&options.asker.signals);
+    let _watching = if options.signals {
+        let watching = crate::signals::watch(move || signals.raise());
+        Some(watching.map_err(|error| Failure::Query(format!("signals: {error}"), None))?)
+    } else {
+        None
+    };
+    match led::registry(&options) {
+        None => run_with(script, &options, None),
+        Some(registry) => led::run(script, &options, registry),
+    }
 }
 
-fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
+fn run_with(
+    script: &Script,
+    options: &RunOptions,
+    leadership: Option<&Arc<Leadership>>,
+) -> Result<Outcome, Failure> {
     let before = Used::now();
     let usage = |error: SqlError| Failure::Usage(script.render(&error));
     let mut compiled = compile(script.text(), &options.settings, &BuiltIn).map_err(usage)?;
@@ -186,25 +202,17 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
     let teller = Arc::clone(&notices);
     catalog.tell(Arc::new(move |said| teller.say(said)));
     let signals = Arc::clone(&options.asker.signals);
-    let _watching = if options.signals {
-        let signals = Arc::clone(&signals);
-        let watching = crate::signals::watch(move || signals.raise());
-        Some(watching.map_err(|error| Failure::Query(format!("signals: {error}"), None))?)
-    } else {
-        None
-    };
     let orchestrator = options.cluster.as_ref().map(|cluster| {
-        Orchestrator::new(
+        let told = Arc::clone(&signals);
+        let orchestrator = Orchestrator::new(
             cluster,
+            script.name(),
             &program.settings,
-            &machine,
-            options.program.as_deref(),
-            {
-                let signals = Arc::clone(&signals);
-                move || signals.hosts()
-            },
-        )
-        .map_err(|error| Failure::Query(error, None))
+            (&machine, options.program.as_deref()),
+            led::right(leadership, &signals),
+            move || told.hosts(),
+        );
+        orchestrator.map_err(|error| Failure::Query(error, None))
     });
     let orchestrator = orchestrator.transpose()?;
     let gathered = orchestrator.as_ref().map(|orchestrator| {
@@ -297,6 +305,7 @@ fn run_with(script: &Script, options: &RunOptions) -> Result<Outcome, Failure> {
         token: token()
             .map_err(|error| Failure::Query(format!("no random token: {error}"), None))?,
         orchestrator,
+        leadership: leadership.cloned(),
         learned: &learned,
         started: Instant::now(),
         before,

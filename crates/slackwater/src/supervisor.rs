@@ -264,6 +264,13 @@ impl Supervisor<'_, '_, '_> {
         if self.refused.is_some() {
             return Input::Tick;
         }
+        let leadership = self.query.leadership.as_ref();
+        if let Some(Err(reason)) = leadership.map(|leadership| leadership.check()) {
+            return Input::ClaimFailed {
+                is_fatal: true,
+                reason,
+            };
+        }
         let begun = match is_first && self.state.from_scratch {
             true => self.runner.run(self.store.begin_from_scratch()),
             false => self.runner.run(self.store.begin(before)),

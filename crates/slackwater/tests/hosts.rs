@@ -11,11 +11,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::process::{Finished, Folder, PATIENCE, Running};
 
 /// Rows of each file, and files.
-const ROWS: usize = 4_000;
-const FILES: usize = 3;
+pub const ROWS: usize = 4_000;
+pub const FILES: usize = 3;
 
 /// Counts by key over several files, so that each process sends to each other.
-fn query(rate: Option<usize>) -> String {
+pub fn query(rate: Option<usize>) -> String {
     let rate = rate.map_or_else(String::new, |rate| format!(", 'replay_rate' = '{rate}/s'"));
     format!(
         "CREATE TABLE t (k BIGINT, n BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
@@ -29,7 +29,7 @@ fn query(rate: Option<usize>) -> String {
 }
 
 /// A folder with the input and a key.
-fn folder() -> Folder {
+pub fn folder() -> Folder {
     let folder = Folder::new();
     for file in 0..FILES {
         let rows = (0..ROWS).map(|row| {
@@ -56,7 +56,7 @@ fn key(folder: &Folder, name: &str) {
 }
 
 /// The rows of the output's parts, sorted.
-fn output(folder: &Folder) -> Vec<String> {
+pub fn output(folder: &Folder) -> Vec<String> {
     let parts = std::fs::read_dir(folder.path("out")).unwrap().flatten();
     let names = parts.map(|part| part.file_name().into_string().unwrap());
     let parts = names.filter(|name| !name.starts_with('.'));
@@ -68,19 +68,19 @@ fn output(folder: &Folder) -> Vec<String> {
 }
 
 /// The same query on one host.
-fn expected() -> Vec<String> {
+pub fn expected() -> Vec<String> {
     let folder = folder();
     folder.run(&query(None), &[]).ok();
     output(&folder)
 }
 
 /// An address that nobody listens at.
-fn address() -> String {
+pub fn address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
 
-fn agent(folder: &Folder, address: &str, name: &str) -> Running {
+pub fn agent(folder: &Folder, address: &str, name: &str) -> Running {
     let arguments = [
         "worker",
         "--join",
@@ -106,7 +106,7 @@ fn start(folder: &Folder, text: &str, address: &str, more: &[&str]) -> Running {
 }
 
 /// Waits until something is so.
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -114,12 +114,12 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn kill(running: &Running, signal: Signal) {
+pub fn kill(running: &Running, signal: Signal) {
     kill_process(Pid::from_raw(running.id() as i32).unwrap(), signal).unwrap();
 }
 
 /// Waits for checkpoints, so that there is something to resume from.
-fn wait_for_checkpoints(folder: &Folder, number: usize) {
+pub fn wait_for_checkpoints(folder: &Folder, number: usize) {
     wait_until("no checkpoint is stored", || {
         let stored = std::fs::read_dir(folder.path("state/checkpoints"));
         stored.is_ok_and(|stored| stored.count() > number)

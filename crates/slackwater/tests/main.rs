@@ -22,6 +22,7 @@ mod metrics;
 mod mqtt;
 mod nexmark;
 mod notices;
+mod orchestrators;
 mod overload;
 mod page;
 mod parsers;

@@ -24,7 +24,7 @@ pub(super) const KEY_HELP: &str = "\
 Who has the file can run SQL on all hosts that use it. To change the key, add the new one below the old one
 on every host, then exchange the two lines everywhere, then remove the old one.";
 
-pub(super) const WORKER_HELP: &str = "\
+const WORKER_HELP: &str = "\
 The agent ends when the query does. SIGTERM or Ctrl-C asks the query to go on without this host, and the
 agent ends once it does, after 30 s at the latest; a second one ends it at once. If the agent loses the
 orchestrator, it kills the processes that it has started for it, and joins again.
@@ -55,6 +55,10 @@ pub(super) struct HostArguments {
     /// With --listen: the file with the key that agents need, too (see slackwater key)
     #[arg(long, value_name = "FILE", requires = "listen")]
     secret: Option<PathBuf>,
+    /// With --listen and --state: where several orchestrators of the same query agree who leads, such as
+    /// sqlite:registry.db on one host, or zk://h1:2181,h2:2181/query
+    #[arg(long, value_name = "URL", requires_all = ["listen", "state"])]
+    registry: Option<String>,
 }
 
 impl HostArguments {
@@ -75,6 +79,12 @@ impl HostArguments {
                  cluster.key"
             ));
         }
+        if self.registry.is_some() && (address.ip().is_unspecified() || address.port() == 0) {
+            return Err(format!(
+                "--listen {listen}: with --registry, others are told this address\n  \
+                 = name one at which they reach this host, with its port, such as 10.0.0.1:7070"
+            ));
+        }
         let secret = self.secret.as_deref().map(secret).transpose()?;
         let name = self.name.clone().unwrap_or_else(host_name);
         check_name(&name)?;
@@ -85,11 +95,13 @@ impl HostArguments {
             hosts,
             here: self.here,
             ports: self.ports,
+            registry: self.registry.clone(),
         }))
     }
 }
 
-fn secret(file: &Path) -> Result<Secret, String> {
+/// Reads the file of a secret.
+pub(super) fn secret(file: &Path) -> Result<Secret, String> {
     if file
         .to_str()
         .is_some_and(|text| Secret::parse(text).is_ok())
@@ -119,6 +131,7 @@ pub(super) fn key() -> ExitCode {
 
 /// An agent.
 #[derive(Args)]
+#[command(after_help = WORKER_HELP)]
 pub(super) struct WorkerArguments {
     /// The addresses at which orchestrators listen: whoever answers first is joined
     #[arg(long, value_name = "ADDRESS", required = true, value_delimiter = ',')]
@@ -201,6 +214,20 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
+/// Checks the addresses of orchestrators, and reads the file of the secret.
+pub(super) fn check_join(join: &[String], file: Option<&Path>) -> Result<Option<Secret>, String> {
+    for join in join {
+        let port = join.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(_))) {
+            return Err(format!("--join {join}: write {ADDRESS}"));
+        }
+    }
+    if file.is_none() {
+        check_loopback(join)?;
+    }
+    file.map(secret).transpose()
+}
+
 /// Rejects orchestrators on other hosts without a secret: whoever is at that address could give orders.
 fn check_loopback(join: &[String]) -> Result<(), String> {
     let is_elsewhere = |address: &&String| {
@@ -218,17 +245,7 @@ fn check_loopback(join: &[String]) -> Result<(), String> {
 }
 
 fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
-    for join in &arguments.join {
-        if join
-            .rsplit_once(':')
-            .is_none_or(|(_, port)| port.parse::<u16>().is_err())
-        {
-            return Err(format!("--join {join}: write {ADDRESS}"));
-        }
-    }
-    if arguments.secret.is_none() {
-        check_loopback(&arguments.join)?;
-    }
+    let secret = check_join(&arguments.join, arguments.secret.as_deref())?;
     let mut machine = Machine::this();
     if let Some(list) = &arguments.cores {
         let wrong = |error: String| format!("--cores {list}: {error}");
@@ -244,7 +261,7 @@ fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
     check_name(&name)?;
     Ok(AgentOptions {
         join: arguments.join.clone(),
-        secret: arguments.secret.as_deref().map(secret).transpose()?,
+        secret,
         name,
         address: arguments.address,
         ports: arguments.ports,

@@ -9,8 +9,8 @@
 //! - An orchestrator of an earlier term is refused.
 //! - The agent compiles nothing and reads no state: it hands on what it is sent.
 //!
-//! Shutdown: a signal asks the orchestrator to go on without this host, and ends the session after 30 s at the
-//! latest; a second one ends it at once (`stopping.rs`). Without a session the processes are killed.
+//! Shutdown: a signal asks the orchestrator to go on without this host, and ends the session after 30 s at
+//! the latest; a second one ends it at once (`stopping.rs`). Without a session the processes are killed.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use slackwater_control::lease::Terms;
 use slackwater_secure::{Secret, Stream};
 
-use super::messages::{FromAgent, Hello, ToAgent};
+use super::messages::{FromAgent, Greeting, Hello, ToAgent};
 use super::pulse::{Order, Pulse};
 use super::session::{Beside, Receiver, Session};
 use super::stopping::Stopping;
@@ -33,6 +33,9 @@ use crate::terminal::say;
 
 /// How long a connection and its greeting may take.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The same if there are other addresses to try: enough for a packet that is lost.
+const OTHERS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The first pause between two attempts to join, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
@@ -60,7 +63,7 @@ pub struct AgentOptions {
 pub enum Ending {
     /// A signal has come.
     Stopped,
-    /// The query is over.
+    /// The query is over, or goes on without it.
     Over,
     /// It can't join, and trying again would not help.
     Refused(String),
@@ -77,8 +80,12 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
                 return Ending::Stopped;
             }
             match attempt(options, address, &mut term, stopping) {
-                Attempt::Over => {
-                    say(&format!("{}: the query is over\n", options.name));
+                Attempt::Over { is_drained } => {
+                    let why = match is_drained {
+                        true => "the query goes on without it",
+                        false => "the query is over",
+                    };
+                    say(&format!("{}: {why}\n", options.name));
                     return Ending::Over;
                 }
                 Attempt::Refused(reason) => {
@@ -122,13 +129,17 @@ enum Attempt {
     Failed(String),
     /// It has not joined, and won't.
     Refused(String),
-    /// The query is over.
-    Over,
+    /// It isn't needed any more.
+    Over { is_drained: bool },
 }
 
 fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Stopping) -> Attempt {
     let failed = |error: io::Error| Attempt::Failed(error.to_string());
-    let stream = match connect(address, options.secret.as_ref()) {
+    let patience = match options.join.len() {
+        1 => JOIN_PATIENCE,
+        _ => OTHERS_PATIENCE,
+    };
+    let stream = match connect(address, options.secret.as_ref(), patience) {
         Ok(stream) => stream,
         // It has another secret, or is something else.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -152,7 +163,7 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         facts: facts.clone(),
         term: *term,
     };
-    session.send(&hello, Beside::Nothing);
+    session.send(&Greeting::Join(Box::new(hello)), Beside::Nothing);
     let mut receiver = Receiver::new(session.stream());
     let (of_leader, terms) = match receiver.receive() {
         Ok(Some((
@@ -199,10 +210,10 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     agent.serve(&mut receiver, stopping)
 }
 
-fn connect(address: &str, secret: Option<&Secret>) -> io::Result<Stream> {
+fn connect(address: &str, secret: Option<&Secret>, patience: Duration) -> io::Result<Stream> {
     let mut last = None;
     for address in address.to_socket_addrs()? {
-        match Stream::connect(address, secret, JOIN_PATIENCE) {
+        match Stream::connect(address, secret, patience) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = Some(error),
         }
@@ -231,7 +242,7 @@ impl Agent {
     fn serve<R: io::Read>(&mut self, receiver: &mut Receiver<R>, stopping: &Stopping) -> Attempt {
         let ended = loop {
             match receiver.receive::<ToAgent>() {
-                Ok(Some((ToAgent::Over, _))) => break Attempt::Over,
+                Ok(Some((ToAgent::Over { is_drained }, _))) => break Attempt::Over { is_drained },
                 Ok(Some((ToAgent::Stay { reason }, _))) => {
                     say(&format!("leaving harms the query: {reason}\n"));
                     stopping.end();
@@ -309,7 +320,7 @@ impl Agent {
             ToAgent::Welcome { .. }
             | ToAgent::Refused { .. }
             | ToAgent::Stay { .. }
-            | ToAgent::Over => {}
+            | ToAgent::Over { .. } => {}
         }
     }
 
@@ -440,7 +451,7 @@ mod tests {
         let agent = std::thread::spawn(move || run(&options, &Stopping::default()));
         let session = Session::new(admitted.recv().unwrap(), "a test").unwrap();
         let mut receiver = Receiver::new(session.stream());
-        receiver.receive::<Hello>().unwrap().expect("a greeting");
+        receiver.receive::<Greeting>().unwrap().expect("a greeting");
         let say = |message: ToAgent| session.send(&message, Beside::Nothing);
         say(ToAgent::Welcome {
             term: 1,
@@ -467,7 +478,7 @@ mod tests {
             received_ns: 1,
             answered_ns: 1,
         });
-        say(ToAgent::Over);
+        say(ToAgent::Over { is_drained: false });
         let mut heard = Vec::new();
         while let Some((message, _)) = receiver.receive::<FromAgent>().unwrap() {
             heard.push(message);

@@ -6,28 +6,22 @@
 //! - A session that ends has ended all its processes, as far as the query is concerned: each of them is
 //!   reported as left, once.
 
+mod processes;
+
+pub use processes::Joined;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use slackwater_control::lease::{Answer, Grantor, Standing, Terms};
-use slackwater_engine::Error;
 use slackwater_engine::time::now_ns;
 
-use super::messages::{ClockKnown, FromAgent, ToAgent};
+use super::messages::{ClockKnown, FromAgent, HostStatus, ToAgent};
 use super::session::{Beside, Receiver, Session};
-use crate::hosts::{
-    Ask, Ended, Exit, Facts, Found, Group, Hear, Host, HostProcesses, News, ProcessCommand, What,
-};
-
-/// How long an agent may take to start processes: a loaded host needs some 100 ms for each.
-const START_PATIENCE: Duration = Duration::from_secs(20);
-
-/// How long an agent may take to kill processes: the kernel needs some milliseconds.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+use crate::hosts::{Exit, Facts, Found, Group, Hear, News, What};
 
 /// A host that has joined.
 pub struct JoinedHost {
@@ -49,7 +43,19 @@ struct State {
     clock: Option<ClockKnown>,
     /// Messages of earlier incarnations that were dropped.
     fenced: u64,
-    leaves: bool,
+    /// Who has asked it to leave.
+    leaving: Option<Leaving>,
+    /// Why it can't, if it was asked to.
+    kept: Option<String>,
+}
+
+/// Who wants a host to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// Its agent, which ends in any case.
+    Agent,
+    /// Somebody else, whom the orchestrator answers.
+    Other,
 }
 
 /// The processes of an incarnation.
@@ -94,15 +100,57 @@ impl JoinedHost {
 
     /// Whether it was asked to leave.
     pub fn leaves(&self) -> bool {
-        self.state().leaves
+        self.state().leaving.is_some()
     }
 
-    /// Tells the agent that it can't leave without harm.
+    /// Asks it to leave, and waits until it has left.
+    ///
+    /// # Errors
+    ///
+    /// If it can't leave, or does not within that time, as a sentence about it.
+    pub fn drain(&self, patience: Duration, changed: impl Fn()) -> Result<(), String> {
+        {
+            let mut state = self.state();
+            state.leaving.get_or_insert(Leaving::Other);
+            state.kept = None;
+        }
+        changed();
+        let state = self.wait_for(patience, |state| state.kept.is_some());
+        match (&state.lost, &state.kept) {
+            (Some(_), _) => Ok(()),
+            (None, Some(reason)) => Err(reason.clone()),
+            (None, None) => Err(format!(
+                "it has not left within {} s, and leaves as soon as it can",
+                patience.as_secs()
+            )),
+        }
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> HostStatus {
+        let state = self.state();
+        HostStatus {
+            name: self.facts.name.clone(),
+            address: self.facts.address,
+            cores: self.facts.machine().topology.allowed().len(),
+            processes: state.run.as_ref().map_or(0, |run| run.running.len()),
+            is_leaving: state.leaving.is_some(),
+        }
+    }
+
+    /// Tells whoever wants it to leave that it can't without harm.
     pub fn keep(&self, reason: &str) {
-        self.state().leaves = false;
-        let reason = reason.to_string();
-        self.session
-            .send(&ToAgent::Stay { reason }, Beside::Nothing);
+        let leaving = {
+            let mut state = self.state();
+            state.kept = Some(reason.to_string());
+            state.leaving.take()
+        };
+        self.changed.notify_all();
+        if leaving == Some(Leaving::Agent) {
+            let reason = reason.to_string();
+            self.session
+                .send(&ToAgent::Stay { reason }, Beside::Nothing);
+        }
     }
 
     /// Whether its session goes on.
@@ -148,9 +196,11 @@ impl JoinedHost {
         self.session.end(reason);
     }
 
-    /// Tells the agent that the query is over.
+    /// Tells the agent that it isn't needed any more: the query is over, or goes on without it.
     pub fn dismiss(&self) {
-        self.session.send(&ToAgent::Over, Beside::Nothing);
+        let is_drained = self.leaves();
+        self.session
+            .send(&ToAgent::Over { is_drained }, Beside::Nothing);
         self.session.finish();
     }
 
@@ -181,7 +231,7 @@ impl JoinedHost {
     fn take(&self, message: FromAgent, beside: Beside, changed: &mut impl FnMut()) {
         match message {
             FromAgent::Leaving => {
-                self.state().leaves = true;
+                self.state().leaving = Some(Leaving::Agent);
                 changed();
             }
             FromAgent::Looked(found) => {
@@ -346,7 +396,7 @@ impl JoinedHost {
 
 /// Whether the other end of a connection says that it is over. Processes die with their agent, and an agent
 /// without a session kills them. Only when nothing is heard of it, they may go on until their lease ends.
-fn is_end(error: &io::Error) -> bool {
+pub fn is_end(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset];
     kinds.contains(&error.kind())
 }
@@ -354,145 +404,6 @@ fn is_end(error: &io::Error) -> bool {
 impl State {
     fn run_of(&mut self, epoch: u64) -> Option<&mut Run> {
         self.run.as_mut().filter(|run| run.group.epoch == epoch)
-    }
-}
-
-/// A host whose agent has been asked to start processes.
-struct JoinedProcesses {
-    host: Arc<JoinedHost>,
-    epoch: u64,
-    pids: Vec<u32>,
-}
-
-/// A host that has joined, which can start processes.
-#[derive(Debug, Clone)]
-pub struct Joined(pub Arc<JoinedHost>);
-
-impl Host for Joined {
-    fn facts(&self) -> &Facts {
-        &self.0.facts
-    }
-
-    fn is_there(&self) -> bool {
-        self.0.is_there() && !self.0.leaves()
-    }
-
-    fn look(&self, ask: &Ask) -> Result<Found, Error> {
-        let host = &self.0;
-        host.state().found = None;
-        host.session
-            .send(&ToAgent::Look(ask.clone()), Beside::Nothing);
-        let mut state = host.wait_for(START_PATIENCE, |state| state.found.is_some());
-        let found = state.found.take();
-        found.ok_or_else(|| {
-            let silent = || format!("did not answer within {} s", START_PATIENCE.as_secs());
-            let reason = state.lost.clone();
-            Error::new(&host.facts.name, reason.unwrap_or_else(silent))
-        })
-    }
-
-    fn start(&self, group: &Group, hear: Hear) -> Result<Arc<dyn HostProcesses>, Error> {
-        let host = &self.0;
-        let name = &host.facts.name;
-        let before = host.state().run.replace(Run {
-            group: group.clone(),
-            lease: Grantor::new(host.terms, group.epoch, now_ns()),
-            hear,
-            started: None,
-            running: (group.first..group.first + group.count).collect(),
-            has_ended: false,
-        });
-        // Without the lock: whoever hears may hold processes of this host, which are ended when dropped.
-        drop(before);
-        let mut processes = JoinedProcesses {
-            host: Arc::clone(host),
-            epoch: group.epoch,
-            pids: Vec::new(),
-        };
-        host.session
-            .send(&ToAgent::Start(group.clone()), Beside::Nothing);
-        let started = {
-            let mut state = host.wait(START_PATIENCE, |run| run.started.is_some());
-            match &state.lost {
-                Some(reason) => Err(reason.clone()),
-                None => state
-                    .run
-                    .as_mut()
-                    .and_then(|run| run.started.take())
-                    .unwrap_or_else(|| {
-                        let patience_s = START_PATIENCE.as_secs();
-                        Err(format!("did not start its processes within {patience_s} s"))
-                    }),
-            }
-        };
-        let reason = match started {
-            Ok(pids) if pids.len() == group.count => {
-                processes.pids = pids;
-                return Ok(Arc::new(processes));
-            }
-            Ok(_) => "started another number of processes".to_string(),
-            Err(reason) => reason,
-        };
-        processes.end().wait();
-        Err(Error::new(name, reason))
-    }
-}
-
-impl HostProcesses for JoinedProcesses {
-    fn pids(&self) -> &[u32] {
-        &self.pids
-    }
-
-    fn tell(&self, process: usize, command: ProcessCommand, state: Option<OwnedFd>) {
-        let command = ToAgent::Command {
-            epoch: self.epoch,
-            process,
-            command,
-        };
-        let beside = state.map_or(Beside::Nothing, Beside::File);
-        self.host.session.send(&command, beside);
-    }
-
-    fn kill(&self, process: usize) {
-        let kill = ToAgent::Kill {
-            epoch: self.epoch,
-            process,
-        };
-        self.host.session.send(&kill, Beside::Nothing);
-    }
-
-    fn end(&self) -> Ended {
-        if self.host.state().run_of(self.epoch).is_none() {
-            return Ended::All;
-        }
-        let end = ToAgent::End { epoch: self.epoch };
-        self.host.session.send(&end, Beside::Nothing);
-        let run = {
-            let mut state = self.host.wait(END_PATIENCE, |run| run.has_ended);
-            let epoch = self.epoch;
-            state.run.take_if(|run| run.group.epoch == epoch)
-        };
-        // Nobody hears of them any more.
-        let Some(mut run) = run.filter(|run| !run.has_ended) else {
-            return Ended::All;
-        };
-        self.host.give_up("it did not end its processes");
-        run.lease.give_up();
-        let now_ns = now_ns();
-        match run.lease.look(now_ns) {
-            Standing::Lost { over_ns } => Ended::Unknown {
-                until: Instant::now() + Duration::from_nanos(over_ns.saturating_sub(now_ns)),
-            },
-            // Nothing to wait for: they have ended, or they do nothing; if they do anything, they end soon
-            // after, and what they write is fenced.
-            Standing::Over | Standing::Unknown | Standing::Held | Standing::Silent => Ended::All,
-        }
-    }
-}
-
-impl Drop for JoinedProcesses {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

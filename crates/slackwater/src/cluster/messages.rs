@@ -1,7 +1,7 @@
 //! The messages of a session.
 //!
 //! ```text
-//! agent ── Hello ──► orchestrator     who it is, which program, what its host has
+//! agent ── Join ───► orchestrator     who it is, which program, what its host has
 //!       ◄─ Welcome ─                  or Refused, with the reason
 //!       ◄─ Start ─── Started ──►      processes of an incarnation, once its lease is granted; then
 //!                                     Command and Said, both ways
@@ -9,12 +9,14 @@
 //!       ── Beat ───► Answer ◄──       a lease for each incarnation; while its processes work
 //! ```
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde::{Deserialize, Serialize};
 use slackwater_control::lease::{Answer, Beat};
 
 use crate::hosts::{Ask, Build, Exit, Facts, Found, Group, ProcessCommand, ProcessEvent};
 
-/// The first message of an agent.
+/// An agent that joins.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Hello {
     /// The program that it runs: both ends have to run the same.
@@ -23,6 +25,85 @@ pub struct Hello {
     pub facts: Facts,
     /// The latest term of an orchestrator that it has joined.
     pub term: u64,
+}
+
+/// The first message to an orchestrator.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Greeting {
+    /// An agent joins; the answer is a [`ToAgent`].
+    Join(Box<Hello>),
+    /// Another orchestrator waits until this one is gone; there is no answer.
+    StandBy {
+        /// The name of its host.
+        name: String,
+    },
+    /// Somebody asks something; the answer is a [`Reply`].
+    Ask(Question),
+}
+
+/// What an orchestrator can be asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Question {
+    /// What it directs, and the hosts that have joined.
+    Status,
+    /// To go on without a host. The answer comes when it has left.
+    Drain {
+        /// The host's name.
+        host: String,
+    },
+}
+
+/// The answer to a [`Question`].
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// How it stands.
+    Status(Status),
+    /// The host has left.
+    Drained,
+    /// It can't be done, as a sentence about the host.
+    Refused(String),
+}
+
+/// What an orchestrator directs, and the hosts that have joined it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// The name of its host.
+    pub name: String,
+    /// Where agents join it.
+    pub address: SocketAddr,
+    /// Its process.
+    pub pid: u32,
+    /// The number of its term; always 1 without a registry.
+    pub term: u64,
+    /// The query's name.
+    pub query: String,
+    /// How many hosts the query is to run on: the fewest and the most.
+    pub hosts_wanted: (usize, usize),
+    /// Whether the orchestrator's own host is one of them.
+    pub here: bool,
+    /// The hosts that have joined, by name.
+    pub hosts: Vec<HostStatus>,
+    /// The orchestrators that stand by.
+    pub standbys: Vec<String>,
+    /// Messages of earlier incarnations that were dropped.
+    pub fenced: u64,
+    /// Connections that were turned away.
+    pub refused: u64,
+}
+
+/// A host that has joined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Its name.
+    pub name: String,
+    /// Where other hosts reach its processes.
+    pub address: IpAddr,
+    /// The cores that queries may use there.
+    pub cores: usize,
+    /// The worker processes that run there.
+    pub processes: usize,
+    /// Whether it is about to leave.
+    pub is_leaving: bool,
 }
 
 /// From the orchestrator to an agent.
@@ -79,8 +160,11 @@ pub enum ToAgent {
         /// When this answer was sent, on the orchestrator's clock.
         answered_ns: u64,
     },
-    /// It may leave, or the query is over; nothing follows.
-    Over,
+    /// It isn't needed any more; nothing follows.
+    Over {
+        /// Whether the query goes on without it, as somebody has asked for.
+        is_drained: bool,
+    },
     /// It can't leave without harm.
     Stay {
         /// The reason.

@@ -10,6 +10,7 @@ use slackwater_control::lease::Terms;
 use slackwater_secure::Secret;
 use slackwater_sql::settings::Settings;
 
+use super::members::About;
 use super::membership::Membership;
 use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::Machine;
@@ -19,6 +20,9 @@ use crate::terminal::say;
 /// How long a query that runs on fewer hosts than it could waits for more when it starts: agents that are
 /// started together join within milliseconds.
 const SETTLE: Duration = Duration::from_secs(1);
+
+/// How often is said that it waits for hosts.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// How often a wait for hosts asks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -56,13 +60,34 @@ pub struct ClusterOptions {
     pub hosts: Hosts,
     /// Whether this host is one of them. If not, only what is bound to it runs here.
     pub here: bool,
+    /// Where orchestrators agree who leads; `None` for one that leads alone.
+    pub registry: Option<String>,
+}
+
+/// By which right an orchestrator leads.
+pub struct Led {
+    /// The number of its term.
+    pub term: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// Whether another orchestrator goes on when this one ends.
+    pub hands_over: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Led {
+    /// It leads alone.
+    pub fn alone() -> Led {
+        Led {
+            term: Box::new(|| 1),
+            hands_over: Box::new(|| false),
+        }
+    }
 }
 
 /// Where hosts join a query.
 pub struct Orchestrator {
     membership: Membership,
     options: ClusterOptions,
-    patience: Duration,
+    /// How long it waits for hosts; `None` for ever.
+    patience: Option<Duration>,
     has_gathered: Cell<bool>,
     home: Arc<LocalHost>,
 }
@@ -89,23 +114,34 @@ pub struct Gathered {
 }
 
 impl Orchestrator {
-    /// Listens for agents. `home` is this host, and `program` the executable that worker processes run here.
+    /// Listens for agents, for the query of this name. `program` is the executable that worker processes run
+    /// on this host, and `led` says who else could go on.
     ///
     /// # Errors
     ///
     /// If the address can't be listened at.
     pub fn new(
         options: &ClusterOptions,
+        query: &str,
         settings: &Settings,
-        machine: &Machine,
-        program: Option<&std::path::Path>,
+        home: (&Machine, Option<&std::path::Path>),
+        led: Led,
         told: impl Fn() + Send + Sync + 'static,
     ) -> Result<Orchestrator, String> {
+        let (machine, program) = home;
         let secret = options.secret.clone();
         let terms = Terms {
             host_timeout_ns: settings.host_timeout_ns,
         };
-        let membership = Membership::new(options.listen, secret, &options.name, 1, terms, told);
+        let about = About {
+            name: options.name.clone(),
+            term: led.term,
+            query: query.to_string(),
+            hosts_wanted: (options.hosts.min, options.hosts.max),
+            here: options.here,
+            terms,
+        };
+        let membership = Membership::new(options.listen, secret, about, told, led.hands_over);
         let membership =
             membership.map_err(|error| format!("--listen {}: {error}", options.listen))?;
         let facts = Facts {
@@ -115,7 +151,11 @@ impl Orchestrator {
         Ok(Orchestrator {
             membership,
             options: options.clone(),
-            patience: Duration::from_nanos(settings.host_patience_ns),
+            patience: match options.registry {
+                None => Some(Duration::from_nanos(settings.host_patience_ns)),
+                // Somebody keeps it running, and whoever stops it is heard.
+                Some(_) => None,
+            },
             has_gathered: Cell::new(false),
             home: Arc::new(LocalHost::new(facts, program).with_secret(options.secret.clone())),
         })
@@ -168,7 +208,7 @@ impl Orchestrator {
         let ClusterOptions { hosts, here, .. } = self.options;
         let Hosts { min, max } = hosts;
         let [needed, most] = [min, max].map(|hosts| hosts - usize::from(here));
-        let until = Instant::now() + self.patience;
+        let until = self.patience.map(|patience| Instant::now() + patience);
         let address = self.membership.address();
         if !self.membership.wait_for(needed, Instant::now()) {
             let there = self.names();
@@ -182,14 +222,16 @@ impl Orchestrator {
                 "waiting for {missing} host{s} at {address}{there}\n"
             ));
         }
-        while !self
-            .membership
-            .wait_for(needed, until.min(Instant::now() + LOOK))
-        {
+        let mut told = Instant::now();
+        while !self.membership.wait_for(needed, Instant::now() + LOOK) {
             if is_stopped() {
                 return Err("stopped while waiting for hosts".to_string());
             }
-            if Instant::now() >= until {
+            if told.elapsed() >= TELL_AGAIN {
+                told = Instant::now();
+                say(&format!("still waiting for hosts at {address}\n"));
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
                 let names = self.names();
                 let secret = self.options.secret.as_ref();
                 let secret = secret.map_or("", |_| " --secret FILE");
@@ -201,7 +243,7 @@ impl Orchestrator {
                     "--hosts {hosts}: {there} within {} s\n  \
                      = on each of the others: slackwater worker --join {address}{secret}; or use fewer \
                      --hosts, or wait longer: SET 'host_patience'",
-                    self.patience.as_secs_f64()
+                    self.patience.unwrap_or_default().as_secs_f64()
                 ));
             }
         }
@@ -247,7 +289,7 @@ impl Orchestrator {
 
     /// Messages of earlier incarnations that were dropped, and connections of strangers.
     pub fn refused(&self) -> (u64, u64) {
-        (self.membership.fenced(), self.membership.refused().count)
+        (self.membership.fenced(), self.membership.refused())
     }
 
     /// The names of the hosts that have joined.

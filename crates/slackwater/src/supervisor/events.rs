@@ -54,6 +54,8 @@ pub struct Signals {
 struct Listening {
     sender: Option<mpsc::SyncSender<RunEvent>>,
     is_unheard: bool,
+    /// Whether a signal has come since the start.
+    was_raised: bool,
 }
 
 impl fmt::Debug for Signals {
@@ -136,6 +138,12 @@ impl Signals {
         self.listening.lock().expect("no thread panics under it")
     }
 
+    /// Waits for news of hosts or of orchestrators; returns false if a signal has come.
+    pub fn wait(&self) -> bool {
+        let (_sender, events) = self.listen();
+        !matches!(events.recv(), Ok(RunEvent::Signal) | Err(_))
+    }
+
     /// Tells the current attempt that a host has joined or is to leave.
     pub fn hosts(&self) {
         let sender = self.lock().sender.clone();
@@ -150,8 +158,25 @@ impl Signals {
         self.lock().is_unheard
     }
 
-    /// Passes a signal on. If the queue is full the signal is dropped, and the user can send another one.
+    /// A signal has come.
     pub fn raise(&self) {
+        self.lock().was_raised = true;
+        self.stop();
+    }
+
+    /// Whether a signal has come since the start.
+    pub fn was_raised(&self) -> bool {
+        self.lock().was_raised
+    }
+
+    /// Forgets a [`Signals::stop`] that no attempt has heard.
+    pub fn resume(&self) {
+        let mut listening = self.lock();
+        listening.is_unheard = listening.was_raised;
+    }
+
+    /// Ends the current attempt. If its queue is full that is dropped, and the user can send another signal.
+    pub fn stop(&self) {
         let mut listening = self.lock();
         let sender = listening.sender.as_ref();
         let is_heard = sender.is_some_and(|sender| sender.try_send(RunEvent::Signal).is_ok());

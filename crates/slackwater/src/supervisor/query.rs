@@ -14,7 +14,7 @@ use super::events::Signals;
 use crate::bound::bound;
 use crate::catalog::{ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
-use crate::cluster::{Orchestrator, check_tables};
+use crate::cluster::{Leadership, Orchestrator, check_tables};
 use crate::costs::Learned;
 use crate::hosts::Host;
 use crate::machine::Used;
@@ -59,6 +59,8 @@ pub struct Query<'a> {
     pub token: [u8; 16],
     /// Where hosts join, if there are to be several.
     pub orchestrator: Option<Orchestrator>,
+    /// By which this process directs the query, if others could.
+    pub leadership: Option<Arc<Leadership>>,
     /// The costs that earlier runs have measured.
     pub learned: &'a Learned,
     /// What waiting costs on this host.

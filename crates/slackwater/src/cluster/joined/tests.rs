@@ -1,5 +1,8 @@
+use slackwater_engine::Error;
+
 use super::super::session::tests::sessions;
 use super::*;
+use crate::hosts::{Host, HostProcesses};
 use crate::machine::Machine;
 
 /// A host whose agent is `obey`: it is told what the orchestrator says, and answers.
