@@ -39,6 +39,7 @@ mod asking;
 mod orchestrator;
 mod sameness;
 
+mod lobby;
 mod stopping;
 
 mod agent;
@@ -47,7 +48,8 @@ pub use agent::{AgentOptions, Ending, run as run_agent};
 pub use asking::{drain, leader, status};
 pub use election::Candidate;
 pub use leadership::{Leadership, Stood, stand};
+pub use lobby::Lobby;
 pub use messages::Status;
-pub use orchestrator::{ClusterOptions, Hosts, Judged, Led, Orchestrator};
+pub use orchestrator::{ClusterOptions, Judged, Led, Orchestrator};
 pub use sameness::{check_state, check_tables};
 pub use stopping::Stopping;

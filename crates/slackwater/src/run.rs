@@ -215,6 +215,16 @@ fn run_with(
         orchestrator.map_err(|error| Failure::Query(error, None))
     });
     let orchestrator = orchestrator.transpose()?;
+    match (&orchestrator, program.settings.hosts) {
+        (Some(orchestrator), _) => signals.listens(orchestrator.address()),
+        (None, None) => {}
+        (None, Some(hosts)) => {
+            return Err(Failure::Usage(format!(
+                "SET 'hosts' = '{hosts}' is for jobs of a server\n  \
+                 = slackwater run --listen ADDRESS --hosts {hosts}"
+            )));
+        }
+    }
     let gathered = orchestrator.as_ref().map(|orchestrator| {
         let gathered = orchestrator.gather(&|| signals.is_raised());
         gathered.map_err(|error| Failure::Query(error, None))

@@ -22,6 +22,7 @@ mod declared;
 mod job;
 mod listings;
 mod log;
+mod not_running;
 mod process;
 mod protocol;
 mod pushes;
@@ -33,21 +34,26 @@ mod talk;
 mod views_rows;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use slackwater_secure::Secret;
 use slackwater_serve::backend::{
     Backend, JobState, Kind, Object, ObjectKind, Pushed, Refusal, Session, Status,
 };
 
+use slackwater_sql::settings::Hosts;
+
 pub use log::{Format, Level, Log};
 pub(crate) use process::main as job_main;
 
+use crate::cluster::Lobby;
 use catalog::Catalog;
 use declared::{Declared, Known};
 use job::Job;
-use protocol::{Ask, Begin};
+use protocol::{Ask, Begin, JobHosts};
 use session::Conversation;
 
 /// How long a job may take to save its state and end.
@@ -61,8 +67,23 @@ pub struct Server {
     log: Log,
     declared: Mutex<Declared>,
     jobs: Mutex<BTreeMap<String, Arc<Job>>>,
+    /// Where agents wait for jobs; `None` if all jobs run on this host.
+    lobby: Option<Arc<Lobby>>,
+    /// What agents know, and the name of this host.
+    admits: Admits,
     /// Held while a statement changes what is declared: one at a time.
     changing: Mutex<()>,
+}
+
+/// Which hosts may join a server.
+#[derive(Debug, Clone, Default)]
+pub struct Admits {
+    /// Where they join; `None` if all jobs run on this host.
+    pub listen: Option<SocketAddr>,
+    /// What they have to know; `None` on loopback only.
+    pub secret: Option<Secret>,
+    /// The name of this host.
+    pub name: String,
 }
 
 impl Server {
@@ -71,7 +92,13 @@ impl Server {
     /// # Errors
     ///
     /// If the folder can't be used, or another server uses it.
-    pub fn start(folder: &Path, log: Log) -> Result<Arc<Server>, String> {
+    pub fn start(folder: &Path, log: Log, admits: Admits) -> Result<Arc<Server>, String> {
+        let lobby = admits.listen.map(|address| {
+            let tell = move |message: &str| log.server(Level::Info, message);
+            let lobby = Lobby::new(address, admits.secret.clone(), &admits.name, tell);
+            lobby.map_err(|error| format!("--listen {address}: {error}"))
+        });
+        let lobby = lobby.transpose()?.map(Arc::new);
         let catalog = Catalog::open(folder)?;
         let (declared, wrong) = Declared::of(catalog)?;
         for (name, refusal) in wrong {
@@ -83,6 +110,8 @@ impl Server {
             log,
             declared: Mutex::new(declared),
             jobs: Mutex::default(),
+            lobby,
+            admits,
             changing: Mutex::default(),
         });
         let known = server.declared().known.clone();
@@ -131,7 +160,17 @@ impl Server {
                 server.has_ended(name, why);
             }
         };
-        let job = Arc::new(Job::new(begin, status, self.log, Box::new(ended))?);
+        let lobby = self.lobby.clone();
+        let wants = move |name: &str, port: Option<u16>, agents: usize| {
+            if let Some(lobby) = &lobby {
+                match port {
+                    Some(port) => lobby.want(name, port, agents),
+                    None => lobby.forget(name),
+                }
+            }
+        };
+        let job = Job::new(begin, status, self.log, Box::new(ended), Box::new(wants))?;
+        let job = Arc::new(job);
         self.jobs()
             .insert(known.object.name.clone(), Arc::clone(&job));
         Ok(job)
@@ -146,7 +185,35 @@ impl Server {
             settings: object.settings.clone(),
             state: self.folder.join(&object.state).display().to_string(),
             stays: stays(known),
+            hosts: self.hosts(known)?,
         })
+    }
+
+    /// Where hosts join a job that is to run on several.
+    fn hosts(&self, known: &Known) -> Result<Option<JobHosts>, Refusal> {
+        let hosts = known.object.settings.iter().rev();
+        let hosts = hosts.clone().find(|(key, _)| key == "hosts");
+        let Some(hosts) = hosts.and_then(|(_, value)| Hosts::parse(value)) else {
+            return Ok(None);
+        };
+        let refused = |why: &str, hint: &str| {
+            let message = format!("'hosts' = '{hosts}': {why}");
+            Err(Refusal::new(Kind::Value, message).hint(hint))
+        };
+        if stays(known) {
+            let why = "a materialized view is kept on the server's host";
+            return refused(why, "write to a sink: CREATE SINK, or RESET 'hosts'");
+        }
+        let Some(lobby) = &self.lobby else {
+            let why = "this server does not listen for hosts";
+            return refused(why, "slackwater serve --listen ADDRESS --secret FILE");
+        };
+        Ok(Some(JobHosts {
+            count: (hosts.min, hosts.max),
+            name: self.admits.name.clone(),
+            lobby: lobby.address(),
+            secret: self.admits.secret.as_ref().map(Secret::text),
+        }))
     }
 
     fn has_ended(&self, name: &str, why: &str) {

@@ -23,6 +23,7 @@ pub use choices::{
     Balancer, LinkKind, MessageBytes, Parallelism, Processes, Rebalance, Rescale, TwoPhase,
 };
 pub use elsewhere::is_parallelism;
+pub use hosts::Hosts;
 pub use setting::Setting;
 pub use table::{SETTINGS, setting};
 pub use topic::Topic;
@@ -91,6 +92,8 @@ pub struct Settings {
     pub state: Option<String>,
     /// The maximum number of restarts in ten minutes.
     pub restarts: usize,
+    /// On how many hosts a job of a server runs; `None` for the server's alone.
+    pub hosts: Option<Hosts>,
     /// When a query on several hosts begins to use a host that has joined.
     pub rescale: Rescale,
     /// How long a query on several hosts waits for them, in nanoseconds.
@@ -184,6 +187,7 @@ impl Default for Settings {
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
             state: None,
             restarts: RESTARTS,
+            hosts: None,
             rescale: Rescale::Off,
             host_patience_ns: HOST_PATIENCE_NS,
             host_timeout_ns: HOST_TIMEOUT_NS,

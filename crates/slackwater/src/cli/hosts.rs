@@ -1,6 +1,6 @@
 //! Several hosts: the options of `run`, and `slackwater worker`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use std::sync::Arc;
 use clap::Args;
 use slackwater_control::topology::parse_list;
 use slackwater_secure::Secret;
+use slackwater_sql::settings::Hosts;
 
 use crate::address::resolve;
-use crate::cluster::{AgentOptions, ClusterOptions, Ending, Hosts, Stopping, run_agent};
+use crate::cluster::{AgentOptions, ClusterOptions, Ending, Stopping, run_agent};
 use crate::hosts::host_name;
 use crate::machine::Machine;
 use crate::terminal::{FAILED, USAGE, say};
@@ -71,14 +72,7 @@ impl HostArguments {
         let (Some(listen), Some(hosts)) = (&self.listen, self.hosts) else {
             return Ok(None);
         };
-        let address = resolve("--listen", listen, ADDRESS)?;
-        if self.secret.is_none() && !address.ip().is_loopback() {
-            return Err(format!(
-                "--listen {listen}: without a secret, anybody who reaches this address could run SQL here\n  \
-                 = slackwater key > cluster.key; chmod 600 cluster.key; and on every host: --secret \
-                 cluster.key"
-            ));
-        }
+        let address = listen_at(listen, self.secret.is_some())?;
         if self.registry.is_some() && (address.ip().is_unspecified() || address.port() == 0) {
             return Err(format!(
                 "--listen {listen}: with --registry, others are told this address\n  \
@@ -96,7 +90,20 @@ impl HostArguments {
             here: self.here,
             ports: self.ports,
             registry: self.registry.clone(),
+            lobby: None,
         }))
+    }
+}
+
+/// Reads an address for agents: beyond loopback there has to be a secret.
+pub(super) fn listen_at(listen: &str, has_secret: bool) -> Result<SocketAddr, String> {
+    let address = resolve("--listen", listen, ADDRESS)?;
+    match has_secret || address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err(format!(
+            "--listen {listen}: without a secret, anybody who reaches this address could run SQL here\n  \
+             = slackwater key > cluster.key; chmod 600 cluster.key; and on every host: --secret cluster.key"
+        )),
     }
 }
 
@@ -156,11 +163,7 @@ pub(super) struct WorkerArguments {
 
 /// Parses a number of hosts, or the fewest and the most.
 fn hosts(text: &str) -> Result<Hosts, String> {
-    let (min, max) = text.split_once("..").unwrap_or((text, text));
-    match (min.trim().parse(), max.trim().parse()) {
-        (Ok(min), Ok(max)) if 0 < min && min <= max => Ok(Hosts { min, max }),
-        _ => Err("expected at least one host, such as 3 or 1..3".to_string()),
-    }
+    Hosts::parse(text).ok_or_else(|| "expected at least one host, such as 3 or 1..3".to_string())
 }
 
 /// Parses a range of ports.
@@ -204,7 +207,7 @@ pub(super) fn worker(arguments: &WorkerArguments) -> ExitCode {
 const NAME_BYTES_MAX: usize = 63;
 
 /// Rejects names that can't be told apart in messages.
-fn check_name(name: &str) -> Result<(), String> {
+pub(super) fn check_name(name: &str) -> Result<(), String> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || ['.', '-', '_'].contains(&c);
     match name.chars().all(is_known) && (1..=NAME_BYTES_MAX).contains(&name.len()) {
         true => Ok(()),

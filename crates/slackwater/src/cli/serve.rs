@@ -12,8 +12,10 @@ use slackwater_serve::backend::{Backend, Refusal};
 use slackwater_serve::{api, http, postgres};
 
 use super::doors::token;
+use super::hosts::{check_name, listen_at, secret};
 use crate::address::resolve;
-use crate::server::{Doors, Format, Level, Log, Server};
+use crate::hosts::host_name;
+use crate::server::{Admits, Doors, Format, Level, Log, Server};
 use crate::terminal::{FAILED, USAGE, say};
 
 #[derive(Args)]
@@ -41,6 +43,15 @@ pub(super) struct ServeArguments {
     /// The key of --tls-certificate, as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
+    /// Where agents of other hosts join (slackwater worker), for jobs with SET 'hosts' = 'N'
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// With --listen: the file with the key that agents need, too (see slackwater key)
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    secret: Option<PathBuf>,
+    /// With --listen: the name of this host [default: what the system calls it]
+    #[arg(long, value_name = "NAME", requires = "listen")]
+    name: Option<String>,
     /// How the log is written, on standard error
     #[arg(long, value_enum, default_value_t)]
     log: Format,
@@ -78,7 +89,8 @@ fn run(arguments: &ServeArguments) -> Result<(), Failed> {
         let _ = tell.try_send(());
     });
     let _watching = watching.map_err(|error| (format!("signals: {error}"), FAILED))?;
-    let server = Server::start(&arguments.dir, log).map_err(|error| (error, FAILED))?;
+    let admits = admits(arguments).map_err(|error| (error, USAGE))?;
+    let server = Server::start(&arguments.dir, log, admits).map_err(|error| (error, FAILED))?;
     let backend: Arc<dyn Backend> = Arc::new(Doors(Arc::clone(&server)));
     let opened = postgres.map(|options| postgres::open(Arc::clone(&backend), options));
     let door = match opened.transpose() {
@@ -114,6 +126,27 @@ fn run(arguments: &ServeArguments) -> Result<(), Failed> {
     server.stop();
     log.server(Level::Info, "ended");
     Ok(())
+}
+
+/// Which hosts may join.
+fn admits(arguments: &ServeArguments) -> Result<Admits, String> {
+    let Some(listen) = &arguments.listen else {
+        return Ok(Admits::default());
+    };
+    let address = listen_at(listen, arguments.secret.is_some())?;
+    if address.ip().is_unspecified() {
+        return Err(format!(
+            "--listen {listen}: processes of other hosts are told this address\n  \
+             = name one at which they reach this host, such as 10.0.0.1:7070"
+        ));
+    }
+    let name = arguments.name.clone().unwrap_or_else(host_name);
+    check_name(&name)?;
+    Ok(Admits {
+        listen: Some(address),
+        secret: arguments.secret.as_deref().map(secret).transpose()?,
+        name,
+    })
 }
 
 fn http_address(arguments: &ServeArguments) -> Result<Option<SocketAddr>, Failed> {

@@ -13,7 +13,7 @@
 //! the latest; a second one ends it at once (`stopping.rs`). Without a session the processes are killed.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +91,10 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
                 Attempt::Refused(reason) => {
                     return Ending::Refused(at(address, &reason, " "));
                 }
+                Attempt::Freed => {
+                    pause = PAUSE_MIN;
+                    told = None;
+                }
                 Attempt::Served(reason) => {
                     pause = PAUSE_MIN;
                     told = None;
@@ -131,6 +135,8 @@ enum Attempt {
     Refused(String),
     /// It isn't needed any more.
     Over { is_drained: bool },
+    /// It isn't needed by a job any more, but may be by another one.
+    Freed,
 }
 
 fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Stopping) -> Attempt {
@@ -184,6 +190,13 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
             session.end("an earlier term");
             return Attempt::Failed(format!("leads term {earlier}, which is over"));
         }
+        Ok(Some((ToAgent::Wait { name }, _))) => {
+            say(&format!(
+                "{}: waits for a job of {name} ({address})\n",
+                options.name
+            ));
+            return serve_jobs(options, address, &session, &mut receiver, stopping);
+        }
         Ok(Some((ToAgent::Refused { reason, try_again }, _))) => {
             return match try_again {
                 true => Attempt::Failed(reason),
@@ -208,6 +221,38 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         },
     };
     agent.serve(&mut receiver, stopping)
+}
+
+/// Joins the orchestrator of the job that a server names, while its session with the server goes on: that
+/// tells the server whether the agent is there.
+fn serve_jobs(
+    options: &AgentOptions,
+    address: &str,
+    session: &Session,
+    receiver: &mut Receiver<&Stream>,
+    stopping: &Stopping,
+) -> Attempt {
+    let (job, port) = match receiver.receive() {
+        Ok(Some((ToAgent::Serve { job, port }, _))) => (job, port),
+        Ok(Some(_)) => return Attempt::Failed("did not name a job".to_string()),
+        Ok(None) => return Attempt::Served("the server has ended".to_string()),
+        Err(error) => return Attempt::Served(error.to_string()),
+    };
+    let server = session.stream().peer_address().ip();
+    let at = SocketAddr::new(server, port).to_string();
+    // Each job counts its own terms.
+    let attempt = attempt(options, &at, &mut 0, stopping);
+    session.end("free again");
+    match attempt {
+        Attempt::Over { .. } => {
+            say(&format!("{}: job '{job}' is over\n", options.name));
+            Attempt::Freed
+        }
+        Attempt::Refused(reason) => Attempt::Failed(format!("job '{job}' ({at}) {reason}")),
+        Attempt::Failed(reason) => Attempt::Failed(format!("job '{job}' ({at}): {reason}")),
+        Attempt::Served(reason) => Attempt::Served(format!("job '{job}' of {address}: {reason}")),
+        Attempt::Freed => Attempt::Freed,
+    }
 }
 
 fn connect(address: &str, secret: Option<&Secret>, patience: Duration) -> io::Result<Stream> {
@@ -318,6 +363,8 @@ impl Agent {
             },
             // Each of these comes once, before.
             ToAgent::Welcome { .. }
+            | ToAgent::Wait { .. }
+            | ToAgent::Serve { .. }
             | ToAgent::Refused { .. }
             | ToAgent::Stay { .. }
             | ToAgent::Over { .. } => {}
@@ -418,75 +465,4 @@ impl Agent {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use slackwater_control::lease::{Answer, Beat};
-    use slackwater_secure::Door;
-
-    use super::*;
-
-    fn begun(receiver: &mut Receiver<&Stream>) -> Beat {
-        loop {
-            match receiver.receive().unwrap().expect("the agent goes on").0 {
-                FromAgent::Beat { beat, .. } => return beat,
-                other => println!("{other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn processes_that_were_ended_before_their_lease_was_granted_do_not_start() {
-        let (sender, admitted) = mpsc::channel();
-        let admit = move |stream, _| sender.send(stream).unwrap();
-        let door = Door::bind("127.0.0.1:0".parse().unwrap(), None, admit, |_| {}).unwrap();
-        let options = AgentOptions {
-            join: vec![door.local_address().to_string()],
-            name: "h2".to_string(),
-            secret: None,
-            address: None,
-            ports: None,
-            machine: Machine::this(),
-        };
-        let agent = std::thread::spawn(move || run(&options, &Stopping::default()));
-        let session = Session::new(admitted.recv().unwrap(), "a test").unwrap();
-        let mut receiver = Receiver::new(session.stream());
-        receiver.receive::<Greeting>().unwrap().expect("a greeting");
-        let say = |message: ToAgent| session.send(&message, Beside::Nothing);
-        say(ToAgent::Welcome {
-            term: 1,
-            name: "h1".to_string(),
-            host_timeout_ns: 60_000_000_000,
-        });
-        let (first, count, records) = (0, 1, false);
-        let group = |epoch| Group {
-            epoch,
-            first,
-            count,
-            records,
-        };
-        say(ToAgent::Start(group(1)));
-        let beat = begun(&mut receiver);
-        say(ToAgent::End { epoch: 1 });
-        let answer = Answer {
-            epoch: beat.epoch,
-            number: beat.number,
-            is_granted: true,
-        };
-        say(ToAgent::Answer {
-            answer,
-            received_ns: 1,
-            answered_ns: 1,
-        });
-        say(ToAgent::Over { is_drained: false });
-        let mut heard = Vec::new();
-        while let Some((message, _)) = receiver.receive::<FromAgent>().unwrap() {
-            heard.push(message);
-        }
-        assert!(
-            matches!(heard[..], [FromAgent::Ended { epoch: 1 }]),
-            "{heard:?}"
-        );
-        assert!(matches!(agent.join().unwrap(), Ending::Over));
-    }
-}
+mod tests;

@@ -118,6 +118,18 @@ pub enum ToAgent {
         /// How long an answer to a beat is good.
         host_timeout_ns: u64,
     },
+    /// It waits until a job of a server needs a host.
+    Wait {
+        /// The name of the server's host.
+        name: String,
+    },
+    /// It is to join the orchestrator of a job, on the same host at this port.
+    Serve {
+        /// The job's name.
+        job: String,
+        /// The port.
+        port: u16,
+    },
     /// It has not joined; nothing follows.
     Refused {
         /// The reason, with its fix.

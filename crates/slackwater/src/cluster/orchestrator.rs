@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use slackwater_control::lease::Terms;
 use slackwater_secure::Secret;
-use slackwater_sql::settings::Settings;
+use slackwater_sql::settings::{Hosts, Settings};
 
 use super::members::About;
 use super::membership::Membership;
@@ -27,24 +27,6 @@ const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// How often a wait for hosts asks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How many hosts a query runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hosts {
-    /// It doesn't run on fewer.
-    pub min: usize,
-    /// It doesn't use more.
-    pub max: usize,
-}
-
-impl std::fmt::Display for Hosts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.min == self.max {
-            true => write!(f, "{}", self.min),
-            false => write!(f, "{}..{}", self.min, self.max),
-        }
-    }
-}
-
 /// Which hosts a query is to run on.
 #[derive(Debug, Clone)]
 pub struct ClusterOptions {
@@ -62,6 +44,8 @@ pub struct ClusterOptions {
     pub here: bool,
     /// Where orchestrators agree who leads; `None` for one that leads alone.
     pub registry: Option<String>,
+    /// Where agents join that are sent here; `None` if they join here themselves.
+    pub lobby: Option<SocketAddr>,
 }
 
 /// By which right an orchestrator leads.
@@ -161,6 +145,11 @@ impl Orchestrator {
         })
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.membership.address()
+    }
+
     /// Whether all of `hosts` are there, and no other that could be used as well.
     pub fn are_there(&self, hosts: &[Arc<dyn Host>]) -> bool {
         let most = self.options.hosts.max - usize::from(self.options.here);
@@ -209,7 +198,8 @@ impl Orchestrator {
         let Hosts { min, max } = hosts;
         let [needed, most] = [min, max].map(|hosts| hosts - usize::from(here));
         let until = self.patience.map(|patience| Instant::now() + patience);
-        let address = self.membership.address();
+        let address = self.options.lobby;
+        let address = address.unwrap_or_else(|| self.membership.address());
         if !self.membership.wait_for(needed, Instant::now()) {
             let there = self.names();
             let missing = needed - there.len().min(needed);

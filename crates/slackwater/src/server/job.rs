@@ -17,6 +17,7 @@ use slackwater_sql::settings::RESTARTS;
 
 use super::child::{Child, Said};
 use super::log::{Incarnation, Level, Log};
+use super::not_running::not_running;
 use super::protocol::{Begin, FromJob, ToJob};
 use super::talk::Talk;
 
@@ -38,6 +39,10 @@ const TALKS_KEPT: usize = 16;
 /// What is told when a job has ended without being told to: why, or nothing if its inputs have ended.
 pub type Ended = Box<dyn Fn(&str, &str) + Send + Sync>;
 
+/// What is told when a process can be joined by hosts: its name, its port, and how many it wants. Without a
+/// port it has ended.
+pub type Wants = Box<dyn Fn(&str, Option<u16>, usize) + Send + Sync>;
+
 /// A job of a server.
 pub struct Job {
     shared: Arc<Shared>,
@@ -50,6 +55,7 @@ struct Shared {
     changed: Condvar,
     log: Log,
     ended: Ended,
+    wants: Wants,
 }
 
 struct State {
@@ -87,7 +93,13 @@ impl Job {
     /// # Errors
     ///
     /// If there are too many threads.
-    pub fn new(begin: Begin, status: Status, log: Log, ended: Ended) -> Result<Job, Refusal> {
+    pub fn new(
+        begin: Begin,
+        status: Status,
+        log: Log,
+        ended: Ended,
+        wants: Wants,
+    ) -> Result<Job, Refusal> {
         let shared = Arc::new(Shared {
             name: begin.name.clone(),
             state: Mutex::new(State {
@@ -106,6 +118,7 @@ impl Job {
             changed: Condvar::new(),
             log,
             ended,
+            wants,
         });
         let attended = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -278,36 +291,6 @@ impl Job {
 /// A thread that waits and reads lines needs little.
 const STACK_BYTES: usize = 256 << 10;
 
-fn not_running(name: &str, status: &Status) -> Refusal {
-    let (why, hint) = match status {
-        Status::Starting => (
-            "has not started yet".to_string(),
-            "try again in a moment".to_string(),
-        ),
-        Status::Stopped => (
-            "is stopped".to_string(),
-            format!("START JOB {name} continues it"),
-        ),
-        Status::Finished => (
-            "has finished".to_string(),
-            "its inputs have ended".to_string(),
-        ),
-        Status::Failed { reason } => (
-            format!("has failed: {reason}"),
-            format!("START JOB {name} tries again, from its last checkpoint"),
-        ),
-        Status::Running => (
-            "is being started again".to_string(),
-            "try again".to_string(),
-        ),
-    };
-    let kind = match status {
-        Status::Starting | Status::Running => Kind::Starting,
-        _ => Kind::NotRunning,
-    };
-    Refusal::new(kind, format!("job '{name}' {why}")).hint(hint)
-}
-
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -446,6 +429,12 @@ impl Shared {
             match said {
                 Said::Line(line) => self.log.said(of, &line),
                 Said::Message(FromJob::Running) => self.runs(of),
+                Said::Message(FromJob::Listens(port)) => {
+                    let hosts = self.state().begin.hosts.clone();
+                    let most = hosts.map_or(0, |hosts| hosts.count.1);
+                    // The server's host is one of them.
+                    (self.wants)(&self.name, Some(port), most.saturating_sub(1));
+                }
                 Said::Message(FromJob::Finished) => {
                     ending = Some(Ending::Finished);
                     self.finished();
@@ -457,6 +446,7 @@ impl Shared {
             }
         }
         let exit = listener.wait();
+        (self.wants)(&self.name, None, 0);
         let mut state = self.state();
         let is_wanted = state.wanted == Wanted::Run;
         let ending = match ending {

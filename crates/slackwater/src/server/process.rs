@@ -1,13 +1,17 @@
 //! The process of a job: it runs one query, and answers those who read its views.
 
+use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use slackwater_secure::Secret;
+use slackwater_sql::settings::Hosts;
 
 use super::answers::Answers;
-use super::protocol::{Begin, FromJob, ToJob};
+use super::protocol::{Begin, FromJob, JobHosts, ToJob};
+use crate::cluster::ClusterOptions;
 use crate::hosts::channel::Channel;
 use crate::run::{Asker, Failure, Outcome, RunOptions, StateOptions, run_script};
 use crate::script::Script;
@@ -67,6 +71,23 @@ pub fn main(descriptor: RawFd) -> ExitCode {
     }
 }
 
+/// The hosts of a job, which agents join that wait in the server's lobby.
+fn cluster(hosts: &JobHosts) -> ClusterOptions {
+    let (min, max) = hosts.count;
+    let secret = hosts.secret.as_deref();
+    ClusterOptions {
+        listen: SocketAddr::new(hosts.lobby.ip(), 0),
+        // The server has read it.
+        secret: secret.and_then(|text| Secret::parse(text).ok()),
+        name: hosts.name.clone(),
+        ports: None,
+        hosts: Hosts { min, max },
+        here: true,
+        registry: None,
+        lobby: Some(hosts.lobby),
+    }
+}
+
 fn run(begin: &Begin, channel: Channel, heard: Channel) -> ExitCode {
     let (asker, views) = (Asker::looking(), Arc::new(Views::default()));
     let signals = Arc::clone(&asker.signals);
@@ -82,6 +103,8 @@ fn run(begin: &Begin, channel: Channel, heard: Channel) -> ExitCode {
     };
     let telling = tell.clone();
     signals.when_begun(move || telling(FromJob::Running));
+    let telling = tell.clone();
+    signals.when_listening(move |address| telling(FromJob::Listens(address.port())));
     let listening = {
         let answers = Answers::new(&views, asker.clone());
         let (signals, stop) = (Arc::clone(&signals), Arc::clone(&stop));
@@ -107,6 +130,7 @@ fn run(begin: &Begin, channel: Channel, heard: Channel) -> ExitCode {
             from_scratch: false,
             accepts_duplicates: false,
         }),
+        cluster: begin.hosts.as_ref().map(cluster),
         views: Some(views),
         takes_pushes: true,
         ..RunOptions::default()

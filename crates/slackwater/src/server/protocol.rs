@@ -7,6 +7,8 @@
 //!        ◄─ Told ─                   closed to cancel what was asked
 //! ```
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// A command for a job.
@@ -33,6 +35,21 @@ pub struct Begin {
     pub state: String,
     /// Whether views are read after the inputs have ended, so that the process must stay.
     pub stays: bool,
+    /// Where hosts join it, if it is to run on several.
+    pub hosts: Option<JobHosts>,
+}
+
+/// How a job runs on several hosts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct JobHosts {
+    /// The fewest hosts, and the most.
+    pub count: (usize, usize),
+    /// The name of the server's host.
+    pub name: String,
+    /// Where agents join the server, which sends them to the job.
+    pub lobby: SocketAddr,
+    /// What all hosts know.
+    pub secret: Option<String>,
 }
 
 /// What a job says on its own.
@@ -40,6 +57,8 @@ pub struct Begin {
 pub enum FromJob {
     /// The query runs: again, after it was restarted.
     Running,
+    /// Hosts can join it at this port.
+    Listens(u16),
     /// The inputs have ended. The process stays if it was told so.
     Finished,
     /// The query was stopped, and its state is saved.

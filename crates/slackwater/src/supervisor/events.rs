@@ -2,6 +2,7 @@
 //! no events of an earlier one. Signals are for all attempts.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, OnceLock, mpsc};
 
 use super::coordinator::Stored;
@@ -46,6 +47,8 @@ pub struct Signals {
     listening: Mutex<Listening>,
     /// Called whenever an incarnation has begun.
     begun: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Called with the address at which hosts join.
+    listens: OnceLock<Box<dyn Fn(SocketAddr) + Send + Sync>>,
     /// Why rows were late and the like, as of the end of the last attempt.
     diagnosis: Mutex<Option<String>>,
 }
@@ -68,6 +71,18 @@ impl Signals {
     /// Calls `tell` whenever an incarnation has begun. Only the first call counts.
     pub fn when_begun(&self, tell: impl Fn() + Send + Sync + 'static) {
         let _ = self.begun.set(Box::new(tell));
+    }
+
+    /// Calls `tell` when hosts can join, with the address. Only the first call counts.
+    pub fn when_listening(&self, tell: impl Fn(SocketAddr) + Send + Sync + 'static) {
+        let _ = self.listens.set(Box::new(tell));
+    }
+
+    /// Hosts can join at an address.
+    pub fn listens(&self, address: SocketAddr) {
+        if let Some(tell) = self.listens.get() {
+            tell(address);
+        }
     }
 
     /// An incarnation has begun.

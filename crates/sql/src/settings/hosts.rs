@@ -1,9 +1,12 @@
 //! The settings of queries on several hosts.
 
+use std::fmt;
+
 use slackwater_engine::time::parse_duration_ns;
 
 use super::setting::Setting;
 use super::topic::Topic;
+use super::values::unless_none;
 use super::{HOST_TIMEOUT_MIN_NS, Rescale};
 
 /// `host_patience`.
@@ -35,6 +38,49 @@ pub(super) const HOST_TIMEOUT: Setting = Setting {
     set: |settings, value| {
         let timeout_ns = parse_duration_ns(value)?;
         settings.host_timeout_ns = Some(timeout_ns).filter(|ns| *ns >= HOST_TIMEOUT_MIN_NS)?;
+        Some(())
+    },
+};
+
+/// How many hosts a query is to run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hosts {
+    /// It doesn't run on fewer.
+    pub min: usize,
+    /// It doesn't use more.
+    pub max: usize,
+}
+
+impl Hosts {
+    /// Reads `3`, or `1..3`; `None` if it is something else.
+    pub fn parse(text: &str) -> Option<Hosts> {
+        let (min, max) = text.split_once("..").unwrap_or((text, text));
+        let (min, max) = (min.trim().parse().ok()?, max.trim().parse().ok()?);
+        (0 < min && min <= max).then_some(Hosts { min, max })
+    }
+}
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.min == self.max {
+            true => write!(f, "{}", self.min),
+            false => write!(f, "{}..{}", self.min, self.max),
+        }
+    }
+}
+
+/// `hosts`.
+pub(super) const HOSTS: Setting = Setting {
+    name: "hosts",
+    values: "a number, such as '3', a range, such as '1..3', or 'none'",
+    default: "'none'",
+    since: "0.1.0",
+    topic: Topic::Parallelism,
+    meaning: "on how many hosts a job of a server runs, the server's own among them",
+    more: "The server needs `--listen`, and agents that join it ([jobs on several \
+    hosts](server.md#jobs-on-several-hosts)). `slackwater run` has the option `--hosts` instead.",
+    set: |settings, value| {
+        settings.hosts = unless_none(value, Hosts::parse)?;
         Some(())
     },
 };
