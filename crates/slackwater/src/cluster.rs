@@ -24,6 +24,7 @@ mod membership;
 
 mod pulse;
 
+mod files;
 mod orchestrator;
 mod sameness;
 
@@ -32,6 +33,7 @@ mod stopping;
 mod agent;
 
 pub use agent::{AgentOptions, Ending, resolve, run as run_agent};
-pub use orchestrator::{ClusterOptions, Hosts, Judged, Orchestrator};
+pub use files::find_elsewhere;
+pub use orchestrator::{ClusterOptions, Gathered, Hosts, Judged, Orchestrator};
 pub use sameness::{check_state, check_tables};
 pub use stopping::Stopping;

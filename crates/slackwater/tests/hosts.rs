@@ -47,7 +47,7 @@ fn folder() -> Folder {
 }
 
 /// Writes a new key to a file.
-fn key(folder: &Folder, name: &str) {
+pub fn key(folder: &Folder, name: &str) {
     let made = folder.slackwater(&["key"]).ok();
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600);
@@ -56,7 +56,7 @@ fn key(folder: &Folder, name: &str) {
 }
 
 /// The rows of the output's parts, sorted.
-fn output(folder: &Folder) -> Vec<String> {
+pub fn output(folder: &Folder) -> Vec<String> {
     let parts = std::fs::read_dir(folder.path("out")).unwrap().flatten();
     let names = parts.map(|part| part.file_name().into_string().unwrap());
     let parts = names.filter(|name| !name.starts_with('.'));
@@ -75,12 +75,12 @@ fn expected() -> Vec<String> {
 }
 
 /// An address that nobody listens at.
-fn address() -> String {
+pub fn address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()
 }
 
-fn agent(folder: &Folder, address: &str, name: &str) -> Running {
+pub fn agent(folder: &Folder, address: &str, name: &str) -> Running {
     let arguments = [
         "worker",
         "--join",
@@ -93,7 +93,7 @@ fn agent(folder: &Folder, address: &str, name: &str) -> Running {
     Running::start_unread(folder.command(&arguments))
 }
 
-fn start(folder: &Folder, text: &str, address: &str, more: &[&str]) -> Running {
+pub fn start(folder: &Folder, text: &str, address: &str, more: &[&str]) -> Running {
     let own = [
         "--listen",
         address,
@@ -106,7 +106,7 @@ fn start(folder: &Folder, text: &str, address: &str, more: &[&str]) -> Running {
 }
 
 /// Waits until something is so.
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -114,12 +114,12 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn kill(running: &Running, signal: Signal) {
+pub fn kill(running: &Running, signal: Signal) {
     kill_process(Pid::from_raw(running.id() as i32).unwrap(), signal).unwrap();
 }
 
 /// Waits for checkpoints, so that there is something to resume from.
-fn wait_for_checkpoints(folder: &Folder, number: usize) {
+pub fn wait_for_checkpoints(folder: &Folder, number: usize) {
     wait_until("no checkpoint is stored", || {
         let stored = std::fs::read_dir(folder.path("state/checkpoints"));
         stored.is_ok_and(|stored| stored.count() > number)
