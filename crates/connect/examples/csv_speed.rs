@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arrow_schema::{DataType, Field, Schema};
-use slackwater_connect::{TableDefinition, sink, source};
+use slackwater_connect::{Findings, TableDefinition, sink, source};
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::sink::SinkRequest;
@@ -36,7 +36,7 @@ fn visits(options: &[(&str, &str)]) -> TableDefinition {
         schema: Arc::new(Schema::new(fields.to_vec())),
         metadata: Default::default(),
         primary_key: Vec::new(),
-        findings: None,
+        findings: Findings::Look,
         options: options
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
@@ -49,6 +49,7 @@ fn request(projection: &[usize]) -> SourceRequest {
         projection: projection.to_vec(),
         instance: 0,
         instances: 1,
+        here: Arc::new([0]),
         parsers: 1,
         tuning: Arc::new(Tuning::new(0, 8_192)),
         unit_per_partition: false,

@@ -78,7 +78,8 @@ pub use elsewhere::{Renamed, renamed};
 pub use file_format::{FORMATS, FormatKind};
 pub use options::{OptionError, OptionKind};
 pub use sink::print::printed_rows;
-pub use table::{TableDefinition, TableSettings, table_settings};
+pub use source::file::found::{Files, find_files, findings};
+pub use table::{Findings, TableDefinition, TableSettings, table_settings};
 pub use time::event_time_text;
 
 /// The connector that prints rows to the terminal: the sink of a `SELECT` without one.

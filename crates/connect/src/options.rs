@@ -303,6 +303,25 @@ impl Rate {
         (!fast && !slow).then_some(rate)
     }
 
+    /// The part of the rate for `own` of `all` bytes; at least one of ten thousand parts.
+    pub(crate) fn share(self, own: u64, all: u64) -> Rate {
+        const PARTS: u64 = 10_000;
+        if own >= all {
+            return self;
+        }
+        let parts = u128::from(own) * u128::from(PARTS) / u128::from(all);
+        // A rate names at most a week, which is 6 × 10^14 ns.
+        Rate {
+            rows: self.rows.saturating_mul((parts as u64).max(1)),
+            per_ns: self.per_ns.saturating_mul(PARTS),
+        }
+    }
+
+    /// Rows per second.
+    pub(crate) fn rows_per_s(&self) -> f64 {
+        self.rows as f64 * 1e9 / self.per_ns as f64
+    }
+
     /// When row `row` (from 0) is due, in nanoseconds after the start.
     pub(crate) fn due_ns(&self, row: u64) -> u64 {
         let due_ns = u128::from(row) * u128::from(self.per_ns) / u128::from(self.rows);
@@ -319,6 +338,23 @@ impl Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_of_a_rate_add_up() {
+        for text in ["10000/s", "1/h", "1000000000/s"] {
+            let rate = Rate::parse(text).unwrap();
+            let shares = [1u64, 30, 69].map(|own| rate.share(own, 100).rows_per_s());
+            let sum = shares.iter().sum::<f64>();
+            assert!(
+                (sum / rate.rows_per_s() - 1.0).abs() < 1e-9,
+                "{text}: {sum}"
+            );
+            assert_eq!(rate.share(5, 5), rate);
+            assert_eq!(rate.share(0, 0), rate);
+            // Something that has no bytes, but rows (an empty file that has grown), goes on, slowly.
+            assert!(rate.share(0, 5).rows_per_s() > 0.0);
+        }
+    }
 
     #[test]
     fn rates_and_their_deadlines() {

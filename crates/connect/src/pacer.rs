@@ -103,7 +103,7 @@ impl Pacer {
     /// The highest rate, in rows per second.
     pub(crate) fn rows_per_s(&self) -> f64 {
         match self.pace {
-            Pace::Even(rate) => rate.rows as f64 * 1e9 / rate.per_ns as f64,
+            Pace::Even(rate) => rate.rows_per_s(),
             Pace::Day { high, .. } => high * 1e9,
         }
     }

@@ -17,13 +17,26 @@ pub struct TableDefinition {
     pub metadata: BTreeMap<usize, String>,
     /// The columns of the `PRIMARY KEY`, by which a sink replaces rows.
     pub primary_key: Vec<usize>,
-    /// What the same table has found in another process ([`SourceConnector::findings`]); then it doesn't look
-    /// again.
-    ///
-    /// [`SourceConnector::findings`]: slackwater_engine::source::SourceConnector::findings
-    pub findings: Option<String>,
+    /// Who looks for what the table reads.
+    pub findings: Findings,
     /// The options in `WITH (…)`.
     pub options: BTreeMap<String, String>,
+}
+
+/// Who looks for what a table reads: its files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Findings {
+    /// This process.
+    #[default]
+    Look,
+    /// The same table has looked in another process ([`SourceConnector::findings`]), or on other hosts
+    /// ([`findings`]).
+    ///
+    /// [`SourceConnector::findings`]: slackwater_engine::source::SourceConnector::findings
+    /// [`findings`]: crate::findings
+    Told(String),
+    /// Other hosts will, later: the table is compiled before they are there, and again when they are.
+    Later,
 }
 
 /// The settings of a source table that the engine needs.
@@ -35,6 +48,8 @@ pub struct TableSettings {
     pub unit_of_work_file: bool,
     /// Whether a bad record ends the query.
     pub on_error_fail: bool,
+    /// Whether each host of a query reads its own files.
+    pub per_host: bool,
 }
 
 /// What a statement does with a table.
@@ -109,13 +124,20 @@ pub(crate) fn settings(options: &Options<'_>) -> Result<TableSettings, OptionErr
             "leave it out to wait for every partition",
         ));
     }
+    let units = [("file", true), ("none", false)];
+    let unit_of_work_file = options.choice("unit_of_work", &units, false)?;
+    let per_host = options.choice("files", &[("shared", false), ("per_host", true)], false)?;
+    if per_host && unit_of_work_file {
+        return Err(OptionError::new(
+            "files",
+            "hosts read their files at the same time, and units of work are read one after the other",
+            "leave 'unit_of_work' out, or share the files",
+        ));
+    }
     Ok(TableSettings {
         idle_timeout_ns,
-        unit_of_work_file: options.choice(
-            "unit_of_work",
-            &[("file", true), ("none", false)],
-            false,
-        )?,
+        unit_of_work_file,
+        per_host,
         on_error_fail: options.choice("on_error", &[("skip", false), ("fail", true)], false)?,
     })
 }
@@ -137,7 +159,7 @@ pub(crate) mod tests {
             schema: Arc::new(Schema::new(fields)),
             metadata: BTreeMap::new(),
             primary_key: Vec::new(),
-            findings: None,
+            findings: Findings::Look,
             options: options
                 .iter()
                 .map(|(k, v)| (k.to_string(), v.to_string()))

@@ -32,12 +32,28 @@ pub fn split(graph: &QueryGraph, parallelism: usize) -> Subqueries {
 /// Splits a graph with a separate number of instances for the subquery that begins with each node
 /// (`parallelism`, by node).
 pub fn split_each(graph: &QueryGraph, parallelism: &[usize]) -> Subqueries {
+    split_apart(graph, parallelism, &vec![None; graph.nodes.len()])
+}
+
+/// Like [`split_each`], for nodes that are bound to hosts: two that have different numbers in `groups` are
+/// never in one subquery.
+pub fn split_apart(
+    graph: &QueryGraph,
+    parallelism: &[usize],
+    groups: &[Option<usize>],
+) -> Subqueries {
     let mut split = Subqueries {
         subqueries: Vec::new(),
         of_node: Vec::new(),
     };
     for (number, node) in graph.nodes.iter().enumerate() {
-        let subquery = match fuses_with(node, &split, parallelism[number]) {
+        let is_apart = |subquery: &usize| {
+            let nodes = &split.subqueries[*subquery].nodes;
+            let group = nodes.iter().find_map(|&other| groups[other]);
+            matches!((group, groups[number]), (Some(one), Some(other)) if one != other)
+        };
+        let fuses = fuses_with(node, &split, parallelism[number]);
+        let subquery = match fuses.filter(|subquery| !is_apart(subquery)) {
             Some(subquery) => {
                 split.subqueries[subquery].nodes.push(number);
                 subquery
@@ -142,6 +158,19 @@ mod tests {
         assert_eq!(instances(&one), [1, 1, 1]);
         // At most four instances can read the source.
         assert_eq!(instances(&split(&graph, 8)), [4, 8, 1, 8]);
+    }
+
+    #[test]
+    fn what_is_bound_to_two_hosts_is_apart() {
+        let forward = |from: usize| (from, Exchange::Forward);
+        let mut graph = QueryGraph::default();
+        graph.add(node(NodeKind::Source, &[], 1));
+        graph.add(node(NodeKind::Stateless, &[forward(0)], 9));
+        graph.add(node(NodeKind::Sink, &[forward(1)], 1));
+        let of_node = |groups: [Option<usize>; 3]| split_apart(&graph, &[1; 3], &groups).of_node;
+        assert_eq!(of_node([Some(1), None, Some(0)]), [0, 0, 1]);
+        assert_eq!(of_node([Some(1), None, Some(1)]), [0, 0, 0]);
+        assert_eq!(of_node([None, None, Some(1)]), [0, 0, 0]);
     }
 
     #[test]

@@ -52,6 +52,15 @@ impl Deployment {
         self.process_of.get(worker).copied().unwrap_or(0)
     }
 
+    /// The instances of the source at `node` in the process of `worker`, by their numbers among all of them.
+    pub fn instances_beside(&self, node: usize, worker: usize) -> Arc<[usize]> {
+        let process = |worker: usize| self.process_of.get(worker).copied().unwrap_or(0);
+        let own = self.instances.iter();
+        let own = own.filter(|instance| instance.source() == Some(node));
+        let own = own.filter(|instance| process(instance.worker) == process(worker));
+        own.map(|instance| instance.index).collect()
+    }
+
     /// The host that runs a process.
     pub fn host(&self, process: usize) -> usize {
         self.host_of.get(process).copied().unwrap_or(0)
@@ -310,12 +319,14 @@ impl LinkPlan {
 }
 
 /// The part of a source that an instance reads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SourcePart {
     /// The instance's number.
     pub instance: usize,
     /// Number of instances.
     pub instances: usize,
+    /// The instances that run in this process.
+    pub here: Arc<[usize]>,
     /// How many threads may parse for the instance, its own included.
     pub parsers: usize,
 }

@@ -5,6 +5,8 @@
 //! something to read, by a file descriptor registered with the worker's waiter or by a waker handed to
 //! another thread.
 
+mod spread;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +17,7 @@ use slackwater_link::Waiter;
 
 use crate::chunk::Positions;
 use crate::error::Result;
+pub use spread::Spread;
 
 /// A table that can be read.
 pub trait SourceConnector: Send + Sync {
@@ -26,11 +29,11 @@ pub trait SourceConnector: Send + Sync {
 
     /// Makes the source of one instance. The source reads the columns [`SourceRequest::projection`]
     /// (indices into [`SourceConnector::schema`], increasing) and the partitions `p` with `p % instances
-    /// == instance`.
+    /// == instance`, or those that [`SourceDescription::spread`] gives it.
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>>;
 
     /// The local files that it reads, with their lengths when they were found; `None` if it reads something
-    /// else.
+    /// else, or knows only what other hosts have found.
     fn files(&self) -> Option<Vec<(PathBuf, u64)>> {
         None
     }
@@ -39,6 +42,16 @@ pub trait SourceConnector: Send + Sync {
     /// look again; `None` if it doesn't look, or what it finds is the same everywhere.
     fn findings(&self) -> Option<String> {
         None
+    }
+
+    /// Checks that a query can resume from these partitions, before it starts; [`SourceConnector::source`]
+    /// checks it, too.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, and where.
+    fn check_resume(&self, _resume: &[Resume]) -> Result<()> {
+        Ok(())
     }
 
     /// Notes that a stored checkpoint has all rows of a partition before `position`
@@ -56,6 +69,8 @@ pub struct SourceDescription {
     pub max_instances: usize,
     /// The names of its partitions ([`Resume::name`]), if they are known before it is opened.
     pub partitions: Option<Vec<String>>,
+    /// The hosts that have its partitions, if each host has its own; empty if any host reads any of them.
+    pub spread: Spread,
     /// Whether it ends on its own.
     pub bounded: bool,
     /// Whether reading it again gives the same rows.
@@ -89,6 +104,8 @@ pub struct SourceRequest {
     pub instance: usize,
     /// Number of instances.
     pub instances: usize,
+    /// The instances that run in this process: they share what limits the whole source.
+    pub here: Arc<[usize]>,
     /// How many threads may parse for this instance, its own included; at least one.
     pub parsers: usize,
     /// Settings that may change while the source runs.

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use slackwater_connect::{FileDeadLetters, TableDefinition};
+use slackwater_connect::{FileDeadLetters, Findings, TableDefinition};
 use slackwater_engine::budget::Budget;
 use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::chunk::PARTITIONS_PER_SOURCE;
@@ -37,11 +37,12 @@ use crate::slow::{Slowness, slowed};
 
 pub use controls::Controls;
 pub use endings::endings;
-pub use informed::Informed;
+pub use informed::{Informed, is_elsewhere, reads_per_host};
 pub use kind::connector_of;
 pub use statement::written;
 pub use tables::BuiltIn;
-use tables::{definition, option_error};
+use tables::definition;
+pub use tables::option_error;
 
 /// A table's name without the options of a hint.
 fn plain_name(name: &str) -> &str {
@@ -189,7 +190,7 @@ impl<'a> ProgramCatalog<'a> {
             schema: Arc::new(arrow_schema::Schema::empty()),
             metadata: Default::default(),
             primary_key: Vec::new(),
-            findings: None,
+            findings: Findings::Look,
             options: [("on_error", if fail { "fail" } else { "skip" })]
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .into(),
@@ -299,6 +300,7 @@ impl Catalog for ProgramCatalog<'_> {
             projection: spec.projection.clone(),
             instance: part.instance,
             instances: part.instances,
+            here: part.here,
             parsers: part.parsers,
             tuning: self.tunings[&node].clone(),
             unit_per_partition: settings.unit_of_work_file,

@@ -4,6 +4,7 @@
 //! It compiles the program and asks what a run asks: [`Survival`], the checks before a run claims the
 //! checkpoints, and the sources, which are made with their positions and not opened.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use slackwater_checkpoint::manifest::NodeKind;
@@ -12,7 +13,7 @@ use slackwater_engine::deploy::{Catalog, SourcePart};
 use slackwater_sql::SqlError;
 use slackwater_sql::program::compile;
 
-use crate::catalog::{BuiltIn, ProgramCatalog};
+use crate::catalog::{Informed, ProgramCatalog, is_elsewhere};
 use crate::checkpoints::{Members, Restored};
 use crate::costs::Learned;
 use crate::machine::Machine;
@@ -22,6 +23,9 @@ use crate::script::Script;
 use crate::supervisor::checks;
 
 pub use crate::checkpoints::{Fate, NodeSurvival, PartitionSurvival, Survival};
+
+/// A name that no host has: files that a table reads on a host are not looked for here.
+const ANY_HOST: &str = "";
 
 /// What a run of `script` with these `settings` would find in the checkpoints at `place`.
 ///
@@ -36,7 +40,11 @@ pub fn check(
     let mut settings = settings.to_vec();
     settings.push(("state".to_string(), place.to_string()));
     let rendered = |error: SqlError| script.render(&error);
-    let program = compile(script.text(), &settings, &BuiltIn).map_err(rendered)?;
+    let connectors = Informed {
+        findings: &BTreeMap::new(),
+        home: Some(ANY_HOST),
+    };
+    let program = compile(script.text(), &settings, &connectors).map_err(rendered)?;
     let program = program.run;
     if program.is_empty() {
         let file = script.name();
@@ -86,10 +94,17 @@ pub fn check(
     let nodes = members.nodes.iter().zip(&members.graph_nodes);
     let sources =
         nodes.filter(|(identity, _)| identity.kind == NodeKind::Source && continues(&identity.key));
+    // The files of other hosts can't be seen from here.
+    let is_here = |node: usize| {
+        let table = program.nodes[node].as_source().map(|source| &source.table);
+        table.is_none_or(|table| !is_elsewhere(table, ANY_HOST).unwrap_or(false))
+    };
+    let sources = sources.filter(|(_, node)| is_here(**node));
     let refused = sources.filter_map(|(_, &node)| {
         let part = SourcePart {
             instance: 0,
             instances: 1,
+            here: std::sync::Arc::new([0]),
             parsers: 1,
         };
         catalog

@@ -29,7 +29,7 @@ use slackwater_checkpoint::manifest::Manifest;
 pub use agent::{AgentEvent, CheckpointAgent, JobDone};
 pub use list::list;
 pub use members::{Members, takes_part};
-pub use restored::{Restored, partitions_of};
+pub use restored::{Restored, partitions_of, resumes};
 use shown::shown;
 pub use survival::{Fate, NodeSurvival, PartitionSurvival, Survival};
 

@@ -36,6 +36,7 @@ mod standing;
 mod leadership;
 
 mod asking;
+mod files;
 mod orchestrator;
 mod sameness;
 
@@ -47,9 +48,10 @@ mod agent;
 pub use agent::{AgentOptions, Ending, run as run_agent};
 pub use asking::{drain, leader, status};
 pub use election::Candidate;
+pub use files::find_elsewhere;
 pub use leadership::{Leadership, Stood, stand};
 pub use lobby::Lobby;
 pub use messages::Status;
-pub use orchestrator::{ClusterOptions, Judged, Led, Orchestrator};
+pub use orchestrator::{ClusterOptions, Gathered, Judged, Led, Orchestrator};
 pub use sameness::{check_state, check_tables};
 pub use stopping::Stopping;

@@ -9,7 +9,7 @@ use slackwater_control::expand::{ExecutionGraph, expand};
 use slackwater_control::latency::message::{LinkLoad, MessagePlan};
 use slackwater_control::place::{Placement, Question, Strategy, place};
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
-use slackwater_control::split::{Subqueries, split_each};
+use slackwater_control::split::{Subqueries, split_apart};
 use slackwater_engine::balancer::BalancerPlan;
 use slackwater_engine::chunk::RowKind;
 use slackwater_engine::deploy::{
@@ -20,6 +20,7 @@ use slackwater_engine::sink::Accepts;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Processes, TwoPhase};
 
+use crate::bound::Bound;
 use crate::checkpoints::takes_part;
 use crate::costs::{QueryCosts, source_rates};
 use crate::machine::Machine;
@@ -150,14 +151,15 @@ pub struct PlanRequest<'a> {
     pub strategy: Option<Strategy>,
     /// The machine.
     pub machine: &'a Machine,
-    /// The host that each node is bound to, by its number.
-    pub bound: &'a [Option<usize>],
+    /// What is bound to hosts.
+    pub bound: &'a Bound,
 }
 
 /// Plans a query.
 pub fn plan(request: &PlanRequest<'_>) -> Plan {
     let graph = &request.program.graph;
-    let subqueries = split_each(graph, request.parallelism);
+    let groups = request.bound.groups(request.program);
+    let subqueries = split_apart(graph, request.parallelism, &groups);
     let execution = expand(graph, &subqueries);
     let heads = subqueries.subqueries.iter();
     let sources = heads.map(|part| graph.nodes[part.nodes[0]].kind == NodeKind::Source);

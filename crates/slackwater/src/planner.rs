@@ -9,6 +9,7 @@ use slackwater_sql::SqlError;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::{Parallelism, Processes};
 
+use crate::bound::Bound;
 use crate::broadcast;
 use crate::costs::{Learned, query_costs};
 use crate::machine::Machine;
@@ -24,11 +25,10 @@ use crate::plan::{Plan, PlanRequest, has_target, plan};
 /// If there are more processes than workers, or if a process for each node is wanted and threads can't be
 /// bound to nodes.
 pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Result<Plan, SqlError> {
-    let bound = vec![None; program.nodes.len()];
-    plan_bound(program, machine, &bound, learned)
+    plan_bound(program, machine, &Bound::none(program), learned)
 }
 
-/// Like [`plan_on`], with the host that each node is bound to.
+/// Like [`plan_on`], with what is bound to hosts.
 ///
 /// # Errors
 ///
@@ -36,14 +36,22 @@ pub fn plan_on(program: &Program, machine: &Machine, learned: &Learned) -> Resul
 pub fn plan_bound(
     program: &Program,
     machine: &Machine,
-    bound: &[Option<usize>],
+    bound: &Bound,
     learned: &Learned,
 ) -> Result<Plan, SqlError> {
     let settings = &program.settings;
     let cores = machine.topology.allowed().len();
     let cores_max = machine.cores_max();
     let costs = query_costs(program, learned);
-    let chosen = choose(program, &costs, cores_max);
+    let mut chosen = choose(program, &costs, cores_max);
+    for (node, source) in program.sources() {
+        // Each host that has files of its own reads them.
+        let spread = source.connector.describe().spread;
+        let (least, most) = spread.bounds();
+        if !spread.is_empty() {
+            chosen.of_node[node] = chosen.of_node[node].clamp(least, most);
+        }
+    }
     let processes = processes(machine, settings.processes);
     // With a target, workers are created to distribute instances over; an idle one costs nothing.
     let elastic =

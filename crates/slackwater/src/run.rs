@@ -1,10 +1,12 @@
 //! Runs a program: compile, plan, deploy, wait for the end, report.
 
 mod doors;
+mod gathering;
 mod led;
 mod problem;
 mod pushes;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,13 +16,13 @@ use slackwater_engine::operator::changelog::view::Cuts;
 use slackwater_engine::runtime::{Costs, WaitMode};
 use slackwater_sql::SqlError;
 use slackwater_sql::node::SourceSpec;
-use slackwater_sql::program::{Program, compile};
+use slackwater_sql::program::Program;
 
-use crate::bound::bound;
+use crate::bound::Bound;
 use crate::calibrate;
-use crate::catalog::{BuiltIn, ProgramCatalog, connector_of};
+use crate::catalog::{ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
-use crate::cluster::{ClusterOptions, Leadership, Orchestrator, check_state, check_tables};
+use crate::cluster::{ClusterOptions, Leadership, check_state, check_tables};
 use crate::costs::Learned;
 use crate::hosts::{Facts, Host, LocalHost, token};
 use crate::machine::{Machine, Used};
@@ -41,6 +43,7 @@ use crate::views::Views;
 
 pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::{Doors, open_browser};
+use gathering::{compile_with, gather};
 
 /// How a program is run.
 #[derive(Debug, Clone, Default)]
@@ -165,9 +168,7 @@ fn run_with(
 ) -> Result<Outcome, Failure> {
     let before = Used::now();
     let usage = |error: SqlError| Failure::Usage(script.render(&error));
-    let mut compiled = compile(script.text(), &options.settings, &BuiltIn).map_err(usage)?;
-    script.warn(&mut compiled.run);
-    script.warn(&mut compiled.explain);
+    let compiled = compile_with(script, options, &BTreeMap::new()).map_err(usage)?;
     let machine = options.machine.clone().unwrap_or_else(Machine::this);
     let programs = [&compiled.run, &compiled.explain];
     let mut learned = match programs.into_iter().any(learns) {
@@ -191,6 +192,8 @@ fn run_with(
         return Ok(Outcome::Explained(explained));
     }
     check_standard_input(script, &program)?;
+    let signals = Arc::clone(&options.asker.signals);
+    let gathered = gather(script, options, &mut program, &machine, leadership)?;
     if let Some(screen) = &options.screen {
         screen.take_over(&mut program);
     }
@@ -201,38 +204,16 @@ fn run_with(
     let notices = Arc::new(Notices::default());
     let teller = Arc::clone(&notices);
     catalog.tell(Arc::new(move |said| teller.say(said)));
-    let signals = Arc::clone(&options.asker.signals);
-    let orchestrator = options.cluster.as_ref().map(|cluster| {
-        let told = Arc::clone(&signals);
-        let orchestrator = Orchestrator::new(
-            cluster,
-            script.name(),
-            &program.settings,
-            (&machine, options.program.as_deref()),
-            led::right(leadership, &signals),
-            move || told.hosts(),
-        );
-        orchestrator.map_err(|error| Failure::Query(error, None))
-    });
-    let orchestrator = orchestrator.transpose()?;
-    match (&orchestrator, program.settings.hosts) {
-        (Some(orchestrator), _) => signals.listens(orchestrator.address()),
-        (None, None) => {}
-        (None, Some(hosts)) => {
-            return Err(Failure::Usage(format!(
-                "SET 'hosts' = '{hosts}' is for jobs of a server\n  \
-                 = slackwater run --listen ADDRESS --hosts {hosts}"
-            )));
-        }
+    if let (None, Some(hosts)) = (&options.cluster, program.settings.hosts) {
+        return Err(Failure::Usage(format!(
+            "SET 'hosts' = '{hosts}' is for jobs of a server\n  \
+             = slackwater run --listen ADDRESS --hosts {hosts}"
+        )));
     }
-    let gathered = orchestrator.as_ref().map(|orchestrator| {
-        let gathered = orchestrator.gather(&|| signals.is_raised());
-        gathered.map_err(|error| Failure::Query(error, None))
-    });
-    let gathered = gathered.transpose()?;
+    let (orchestrator, gathered) = gathered.unzip();
     let (mut plan, hosts) = match gathered {
         Some(gathered) => {
-            let bound = bound(&program, &gathered.names).map_err(usage)?;
+            let bound = Bound::new(&program, &gathered.names).map_err(usage)?;
             check_tables(&program, &bound, &gathered.hosts).map_err(usage)?;
             if let Some(place) = &program.settings.state {
                 check_state(place, &gathered.hosts).map_err(Failure::Usage)?;

@@ -47,7 +47,7 @@ pub fn folder() -> Folder {
 }
 
 /// Writes a new key to a file.
-fn key(folder: &Folder, name: &str) {
+pub fn key(folder: &Folder, name: &str) {
     let made = folder.slackwater(&["key"]).ok();
     let mut options = std::fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600);
@@ -93,7 +93,7 @@ pub fn agent(folder: &Folder, address: &str, name: &str) -> Running {
     Running::start_unread(folder.command(&arguments))
 }
 
-fn start(folder: &Folder, text: &str, address: &str, more: &[&str]) -> Running {
+pub fn start(folder: &Folder, text: &str, address: &str, more: &[&str]) -> Running {
     let own = [
         "--listen",
         address,

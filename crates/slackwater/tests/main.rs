@@ -8,6 +8,7 @@ mod crash;
 mod doctor;
 mod early_firing;
 mod functions;
+mod host_files;
 mod hosts;
 mod idle;
 mod input;

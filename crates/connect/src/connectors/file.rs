@@ -34,6 +34,12 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
              folders. Files whose names end in `.gz` or `.zst` are decompressed (formats of lines only)",
         ),
         option(
+            "files",
+            "`shared`",
+            "`shared`: all hosts of a query have the same files. `per_host`: each host has its own, which it \
+             reads itself ([more](../cluster.md#what-runs-where))",
+        ),
+        option(
             "replay_rate",
             "as fast as possible",
             "rows per second of the whole source: `'10000/s'`, `'30/min'`",

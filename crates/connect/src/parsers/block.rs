@@ -30,8 +30,8 @@ pub(crate) type Count = Box<dyn Fn(usize) + Send + Sync>;
 
 /// What the blocks of a file share.
 pub(crate) struct Shared {
-    /// A plain file.
-    pub(super) file: Option<File>,
+    /// A plain file, and where reading it ends at the latest.
+    file: Option<(File, u64)>,
     pub(super) pool: Arc<BlockPool>,
     /// Counts bytes that were read.
     count: Count,
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        file: Option<File>,
+        file: Option<(File, u64)>,
         pool: &Arc<BlockPool>,
         count: Count,
         make_decoder: impl Fn() -> Decoder + Send + Sync + 'static,
@@ -82,10 +82,13 @@ impl Shared {
     /// Reads at `offset` until the room is full or the file ends; returns the bytes read.
     pub(super) fn read_at(&self, room: &mut [u8], offset: u64) -> std::io::Result<usize> {
         let mut filled = 0;
-        let file = self
+        let (file, end) = self
             .file
             .as_ref()
             .expect("ranges are those of a plain file");
+        let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let length = room.len().min(left);
+        let room = &mut room[..length];
         while filled < room.len() {
             match file.read_at(&mut room[filled..], offset + filled as u64) {
                 Ok(0) => break,

@@ -73,16 +73,17 @@ struct Head {
 }
 
 impl BlockReader {
-    /// Reads a plain file from `mark` on.
+    /// Reads a plain file from `mark` on, to `end` if it is longer.
     pub(crate) fn new(
-        file: File,
+        (file, end): (File, u64),
         pool: &Arc<BlockPool>,
         count: Count,
         mark: Option<Mark>,
         make_decoder: impl Fn() -> Decoder + Send + Sync + 'static,
     ) -> BlockReader {
         let length = file.metadata().map_or(u64::MAX, |file| file.len());
-        let shared = Shared::new(Some(file), pool, count, make_decoder);
+        let length = length.min(end);
+        let shared = Shared::new(Some((file, end)), pool, count, make_decoder);
         BlockReader::of(shared, Input::File(length), mark)
     }
 

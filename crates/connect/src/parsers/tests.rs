@@ -52,7 +52,7 @@ impl Reading {
         let file = file.try_clone().unwrap();
         let make_decoder = move || decoder(&table);
         Reading {
-            reader: BlockReader::new(file, &pool, count, mark, make_decoder),
+            reader: BlockReader::new((file, u64::MAX), &pool, count, mark, make_decoder),
             read: Read::default(),
             chunks: 0,
             rows_max: usize::MAX,

@@ -11,7 +11,7 @@ use slackwater_engine::chunk::Positions;
 use slackwater_engine::error::Result;
 use slackwater_engine::link::Waiter;
 use slackwater_engine::source::{
-    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest, SourceRows,
+    Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest, SourceRows, Spread,
 };
 use slackwater_engine::time::now_ns;
 
@@ -101,6 +101,7 @@ impl SourceConnector for DatagenConnector {
                 &self.schema,
             ))]),
             parsers: false,
+            spread: Spread::default(),
             bounded: self.rows.is_some(),
             redelivers: false,
             keeps_positions: false,

@@ -12,19 +12,20 @@
 //! of columns needs no bookmark: it is opened at the number of the first row that was not read.
 
 mod contents;
+pub(crate) mod found;
 mod opening;
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use arrow_schema::SchemaRef;
-use slackwater_engine::error::Result;
+use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waiter;
 use slackwater_engine::source::{
-    Helped, Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest, SourceRows,
+    Helped, Resume, Source, SourceConnector, SourceDescription, SourcePoll, SourceRequest,
+    SourceRows,
 };
 use slackwater_engine::time::now_ns;
 
@@ -32,25 +33,16 @@ use super::source_rows;
 use crate::block::{BlockPool, FILE_BLOCK_BYTES};
 use crate::file_format::FileFormat;
 use crate::lines::Mark;
-use crate::options::{OptionError, Options};
+use crate::options::{OptionError, Options, Rate};
 use crate::pacer::Pacer;
 use crate::packing::Packing;
 use crate::parsers::Parsers;
-use crate::table::{TableDefinition, table_settings};
+use crate::table::{Findings, TableDefinition, settings};
 use contents::Contents;
-
-/// The most files of one table: all are open at once, and the usual limit is 1,024 descriptors.
-const FILES_MAX: usize = 1_000;
+use found::{FILES_MAX, FoundFile};
 
 /// Memory for the blocks of all files of a table: with 1,000 files, 64 KiB each.
 const BLOCKS_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// A file as it was found when the table was made.
-#[derive(Debug, Clone)]
-struct FoundFile {
-    path: PathBuf,
-    bytes: u64,
-}
 
 /// A table that is read from files.
 #[derive(Debug)]
@@ -58,7 +50,15 @@ pub(crate) struct FileConnector {
     schema: SchemaRef,
     format: FileFormat,
     files: Arc<[FoundFile]>,
-    pacer: Option<Arc<Pacer>>,
+    /// Whether the files were found by others, so that each is read up to the length that it had there.
+    is_told: bool,
+    /// Whether the files will be found later.
+    is_later: bool,
+    /// Whether each host reads its own files.
+    per_host: bool,
+    rate: Option<Rate>,
+    /// Shared by the instances of this process.
+    pacer: OnceLock<Arc<Pacer>>,
     unit_of_work_file: bool,
 }
 
@@ -70,9 +70,11 @@ impl FileConnector {
     ) -> std::result::Result<FileConnector, OptionError> {
         let pattern = options.required("path", "flights.csv")?;
         let rate = options.rate("replay_rate")?;
+        let settings = settings(options)?;
         let files = match &table.findings {
-            Some(findings) => found(findings)?,
-            None => find(pattern)?,
+            Findings::Told(findings) => found::told(findings)?,
+            Findings::Look => found::here(pattern)?,
+            Findings::Later => Vec::new(),
         };
         if let FileFormat::Columns(_) = &format
             && let Some(packed) = files.iter().find(|file| Packing::of(&file.path).is_some())
@@ -85,116 +87,56 @@ impl FileConnector {
             schema: Arc::clone(&table.schema),
             format,
             files: files.into(),
-            pacer: rate.map(|rate| Arc::new(Pacer::new(rate))),
-            unit_of_work_file: table_settings(table)?.unit_of_work_file,
+            is_told: matches!(table.findings, Findings::Told(_)),
+            is_later: table.findings == Findings::Later,
+            per_host: settings.per_host,
+            rate,
+            pacer: OnceLock::new(),
+            unit_of_work_file: settings.unit_of_work_file,
         })
     }
-}
 
-/// The files that another process has found. They may have grown since.
-fn found(findings: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
-    let files = serde_json::from_str::<Vec<(PathBuf, u64)>>(findings).map_err(|error| {
-        let reason = format!("what another process has found can't be read: {error}");
-        OptionError::new("path", reason, "run the same program on every host")
-    })?;
-    let files = files.into_iter().map(|(path, bytes)| {
-        let found = look(&path)?;
-        match found.bytes >= bytes {
-            true => Ok(FoundFile { path, bytes }),
-            false => Err(OptionError::new(
-                "path",
-                format!(
-                    "{} has {} bytes here, and {bytes} where the query was started",
-                    path.display(),
-                    found.bytes
-                ),
-                "share the folder with all hosts",
-            )),
+    /// The files of an instance.
+    fn files_of(&self, instance: usize, instances: usize) -> Result<Vec<u32>> {
+        let spread = found::spread(&self.files);
+        if !spread.is_empty() {
+            let own = spread.partitions_of(instance, instances);
+            let own = own.ok_or_else(|| {
+                let reason = format!("{instances} instances can't read the files of more hosts");
+                Error::new("file", reason).final_one()
+            })?;
+            return Ok(own.into_iter().map(|file| file as u32).collect());
         }
-    });
-    files.collect()
-}
+        let all = 0..self.files.len();
+        let own = all.filter(|file| file % instances.max(1) == instance);
+        Ok(own.map(|file| file as u32).collect())
+    }
 
-/// The files that a path or pattern names, sorted.
-fn find(pattern: &str) -> std::result::Result<Vec<FoundFile>, OptionError> {
-    let literal = Path::new(pattern);
-    let is_pattern = pattern.contains(['*', '?', '[']);
-    if !is_pattern || literal.exists() {
-        return Ok(vec![look(literal)?]);
-    }
-    let paths = glob::glob(pattern).map_err(|error| {
-        let reason = format!("'{pattern}' is not a valid pattern: {}", error.msg);
-        OptionError::new(
-            "path",
-            reason,
-            "write * for any characters, ? for one, [ab] for a choice",
-        )
-    })?;
-    let mut files = vec![];
-    for path in paths {
-        let path = path.map_err(|error| {
-            let reason = format!(
-                "can't read folder {}: {}",
-                error.path().display(),
-                error.error()
-            );
-            OptionError::new("path", reason, "check its permissions")
-        })?;
-        if !path.is_dir() {
-            files.push(look(&path)?);
-        }
-        if files.len() > FILES_MAX {
-            let reason = format!("'{pattern}' matches more than {FILES_MAX} files");
-            let hint = "each file is a partition that is open all the time; join the files, or read fewer \
-                at a time";
-            return Err(OptionError::new("path", reason, hint));
-        }
-    }
-    if files.is_empty() {
-        let folder = std::env::current_dir().unwrap_or_default();
-        let reason = format!("no file matches '{pattern}'");
-        let hint = format!("relative paths begin in {}", folder.display());
-        return Err(OptionError::new("path", reason, hint));
-    }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(files)
-}
-
-fn look(path: &Path) -> std::result::Result<FoundFile, OptionError> {
-    let shown = path.display();
-    let metadata = path.metadata().map_err(|error| {
-        let hint = if path.to_string_lossy().contains("://") {
-            "write a path of this machine, without a scheme such as file://".to_string()
-        } else if error.kind() == ErrorKind::NotFound && path.is_relative() {
-            let folder = std::env::current_dir().unwrap_or_default();
-            format!("relative paths begin in {}", folder.display())
-        } else {
-            "check the path and its permissions".to_string()
+    /// What paces the instances of this process: they get the share of the rate that their files have of the
+    /// bytes of all files that were not read to their end.
+    fn pacer(&self, request: &SourceRequest) -> Result<Option<Arc<Pacer>>> {
+        let Some(rate) = self.rate else {
+            return Ok(None);
         };
-        OptionError::new("path", format!("can't find {shown}: {error}"), hint)
-    })?;
-    if metadata.is_dir() {
-        let hint = format!(
-            "write '{}/*' to read all files in it",
-            shown.to_string().trim_end_matches('/')
-        );
-        return Err(OptionError::new(
-            "path",
-            format!("{shown} is a folder"),
-            hint,
-        ));
+        let ended = request.resume.iter().filter(|known| known.ended);
+        let ended = ended.map(|known| &known.name);
+        let ended = ended.collect::<std::collections::HashSet<&String>>();
+        let bytes = |files: Vec<u32>| {
+            let files = files.iter().map(|&file| &self.files[file as usize]);
+            let open = files.filter(|file| !ended.contains(&file.name()));
+            open.map(|file| file.bytes).sum::<u64>()
+        };
+        let (mut own, mut all) = (0, 0);
+        for instance in 0..request.instances.max(1) {
+            let read = bytes(self.files_of(instance, request.instances)?);
+            all += read;
+            if request.here.contains(&instance) {
+                own += read;
+            }
+        }
+        let pacer = || Arc::new(Pacer::new(rate.share(own, all)));
+        Ok(Some(Arc::clone(self.pacer.get_or_init(pacer))))
     }
-    if !metadata.is_file() {
-        return Err(OptionError::new(
-            "path",
-            format!("{shown} is not a regular file"),
-            "read pipes with 'connector' = 'stdin'",
-        ));
-    }
-    Ok(FoundFile {
-        path: path.to_path_buf(),
-        bytes: metadata.len(),
-    })
 }
 
 impl SourceConnector for FileConnector {
@@ -205,12 +147,13 @@ impl SourceConnector for FileConnector {
     fn describe(&self) -> SourceDescription {
         SourceDescription {
             connector: "file".into(),
-            max_instances: if self.unit_of_work_file {
-                1
-            } else {
-                self.files.len()
+            max_instances: match (self.unit_of_work_file, self.is_later) {
+                (true, _) => 1,
+                (false, true) => FILES_MAX,
+                (false, false) => self.files.len(),
             },
-            partitions: Some(self.files.iter().map(|file| name_of(&file.path)).collect()),
+            partitions: (!self.is_later).then(|| self.files.iter().map(FoundFile::name).collect()),
+            spread: found::spread(&self.files),
             bounded: true,
             parsers: matches!(self.format, FileFormat::Lines(_)),
             redelivers: false,
@@ -218,23 +161,32 @@ impl SourceConnector for FileConnector {
             ends_with_peer: false,
             transient_partitions: false,
             replayable: true,
-            total_bytes: Some(self.files.iter().map(|file| file.bytes).sum()),
-            rows_per_s: self.pacer.as_ref().map(|pacer| pacer.rows_per_s()),
+            total_bytes: (!self.is_later).then(|| self.files.iter().map(|file| file.bytes).sum()),
+            rows_per_s: self.rate.map(|rate| rate.rows_per_s()),
         }
     }
 
     fn files(&self) -> Option<Vec<(PathBuf, u64)>> {
         let files = self.files.iter();
-        Some(files.map(|file| (file.path.clone(), file.bytes)).collect())
+        let is_here = !self.is_told && !self.is_later;
+        is_here.then(|| files.map(|file| (file.path.clone(), file.bytes)).collect())
     }
 
     fn findings(&self) -> Option<String> {
         // Paths that are not UTF-8 can't be written; then each process looks.
-        serde_json::to_string(&self.files()?).ok()
+        found::text(&self.files)
+    }
+
+    fn check_resume(&self, resume: &[Resume]) -> Result<()> {
+        opening::check_hosts(&self.files, self.per_host, resume)?;
+        opening::check_all_there(&self.files, resume, self.format.unit())
     }
 
     fn source(&self, request: SourceRequest) -> Result<Box<dyn Source>> {
-        opening::check_all_there(&self.files, &request.resume, self.format.unit())?;
+        if self.is_later {
+            return Err(Error::new("file", "no host was asked for its files").final_one());
+        }
+        self.check_resume(&request.resume)?;
         let share = BLOCKS_BYTES_MAX / self.files.len();
         let block_bytes = share.min(FILE_BLOCK_BYTES);
         let parsers = match request.parsers {
@@ -245,7 +197,9 @@ impl SourceConnector for FileConnector {
             schema: Arc::clone(&self.schema),
             format: self.format.clone(),
             files: Arc::clone(&self.files),
-            pacer: self.pacer.clone(),
+            is_told: self.is_told,
+            own: self.files_of(request.instance, request.instances)?,
+            pacer: self.pacer(&request)?,
             pool: BlockPool::new(block_bytes),
             parsers,
             request,
@@ -261,6 +215,8 @@ impl SourceConnector for FileConnector {
 /// A file that is being read.
 struct OpenFile {
     partition: u32,
+    /// The partition's name.
+    name: String,
     path: PathBuf,
     contents: Contents,
     /// Rows before this position were read before the query was restored.
@@ -275,6 +231,10 @@ struct FileSource {
     schema: SchemaRef,
     format: FileFormat,
     files: Arc<[FoundFile]>,
+    /// Whether each file is read up to the length with which it was found.
+    is_told: bool,
+    /// The files of this instance.
+    own: Vec<u32>,
     pacer: Option<Arc<Pacer>>,
     pool: Arc<BlockPool>,
     /// Threads that help to parse lines.
@@ -296,10 +256,6 @@ struct Held {
     rows: SourceRows,
     /// The position in their file before them.
     before: Mark,
-}
-
-fn name_of(path: &Path) -> String {
-    path.display().to_string()
 }
 
 impl FileSource {
@@ -369,7 +325,7 @@ impl FileSource {
         if self.request.unit_per_partition {
             self.events.push_back(SourcePoll::EndOfWork);
             if let Some(next) = self.open_next()? {
-                let name = name_of(&next.path);
+                let name = next.name.clone();
                 self.events.push_back(SourcePoll::PartitionStarted {
                     partition: next.partition,
                     name,
@@ -388,19 +344,16 @@ impl Source for FileSource {
         if let Some(parsers) = &mut self.parsers {
             parsers.wakes(waiter.waker());
         }
-        let (instance, instances) = (self.request.instance, self.request.instances.max(1));
-        let mine = (0..self.files.len() as u32)
-            .filter(|partition| *partition as usize % instances == instance);
+        let mine = std::mem::take(&mut self.own);
         let files = Arc::clone(&self.files);
-        let name = |partition: u32| name_of(&files[partition as usize].path);
+        let name = |partition: u32| files[partition as usize].name();
         if self.request.unit_per_partition {
-            self.waiting = mine.rev().collect();
+            self.waiting = mine.into_iter().rev().collect();
             let first = self.open_next()?;
             self.reading.extend(first);
             let opened = self.reading.iter().map(|file| file.partition);
             return Ok(opened.map(|file| (file, name(file))).collect());
         }
-        let mine = mine.collect::<Vec<u32>>();
         let named = mine.iter().map(|&file| (file, name(file))).collect();
         for partition in mine {
             match self.open_file(partition)? {

@@ -71,6 +71,7 @@ pub(crate) mod tests {
             projection: projection.to_vec(),
             instance: 0,
             instances: 1,
+            here: Arc::new([0]),
             parsers: 1,
             tuning: Arc::new(Tuning::new(0, 1_000)),
             unit_per_partition: false,

@@ -295,6 +295,7 @@ fn instance(
             let part = SourcePart {
                 instance: plan.index,
                 instances: plan.instances,
+                here: deployment.instances_beside(node, plan.worker),
                 parsers,
             };
             let parts = catalog.source(node, part)?;

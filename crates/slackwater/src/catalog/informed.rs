@@ -1,27 +1,59 @@
-//! The connectors of a process that is told what another has found.
+//! The connectors of a process that does not look for the files of its tables alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use slackwater_connect::{Findings, table_settings};
 use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
 use slackwater_sql::error::Result;
 use slackwater_sql::statement::CreateTable;
-use slackwater_sql::table::Table;
+use slackwater_sql::table::{HOST, Table};
 
 use super::tables::{BuiltIn, definition, option_error};
 
-/// The connectors of this build, for a process that is told what another has found
-/// ([`SourceConnector::findings`]), by table.
-pub struct Informed<'a>(pub &'a BTreeMap<String, String>);
+/// The connectors of this build, for a process that is told what others have found.
+#[derive(Debug, Clone, Copy)]
+pub struct Informed<'a> {
+    /// What others have found ([`SourceConnector::findings`]), by table.
+    pub findings: &'a BTreeMap<String, String>,
+    /// The name of this host, if files that only other hosts have will be looked for later.
+    pub home: Option<&'a str>,
+}
+
+/// Whether each host reads its own files of a table.
+///
+/// # Errors
+///
+/// If an option of the table is wrong.
+pub fn reads_per_host(table: &Table) -> Result<bool> {
+    let settings = table_settings(&definition(table));
+    Ok(settings
+        .map_err(|error| option_error(table, error))?
+        .per_host)
+}
+
+/// Whether other hosts than `home` have files of a table.
+///
+/// # Errors
+///
+/// If an option of the table is wrong.
+pub fn is_elsewhere(table: &Table, home: &str) -> Result<bool> {
+    let host = table.options.get(HOST);
+    Ok(reads_per_host(table)? || host.is_some_and(|host| host != home))
+}
 
 impl Connectors for Informed<'_> {
     fn source(&self, table: &Table) -> Result<Arc<dyn SourceConnector>> {
         let mut definition = definition(table);
-        definition.findings = self.0.get(&table.name).cloned();
+        definition.findings = match (self.findings.get(&table.name), self.home) {
+            (Some(findings), _) => Findings::Told(findings.clone()),
+            (None, Some(home)) if is_elsewhere(table, home)? => Findings::Later,
+            (None, _) => Findings::Look,
+        };
         let connector = slackwater_connect::source(&definition);
         connector.map_err(|error| option_error(table, error))
     }

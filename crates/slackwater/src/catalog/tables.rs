@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use slackwater_connect::{OptionError, TableDefinition};
+use slackwater_connect::{Findings, OptionError, TableDefinition};
 use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
@@ -28,7 +28,7 @@ pub(super) fn definition(table: &Table) -> TableDefinition {
         schema: table.physical.clone(),
         metadata: table.metadata.clone(),
         primary_key: table.primary_key.clone(),
-        findings: None,
+        findings: Findings::Look,
         options,
     }
 }
@@ -54,7 +54,7 @@ fn written(table: &Table) -> TableDefinition {
 }
 
 /// The error for a wrong option, at its place in the SQL.
-pub(super) fn option_error(table: &Table, error: OptionError) -> SqlError {
+pub fn option_error(table: &Table, error: OptionError) -> SqlError {
     let place = error
         .option
         .as_ref()
@@ -125,6 +125,17 @@ impl Connectors for BuiltIn {
                     .unwrap_or(table.span))
                 .hint(format!("SET '{option}' = '{value}'")));
             }
+        }
+        let per_host = table.options.get("files");
+        let per_host = per_host.is_some_and(|files| files.eq_ignore_ascii_case("per_host"));
+        if per_host && table.options.contains_key(HOST) {
+            let place = table.option_places.get("files").copied();
+            return Err(SqlError::new(format!(
+                "table '{}', option 'files': each host would read its own files, and '{HOST}' names one",
+                table.name
+            ))
+            .at(place.unwrap_or(table.span))
+            .hint("leave one of the two out"));
         }
         if table.options.contains_key("connector") {
             return Ok(());

@@ -200,6 +200,12 @@ fn partition_state(partition: &Partition) -> PartitionState {
     }
 }
 
+/// How far partitions of a manifest were read.
+pub fn resumes(partitions: &[Partition]) -> Vec<Resume> {
+    let states = partitions.iter().map(partition_state);
+    states.map(|state| state.resume).collect()
+}
+
 /// Partitions as a manifest has them.
 pub fn partitions_of(states: &[PartitionState]) -> Vec<Partition> {
     let states = states.iter().map(|state| Partition {

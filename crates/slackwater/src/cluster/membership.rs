@@ -105,12 +105,14 @@ impl Membership {
         there.collect()
     }
 
-    /// Waits until so many hosts are there; returns false if that takes too long.
-    pub fn wait_for(&self, count: usize, until: Instant) -> bool {
+    /// Waits until so many hosts are there, and those with these names; returns false if that takes too long.
+    pub fn wait_for(&self, count: usize, names: &[&str], until: Instant) -> bool {
         let mut state = self.members.state();
         loop {
             let there = state.hosts.values().filter(|host| is_usable(host));
-            if there.count() >= count {
+            let mut names = names.iter();
+            let is_there = |name: &&str| state.hosts.get(*name).is_some_and(|host| is_usable(host));
+            if there.count() >= count && names.all(is_there) {
                 return true;
             }
             let left = until.saturating_duration_since(Instant::now());

@@ -1,7 +1,7 @@
 //! The orchestrator's side of a query on several hosts: waits for them, and describes them to the planner.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,6 +73,10 @@ pub struct Orchestrator {
     /// How long it waits for hosts; `None` for ever.
     patience: Option<Duration>,
     has_gathered: Cell<bool>,
+    /// The hosts that the query can't do without, each with a table that needs it.
+    needed: RefCell<BTreeMap<String, String>>,
+    /// The hosts that the query was started with.
+    first: RefCell<BTreeSet<String>>,
     home: Arc<LocalHost>,
 }
 
@@ -93,6 +97,10 @@ pub struct Gathered {
     pub hosts: Vec<Arc<dyn Host>>,
     /// Their names.
     pub names: Vec<String>,
+    /// Whether each of them works. Home may only run what is bound to it.
+    pub works: Vec<bool>,
+    /// Those that have joined after the query was started.
+    pub new: Vec<String>,
     /// All of them as one machine.
     pub machine: Machine,
 }
@@ -141,6 +149,8 @@ impl Orchestrator {
                 Some(_) => None,
             },
             has_gathered: Cell::new(false),
+            needed: RefCell::default(),
+            first: RefCell::default(),
             home: Arc::new(LocalHost::new(facts, program).with_secret(options.secret.clone())),
         })
     }
@@ -148,6 +158,13 @@ impl Orchestrator {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.membership.address()
+    }
+
+    /// Names the hosts that the query can't do without, each with a table that needs it. Once the query has
+    /// been started, it waits for them.
+    pub fn need(&self, mut needed: BTreeMap<String, String>) {
+        needed.remove(&self.options.name);
+        *self.needed.borrow_mut() = needed;
     }
 
     /// Whether all of `hosts` are there, and no other that could be used as well.
@@ -171,6 +188,8 @@ impl Orchestrator {
                 leaving.dismiss();
             } else if !is_saved {
                 leaving.keep("the query is run without --state, and can't go on elsewhere");
+            } else if let Some(table) = self.needed.borrow().get(name) {
+                leaving.keep(&format!("only it can read or write table '{table}'"));
             } else if left < needed {
                 let hosts = self.options.hosts;
                 leaving.keep(&format!(
@@ -196,67 +215,112 @@ impl Orchestrator {
     pub fn gather(&self, is_stopped: &dyn Fn() -> bool) -> Result<Gathered, String> {
         let ClusterOptions { hosts, here, .. } = self.options;
         let Hosts { min, max } = hosts;
-        let [needed, most] = [min, max].map(|hosts| hosts - usize::from(here));
+        let [count, most] = [min, max].map(|hosts| hosts - usize::from(here));
         let until = self.patience.map(|patience| Instant::now() + patience);
-        let address = self.options.lobby;
-        let address = address.unwrap_or_else(|| self.membership.address());
-        if !self.membership.wait_for(needed, Instant::now()) {
-            let there = self.names();
-            let missing = needed - there.len().min(needed);
-            let there = match there.is_empty() {
-                true => String::new(),
-                false => format!(" ({} joined)", there.join(", ")),
-            };
-            let s = if missing == 1 { "" } else { "s" };
-            say(&format!(
-                "waiting for {missing} host{s} at {address}{there}\n"
-            ));
+        let needed = self.needed.borrow();
+        let named = needed.keys().map(String::as_str);
+        let named = named.filter(|_| self.has_gathered.get());
+        let named = named.collect::<Vec<&str>>();
+        let wait = |until| self.membership.wait_for(count, &named, until);
+        if !wait(Instant::now()) {
+            say(&self.waiting(count, &named));
         }
         let mut told = Instant::now();
-        while !self.membership.wait_for(needed, Instant::now() + LOOK) {
+        while !wait(Instant::now() + LOOK) {
             if is_stopped() {
                 return Err("stopped while waiting for hosts".to_string());
             }
             if told.elapsed() >= TELL_AGAIN {
                 told = Instant::now();
-                say(&format!("still waiting for hosts at {address}\n"));
+                say(&format!("still {}", self.waiting(count, &named)));
             }
             if until.is_some_and(|until| Instant::now() >= until) {
-                let names = self.names();
-                let secret = self.options.secret.as_ref();
-                let secret = secret.map_or("", |_| " --secret FILE");
-                let there = match names.is_empty() {
-                    true => "none has joined".to_string(),
-                    false => format!("only {} joined", names.join(", ")),
-                };
-                return Err(format!(
-                    "--hosts {hosts}: {there} within {} s\n  \
-                     = on each of the others: slackwater worker --join {address}{secret}; or use fewer \
-                     --hosts, or wait longer: SET 'host_patience'",
-                    self.patience.unwrap_or_default().as_secs_f64()
-                ));
+                return Err(self.too_few(count));
             }
         }
-        if !self.has_gathered.replace(true) {
-            self.membership.wait_for(most, Instant::now() + SETTLE);
+        let is_first = !self.has_gathered.replace(true);
+        if is_first {
+            self.membership.wait_for(most, &[], Instant::now() + SETTLE);
         }
         let mut joined = self.membership.hosts();
+        // What others can't replace is not a spare.
+        joined.sort_by_key(|host| !needed.contains_key(&host.facts().name));
         joined.truncate(most);
+        joined.sort_by(|one, other| one.facts().name.cmp(&other.facts().name));
         let mut hosts: Vec<Arc<dyn Host>> = vec![Arc::clone(&self.home) as Arc<dyn Host>];
         hosts.append(&mut joined);
-        let machines = hosts.iter().enumerate();
-        let machines = machines.map(|(number, host)| (host.facts().machine(), number > 0 || here));
+        let works = (0..hosts.len()).map(|number| number > 0 || here);
+        let works = works.collect::<Vec<bool>>();
+        let machines = hosts.iter().zip(&works);
+        let machines = machines.map(|(host, works)| (host.facts().machine(), *works));
         let machine = Machine::of_hosts(&machines.collect::<Vec<_>>());
         // Those that were asked to leave are not among them.
         for leaving in self.membership.leaving() {
             leaving.dismiss();
         }
         let names = hosts.iter().map(|host| host.facts().name.clone());
+        let names = names.collect::<Vec<String>>();
+        let mut first = self.first.borrow_mut();
+        let new = names.iter().filter(|name| !first.contains(*name));
+        let new = new.filter(|_| !is_first).cloned().collect();
+        // Each is new once.
+        first.extend(names.iter().cloned());
         Ok(Gathered {
-            names: names.collect(),
+            names,
+            works,
+            new,
             machine,
             hosts,
         })
+    }
+
+    /// What is waited for.
+    fn waiting(&self, count: usize, named: &[&str]) -> String {
+        let there = self.names();
+        let address = self.options.lobby.unwrap_or_else(|| self.address());
+        let missing = count.saturating_sub(there.len());
+        let named = named
+            .iter()
+            .filter(|name| !there.iter().any(|there| there == **name));
+        let named = named.copied().collect::<Vec<&str>>();
+        let joined = match there.is_empty() {
+            true => String::new(),
+            false => format!(" ({} joined)", there.join(", ")),
+        };
+        let s = if missing == 1 { "" } else { "s" };
+        match named.is_empty() {
+            true => format!("waiting for {missing} host{s} at {address}{joined}\n"),
+            false => format!("waiting for {} at {address}{joined}\n", named.join(", ")),
+        }
+    }
+
+    /// The error if hosts have not joined in time.
+    fn too_few(&self, count: usize) -> String {
+        let there = self.names();
+        let hosts = self.options.hosts;
+        let address = self.options.lobby.unwrap_or_else(|| self.address());
+        let patience = self.patience.unwrap_or_default().as_secs_f64();
+        let secret = self.options.secret.as_ref();
+        let secret = secret.map_or("", |_| " --secret FILE");
+        let needed = self.needed.borrow();
+        let lacks = needed.iter().find(|(name, _)| !there.contains(name));
+        if let Some((name, table)) = lacks.filter(|_| there.len() >= count) {
+            return format!(
+                "table '{table}' can't do without host {name}, which has not joined again within \
+                 {patience} s\n  \
+                 = on that host: slackwater worker --join {address}{secret} --name {name}; or wait longer: \
+                 SET 'host_patience'"
+            );
+        }
+        let joined = match there.is_empty() {
+            true => "none has joined".to_string(),
+            false => format!("only {} joined", there.join(", ")),
+        };
+        format!(
+            "--hosts {hosts}: {joined} within {patience} s\n  \
+             = on each of the others: slackwater worker --join {address}{secret}; or use fewer --hosts, or \
+             wait longer: SET 'host_patience'"
+        )
     }
 
     /// The hosts of an incarnation, whose processes run on `host_of`.

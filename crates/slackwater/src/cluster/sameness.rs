@@ -8,30 +8,40 @@ use slackwater_sql::SqlError;
 use slackwater_sql::program::Program;
 use slackwater_sql::table::Table;
 
+use crate::bound::Bound;
 use crate::catalog::connector_of;
 use crate::hosts::{Ask, Host};
 
 /// The name of a file that is written to see whether other hosts find it; removed at once.
 const MARK: &str = ".slackwater-is-shared";
 
-/// Checks the tables of a program, of which each node is `bound` to a host or runs on any.
+/// Checks the tables of a program, of which each node is `bound` to a host or runs on any. Files that only
+/// some host has were found there, and are not compared.
 ///
 /// # Errors
 ///
 /// If a host lacks a file or has another one, or has another folder, at the table's place in the SQL.
 pub fn check_tables(
     program: &Program,
-    bound: &[Option<usize>],
+    bound: &Bound,
     hosts: &[Arc<dyn Host>],
 ) -> Result<(), SqlError> {
     for (node, source) in program.sources() {
-        let Some(files) = source.connector.files().filter(|_| bound[node].is_none()) else {
+        let Some(files) = source
+            .connector
+            .files()
+            .filter(|_| bound.of_node[node].is_none())
+        else {
             continue;
         };
         check_files(&source.table, &files, hosts)?;
     }
     for (node, sink) in program.sinks() {
-        let Some(table) = sink.table.as_ref().filter(|_| bound[node].is_none()) else {
+        let Some(table) = sink
+            .table
+            .as_ref()
+            .filter(|_| bound.of_node[node].is_none())
+        else {
             continue;
         };
         let Some((option, path)) = path_of(table) else {
@@ -50,7 +60,25 @@ pub fn check_tables(
     Ok(())
 }
 
-fn path_of(table: &Table) -> Option<(&'static str, &String)> {
+/// The folder in which relative paths begin.
+///
+/// # Errors
+///
+/// If other hosts can't be told its name.
+pub(super) fn folder() -> Result<PathBuf, String> {
+    let folder = std::env::current_dir();
+    let folder = folder.map_err(|error| format!("the working folder can't be found: {error}"))?;
+    match folder.to_str() {
+        Some(_) => Ok(folder),
+        None => Err(format!(
+            "the name of the working folder {} is not UTF-8, and can't be sent to other hosts: start the \
+             query in another folder",
+            folder.display()
+        )),
+    }
+}
+
+pub(super) fn path_of(table: &Table) -> Option<(&'static str, &String)> {
     let option = connector_of(table)?.path?;
     Some((option, table.options.get(option)?))
 }
@@ -60,10 +88,18 @@ fn check_files(
     files: &[(PathBuf, u64)],
     hosts: &[Arc<dyn Host>],
 ) -> Result<(), SqlError> {
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.to_str().is_none()) {
+        let reason = format!(
+            "table '{}': the name of the file {} is not UTF-8, and can't be sent to other hosts",
+            table.name,
+            path.display()
+        );
+        return Err(SqlError::new(reason).at(table.span).hint("rename it"));
+    }
     let ask = Ask {
-        folder: std::env::current_dir().unwrap_or_default(),
+        folder: folder().map_err(SqlError::new)?,
         files: files.iter().map(|(path, _)| path.clone()).collect(),
-        marks: Vec::new(),
+        ..Ask::default()
     };
     for host in hosts {
         let name = &host.facts().name;
@@ -87,7 +123,10 @@ fn check_files(
                 table.name
             ))
             .at(place.unwrap_or(table.span))
-            .hint("share the folder with all hosts, or name the host that has it: 'host' = 'h1'"));
+            .hint(
+                "share the folder with all hosts; or name the host that has it: 'host' = 'h1'; or, if each \
+                 has files of its own: 'files' = 'per_host'",
+            ));
         }
     }
     Ok(())
@@ -120,9 +159,9 @@ fn check_folder(folder: &Path, hosts: &[Arc<dyn Host>]) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(failed)?;
     std::fs::write(&file, &mark).map_err(failed)?;
     let ask = Ask {
-        folder: std::env::current_dir().unwrap_or_default(),
-        files: Vec::new(),
+        folder: self::folder()?,
         marks: vec![(file.clone(), mark)],
+        ..Ask::default()
     };
     let looked = hosts.iter().map(|host| (host, host.look(&ask)));
     let looked = looked.collect::<Vec<_>>();

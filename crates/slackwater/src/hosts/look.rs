@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use slackwater_connect::{Files, find_files};
 
 /// What a host is asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +14,8 @@ pub struct Ask {
     pub folder: PathBuf,
     /// Files.
     pub files: Vec<PathBuf>,
+    /// Paths and patterns of files that the host may have, and others not.
+    pub patterns: Vec<String>,
     /// Files with a line that another host has written.
     pub marks: Vec<(PathBuf, String)>,
 }
@@ -22,8 +25,19 @@ pub struct Ask {
 pub struct Found {
     /// The length of each file, or why it can't be read.
     pub files: Vec<Result<u64, String>>,
+    /// The files that each pattern names, or why there are none.
+    pub matches: Vec<Result<Files, NotFound>>,
     /// Whether each line is there.
     pub marks: Vec<bool>,
+}
+
+/// Why files were not found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotFound {
+    /// The reason.
+    pub reason: String,
+    /// How to fix it.
+    pub hint: String,
 }
 
 impl Ask {
@@ -39,8 +53,22 @@ impl Ask {
             let text = std::fs::read_to_string(here(path));
             text.is_ok_and(|text| text == *mark)
         };
+        let matches = |pattern: &String| {
+            let found = find_files(pattern, &self.folder).map_err(|error| NotFound {
+                reason: error.reason,
+                hint: error.hint,
+            })?;
+            match found.iter().find(|(path, _)| path.to_str().is_none()) {
+                None => Ok(found),
+                Some((path, _)) => Err(NotFound {
+                    reason: format!("the name of the file {} is not UTF-8", path.display()),
+                    hint: "rename it".to_string(),
+                }),
+            }
+        };
         Found {
             files: self.files.iter().map(length).collect(),
+            matches: self.patterns.iter().map(matches).collect(),
             marks: self.marks.iter().map(is_there).collect(),
         }
     }
@@ -58,6 +86,7 @@ mod tests {
         let ask = Ask {
             folder: folder.path().to_path_buf(),
             files: ["a.csv", "b", "c"].map(PathBuf::from).to_vec(),
+            patterns: ["*.csv", "*.json", "c"].map(str::to_string).to_vec(),
             marks: ["1,2\n", "1,3\n"]
                 .map(|mark| (PathBuf::from("a.csv"), mark.to_string()))
                 .to_vec(),
@@ -72,5 +101,10 @@ mod tests {
                 .contains("No such file")
         );
         assert_eq!(found.marks, [true, false]);
+        assert_eq!(found.matches[0], Ok(vec![(PathBuf::from("a.csv"), 4)]));
+        assert_eq!(found.matches[1], Ok(Vec::new()));
+        let NotFound { reason, hint } = found.matches[2].clone().unwrap_err();
+        assert!(reason.contains("can't find c"), "{reason}");
+        assert!(hint.contains(&*folder.path().to_string_lossy()), "{hint}");
     }
 }

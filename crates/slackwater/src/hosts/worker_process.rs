@@ -128,7 +128,10 @@ fn work(
         );
         return Err(reason.into());
     }
-    let connectors = Informed(&start.findings);
+    let connectors = Informed {
+        findings: &start.findings,
+        home: None,
+    };
     let compiled = compile(&start.text, &start.settings, &connectors)
         .map_err(|error| error.render(&start.file, &start.text))?;
     let program = compiled.run;

@@ -42,7 +42,9 @@ pub fn over_hosts(
     let mut host_of_worker = hosts.collect::<Vec<usize>>();
     for (instance, node) in execution.instances.iter().enumerate() {
         let nodes = &subqueries.subqueries[node.subquery].nodes;
-        let Some(host) = nodes.iter().find_map(|&node| request.bound[node]) else {
+        let index = node.index;
+        let bound = |&node: &usize| request.bound.of_instance(request.program, node, index);
+        let Some(host) = nodes.iter().find_map(bound) else {
             continue;
         };
         if host_of_worker[placement.worker_of[instance]] == host {

@@ -103,6 +103,7 @@ impl Catalog for Parts<'_> {
             projection: spec.projection.clone(),
             instance: part.instance,
             instances: part.instances,
+            here: part.here,
             parsers: part.parsers,
             tuning: Arc::new(Tuning::new(0, self.program.settings.chunk_rows)),
             unit_per_partition: false,

@@ -1,13 +1,12 @@
 //! A query that one of several orchestrators directs: it stands by, leads, and stands by again if another one
 //! has taken over.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use slackwater_sql::program::compile;
-
+use super::gathering::compile_with;
 use super::{Failure, Outcome, RunOptions, run_with};
-use crate::catalog::BuiltIn;
 use crate::cluster::{Candidate, ClusterOptions, Leadership, Led, Stood, stand};
 use crate::script::Script;
 use crate::supervisor::Signals;
@@ -38,7 +37,7 @@ pub fn run(
     (registry, cluster): (&str, &ClusterOptions),
 ) -> Result<Outcome, Failure> {
     // What is wrong is said now, and not when this one has to take over.
-    compile(script.text(), &options.settings, &BuiltIn)
+    compile_with(script, options, &BTreeMap::new())
         .map_err(|error| Failure::Usage(script.render(&error)))?;
     let signals = &options.asker.signals;
     let me = Candidate {

@@ -10,7 +10,8 @@ use slackwater_sql::program::Program;
 
 use super::Supervisor;
 use super::query::{Query, Refused};
-use crate::checkpoints::Survival;
+use crate::bound::FILES;
+use crate::checkpoints::{Members, Survival, resumes};
 
 impl Supervisor<'_, '_, '_> {
     /// Rejects what would be rejected later, before anything is written.
@@ -88,8 +89,33 @@ impl Supervisor<'_, '_, '_> {
         let survival = Survival::of(program, members, manifest, &self.state.place);
         if let Some(refused) = survival.refusal(self.query.script.name()) {
             self.refused = Some(Refused::Usage(refused));
+            return;
+        }
+        if let Err(error) = check_hosts(program, members, manifest) {
+            self.refused = Some(Refused::Usage(self.query.script.render(&error)));
         }
     }
+}
+
+/// Refuses to resume tables whose files only some hosts have without these hosts.
+fn check_hosts(program: &Program, members: &Members, manifest: &Manifest) -> Result<(), SqlError> {
+    for (node, source) in program.sources() {
+        let key = members.key(node);
+        let saved = key.and_then(|key| manifest.node(key));
+        let Some(saved) = saved.filter(|_| !source.connector.describe().spread.is_empty()) else {
+            continue;
+        };
+        let table = &source.table;
+        let checked = source.connector.check_resume(&resumes(&saved.partitions));
+        checked.map_err(|error| {
+            let place = table.option_places.get(FILES).copied();
+            let (place, reason) = (place.unwrap_or(table.span), &error.reason);
+            SqlError::new(format!("table '{}', {}: {reason}", table.name, error.place))
+                .at(place)
+                .hint(error.hint.clone())
+        })?;
+    }
+    Ok(())
 }
 
 /// Why damaged checkpoints may not be skipped: there are exactly-once sinks, and rows that were committed

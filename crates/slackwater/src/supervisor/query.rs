@@ -11,7 +11,7 @@ use slackwater_sql::node::SinkSpec;
 use slackwater_sql::program::Program;
 
 use super::events::Signals;
-use crate::bound::bound;
+use crate::bound::Bound;
 use crate::catalog::{ProgramCatalog, connector_of};
 use crate::checkpoints::Members;
 use crate::cluster::{Leadership, Orchestrator, check_tables};
@@ -98,8 +98,9 @@ impl Query<'_> {
         }
         let is_stopped = || self.signals.is_raised();
         let gathered = orchestrator.gather(&is_stopped)?;
-        let bound =
-            bound(self.program, &gathered.names).map_err(|error| self.script.render(&error))?;
+        self.tell_of_files(&gathered.new);
+        let bound = Bound::new(self.program, &gathered.names);
+        let bound = bound.map_err(|error| self.script.render(&error))?;
         let planned = plan_bound(self.program, &gathered.machine, &bound, self.learned);
         let mut plan = planned.map_err(|error| self.script.render(&error))?;
         check_tables(self.program, &bound, &gathered.hosts)
@@ -111,6 +112,19 @@ impl Query<'_> {
         self.plan = plan;
         self.hosts = gathered.hosts;
         Ok(())
+    }
+
+    /// Says that files of hosts which have joined since the query was started are not read.
+    fn tell_of_files(&self, hosts: &[String]) {
+        let mut sources = self.program.sources();
+        let spread = sources.find(|(_, source)| !source.connector.describe().spread.is_empty());
+        for (host, (_, source)) in hosts.iter().zip(spread.iter().cycle()) {
+            eprintln!(
+                "warning: {host} has joined after the query was started: if it has files of table '{}', they \
+                 are not read before it is started again",
+                source.table.name
+            );
+        }
     }
 
     /// Traces an incarnation that has ended.

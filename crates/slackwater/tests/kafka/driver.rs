@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
-use slackwater_connect::TableDefinition;
+use slackwater_connect::{Findings, TableDefinition};
 use slackwater_engine::Result;
 use slackwater_engine::chunk::Chunk;
 use slackwater_engine::link::Waiter;
@@ -37,7 +37,7 @@ pub fn definition(broker: &Broker, topic: &str, options: &[(&str, &str)]) -> Tab
         )])),
         metadata: BTreeMap::new(),
         primary_key: Vec::new(),
-        findings: None,
+        findings: Findings::Look,
         options: options
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
@@ -73,6 +73,7 @@ impl Reading {
             projection: vec![0],
             instance: 0,
             instances: 1,
+            here: Arc::new([0]),
             parsers,
             tuning: Arc::new(Tuning::new(0, 7)),
             unit_per_partition: false,
