@@ -17,6 +17,10 @@ pub struct HostReport {
     pub clock_offset_ms: f64,
     /// The truth is at most so far from it.
     pub clock_error_ms: f64,
+    /// Bytes of the session to its agent that were sent, before encryption; 0 for the host of the query.
+    pub control_bytes_sent: u64,
+    /// Bytes of that session that were received.
+    pub control_bytes_received: u64,
 }
 
 /// What earlier incarnations of a query were not allowed to do, as far as it was noticed.
@@ -113,6 +117,8 @@ mod tests {
             processes: vec![0],
             clock_offset_ms: -3.0,
             clock_error_ms,
+            control_bytes_sent: 0,
+            control_bytes_received: 0,
         };
         let met = |error: f64, was_met| {
             let mut sinks = [SinkReport {

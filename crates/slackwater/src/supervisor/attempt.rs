@@ -167,6 +167,7 @@ impl Query<'_> {
                 catalog,
                 deployment,
                 &host,
+                &self.hosts,
                 self.costs,
                 &self.targets,
             ),

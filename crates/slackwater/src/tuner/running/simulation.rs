@@ -133,6 +133,7 @@ fn run(world: &World) -> Vec<(Setting, f64)> {
             utilization: utilization.fold(0.0, f64::max),
             slept: workers[0].slept,
             sleeps: 1.0,
+            error_ns: 0,
             lost: Lost::default(),
         };
         path.correct(&answers, &around);
@@ -224,7 +225,7 @@ proptest! {
                 ..Seen::default() },
         ];
         let around = Around { interval_ns: INTERVAL_NS, utilization: 0.3, slept: true, sleeps: 1.0,
-            lost: Lost::default() };
+            error_ns: 0, lost: Lost::default() };
         let (mut by_one, mut by_several) = (path(), path());
         prop_assert_eq!(by_one.correct(&one, &around), by_several.correct(&several, &around));
         prop_assert_eq!(by_one.setting(), by_several.setting());
