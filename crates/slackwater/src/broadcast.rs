@@ -1,5 +1,5 @@
 //! The broadcasts of a plan: each gets the algorithm that was set, or the cheapest one by this host's
-//! calibration, and its links follow that algorithm.
+//! calibration, and its links follow that algorithm. Between hosts links are always TCP.
 
 use slackwater_control::broadcast::links::{broadcasts, by_origin, lay};
 use slackwater_control::broadcast::model::{Aim, Choice, Costs, Wake, choose, with_segments};
@@ -22,7 +22,10 @@ pub fn decide(program: &Program, plan: &mut Plan) {
             LinkKind::Auto | LinkKind::SharedMemory => Kind::ShmLent,
             LinkKind::Tcp => Kind::TcpLink,
         };
-        let costs = costs(kind, plan.placement.cores.len());
+        let costs = Costs {
+            between_hosts: link_points(Kind::TcpLink),
+            ..costs(kind, plan.placement.cores.len())
+        };
         let aim = if has_target(program) {
             Aim::Latency
         } else {
@@ -157,6 +160,7 @@ fn built_in(kind: Kind, cores: usize) -> Costs {
     };
     Costs {
         between_processes: table.map(point).to_vec(),
+        between_hosts: TCP.map(point).to_vec(),
         codec_ns: CODEC_NS,
         hand_over_ns: HAND_OVER_NS,
         wake: WAKE,
