@@ -10,6 +10,7 @@ use slackwater_secure::Secret;
 use slackwater_sql::settings::Settings;
 
 use super::membership::Membership;
+use crate::broadcast::distance_between_hosts;
 use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::Machine;
 use crate::report::HostReport;
@@ -212,7 +213,8 @@ impl Orchestrator {
         hosts.append(&mut joined);
         let machines = hosts.iter().enumerate();
         let machines = machines.map(|(number, host)| (host.facts().machine(), number > 0 || here));
-        let machine = Machine::of_hosts(&machines.collect::<Vec<_>>());
+        let distance = distance_between_hosts(self.options.secret.is_some());
+        let machine = Machine::of_hosts(&machines.collect::<Vec<_>>(), distance);
         // Those that were asked to leave are not among them.
         for leaving in self.membership.leaving() {
             leaving.dismiss();
