@@ -50,7 +50,7 @@ use crate::targets::Targets;
 
 use asked::Asked;
 use change::{differs, same_wait};
-use clocks::Clocks;
+pub use clocks::Clocks;
 use elastic::Elastic;
 use messages::Messages;
 use pace::Pace;

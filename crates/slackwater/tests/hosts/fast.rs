@@ -17,7 +17,12 @@ const PACED: &str = "
 fn a_target_is_corrected_on_all_hosts() {
     let (folder, address) = (folder(), address());
     let agent = agent(&folder, &address, "h2");
-    let more = ["--hosts", "2", "--here", "--processes", "2"];
+    let parallel = ["--parallelism", "4"];
+    let more = [
+        &["--hosts", "2", "--here", "--processes", "2"],
+        &parallel[..],
+    ]
+    .concat();
     start(&folder, PACED, &address, &more).finish(PATIENCE).ok();
     agent.finish(PATIENCE).ok();
     let report = folder.json("report.json");
