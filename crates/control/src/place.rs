@@ -101,7 +101,8 @@ pub struct Question<'a> {
 const EXACT_INSTANCES_MAX: usize = 10;
 const EXACT_STEPS_MAX: usize = 100_000;
 
-/// On several hosts, the share of the traffic's cost by which another placement than dealing out must be cheaper.
+/// On several hosts, the share of the traffic's cost by which another placement than dealing out must be
+/// cheaper.
 const GAIN_MIN: f64 = 0.01;
 
 /// Places the instances on workers, and the workers on cores that may be used.

@@ -69,8 +69,8 @@ pub struct StepCounters {
     /// Set from outside, for a sink: the latency that 99 of 100 rows are to stay below, in nanoseconds; 0 if
     /// it has no target.
     pub target_ns: AtomicU64,
-    /// Set from outside, for a sink with a latency target: by how much the latencies of its rows may be wrong,
-    /// in nanoseconds. A row counts as late that may have been.
+    /// Set from outside, for a sink with a latency target: by how much the latencies of its rows may be
+    /// wrong, in nanoseconds. A row counts as late that may have been.
     pub latency_error_ns: AtomicU64,
     /// For a sink: the latencies of its rows.
     pub latency: Option<LatencySlots>,

@@ -96,8 +96,8 @@ const COMPARED_BYTES: usize = 64 << 10;
 /// (`docs/internals/security.md`).
 const SEAL_NS: f64 = 0.42;
 
-/// The distance between hosts in the unit in which a node's distance to itself is 10: how much more CPU time a
-/// byte costs over TCP than through shared memory, as this host has calibrated it.
+/// The distance between hosts in the unit in which a node's distance to itself is 10: how much more CPU time
+/// a byte costs over TCP than through shared memory, as this host has calibrated it.
 pub fn distance_between_hosts(is_sealed: bool) -> u32 {
     let per_byte_ns = |kind| {
         let points = link_points(kind);

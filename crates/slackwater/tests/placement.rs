@@ -355,8 +355,8 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
         .fails(2, &["a single plan", "EXPLAIN"]);
 }
 
-/// Hosts that are not there can be planned for: a row of the plan for each worker with its host, and what would
-/// cross the wire.
+/// Hosts that are not there can be planned for: a row of the plan for each worker with its host, and what
+/// would cross the wire.
 #[test]
 fn a_query_is_planned_for_several_hosts() {
     let folder = counted();

@@ -71,8 +71,8 @@ pub enum HostCommand {
     Observe {
         /// The process.
         process: usize,
-        /// By how much latencies of sinks may be wrong, in nanoseconds, by the sink's node; without those that
-        /// aren't.
+        /// By how much latencies of sinks may be wrong, in nanoseconds, by the sink's node; without those
+        /// that aren't.
         #[serde(default)]
         errors_ns: Vec<(usize, u64)>,
     },

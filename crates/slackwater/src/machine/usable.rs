@@ -21,8 +21,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Several hosts as one machine, with the distance between nodes of different hosts. On a host that is not
-    /// `used`, nothing runs but what is bound to it.
+    /// Several hosts as one machine, with the distance between nodes of different hosts. On a host that is
+    /// not `used`, nothing runs but what is bound to it.
     pub fn of_hosts(hosts: &[(Machine, bool)], distance_hosts: u32) -> Machine {
         let topologies = hosts.iter().map(|(host, used)| (&host.topology, *used));
         let cluster = Cluster::of(&topologies.collect::<Vec<_>>(), distance_hosts);

@@ -42,8 +42,8 @@ pub struct RefusedReport {
 }
 
 impl Report {
-    /// Adds the hosts of the query. `errors_ms` says by how much latencies may be wrong, for each sink in their
-    /// order: a target is met only if it would be with that added.
+    /// Adds the hosts of the query. `errors_ms` says by how much latencies may be wrong, for each sink in
+    /// their order: a target is met only if it would be with that added.
     pub fn add_hosts(
         &mut self,
         hosts: Vec<HostReport>,

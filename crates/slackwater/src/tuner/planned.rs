@@ -144,8 +144,8 @@ fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
 }
 
 /// The control of the path to the sink at `node`, with the planner's first setting; `None` if the sink has no
-/// sources. Between hosts, latencies may be wrong by `error_ns`, which is half of the shortest round trips: so
-/// it also tells how long the way takes at least.
+/// sources. Between hosts, latencies may be wrong by `error_ns`, which is half of the shortest round trips:
+/// so it also tells how long the way takes at least.
 pub fn path_control(
     program: &Program,
     plan: &Plan,

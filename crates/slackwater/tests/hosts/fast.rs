@@ -45,8 +45,8 @@ fn a_target_is_corrected_on_all_hosts() {
     }
 }
 
-/// A table of a join is sent to all instances: through a tree its messages enter each other host once, whatever
-/// the shape, and the answer is the same.
+/// A table of a join is sent to all instances: through a tree its messages enter each other host once,
+/// whatever the shape, and the answer is the same.
 #[test]
 fn a_broadcast_is_sent_once_to_each_host() {
     const TABLE_ROWS: usize = 300;
