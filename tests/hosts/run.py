@@ -28,7 +28,7 @@ sys.dont_write_bytecode = True
 import scenarios  # noqa: E402
 import selftest  # noqa: E402
 from host import Failed, Skipped  # noqa: E402
-from world import SCENARIOS, World, find_data, find_program  # noqa: E402
+from world import FIGURES, SCENARIOS, World, find_data, find_program  # noqa: E402
 
 NEEDED = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "openssl": "openssl"}
 
@@ -126,7 +126,7 @@ def main():
     if data is None:
         print("note: there is no ../shared/data: what needs reference answers is skipped")
     arguments = (find_program(options.program), data)
-    wanted = options.only or ([] if options.rounds else list(SCENARIOS))
+    wanted = options.only or ([] if options.rounds else [name for name in SCENARIOS if name not in FIGURES])
     good = [attempt(name, SCENARIOS[name], arguments, options) for name in wanted]
     if options.rounds:
         good.append(rounds(arguments, options))

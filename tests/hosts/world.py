@@ -14,6 +14,8 @@ import queries
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCENARIOS = {}
+# Those that take minutes and measure; played when they are named.
+FIGURES = set()
 
 
 def scenario(function):
@@ -21,6 +23,12 @@ def scenario(function):
     assert function.__doc__ and function.__name__ not in SCENARIOS, function.__name__
     SCENARIOS[function.__name__] = function
     return function
+
+
+def figure(function):
+    """Like scenario(), for one that takes minutes: played only when it is named."""
+    FIGURES.add(function.__name__)
+    return scenario(function)
 
 
 class World:

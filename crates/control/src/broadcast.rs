@@ -8,10 +8,11 @@
 //! ```
 //!
 //! `a1` and `a2` are receivers in process `a`. Except with the serial algorithm, a message goes to a
-//! process once, to its first receiver, which passes it to the others there by reference. Flat tree,
-//! binary tree and bidirectional ring are those of Kamburugamuve et al., "Towards High Performance
-//! Processing of Streaming Data" (2016), section on broadcasting: their workers are our processes, and
-//! their flat tree's one worker of each node is here one process of each other host.
+//! process once, to its first receiver, which passes it to the others there by reference; and to a host
+//! once, to its first process. Hosts have the shape that is drawn, and so have the processes of a host below
+//! the first. Flat tree, binary tree and bidirectional ring are those of Kamburugamuve et al., "Towards High
+//! Performance Processing of Streaming Data" (2016), section on broadcasting, whose nodes are hosts here, and
+//! whose workers are processes.
 //!
 //! [`model`] chooses the cheapest algorithm; [`links`] arranges the links of an execution graph
 //! accordingly.
@@ -26,12 +27,13 @@ use std::collections::BTreeMap;
 pub enum Algorithm {
     /// The origin sends to each receiver.
     Serial,
-    /// The origin sends to each process of its host and to one of each other host, which forwards to the
-    /// processes there.
+    /// The origin sends to each process of its host and to the first of each other host, which forwards to the
+    /// others there.
     FlatTree,
-    /// Processes form a binary tree below the origin.
+    /// Hosts form a binary tree below the origin, and the processes of a host one below its first.
     BinaryTree,
-    /// Processes form two lines that begin at the origin: a ring in both directions.
+    /// Hosts form two lines that begin at the origin, a ring in both directions, and so do the processes of a
+    /// host.
     Ring,
 }
 
@@ -90,11 +92,11 @@ impl Tree {
         }
         let mut processes = BTreeMap::<_, Vec<usize>>::new();
         for (receiver, place) in receivers.iter().enumerate() {
-            // The origin's host first, and neighbors on the same host.
-            let key = (place.host != origin.host, *place);
+            // Other hosts first, which are the furthest, and neighbors on the same host.
+            let key = (place.host == origin.host, *place);
             processes.entry(key).or_default().push(receiver);
         }
-        let own = processes.remove(&(false, origin)).unwrap_or_default();
+        let own = processes.remove(&(true, origin)).unwrap_or_default();
         let groups = processes.into_iter();
         let groups = groups.map(|((_, place), receivers)| Group { place, receivers });
         let groups = groups.collect::<Vec<Group>>();
@@ -140,28 +142,38 @@ struct Group {
     receivers: Vec<usize>,
 }
 
-/// For each process, the one whose first receiver sends to it; `None` for the origin.
+/// For each process, the one whose first receiver sends to it; `None` for the origin. The same shape twice:
+/// among the hosts, each by its first process, and among the processes of a host, below that one.
 fn parents(algorithm: Algorithm, origin: Place, groups: &[Group]) -> Vec<Option<usize>> {
-    let numbers = 0..groups.len();
-    match algorithm {
-        Algorithm::Serial => unreachable!("it knows no processes"),
-        Algorithm::FlatTree => {
-            let head_of = |number: usize| {
-                let host = groups[number].place.host;
-                let head = groups.iter().position(|group| group.place.host == host);
-                head.filter(|&head| host != origin.host && head != number)
-            };
-            numbers.map(head_of).collect()
+    let mut hosts = BTreeMap::<usize, Vec<usize>>::new();
+    for (number, group) in groups.iter().enumerate() {
+        hosts.entry(group.place.host).or_default().push(number);
+    }
+    let own = hosts.remove(&origin.host).unwrap_or_default();
+    let heads = hosts.values().map(|processes| processes[0]);
+    let heads = heads.collect::<Vec<usize>>();
+    let others = hosts.values();
+    let others = others.map(|processes| (Some(processes[0]), &processes[1..]));
+    let levels = [(None, &own[..]), (None, &heads[..])].into_iter();
+    let mut parents = vec![None; groups.len()];
+    for (root, members) in levels.chain(others) {
+        for (number, &member) in members.iter().enumerate() {
+            let parent = above(algorithm, number, members.len());
+            parents[member] = parent.map_or(root, |parent| Some(members[parent]));
         }
-        // A heap whose first element is the origin.
-        Algorithm::BinaryTree => numbers.map(|number| (number / 2).checked_sub(1)).collect(),
+    }
+    parents
+}
+
+/// Of so many that are reached from a root, the one that sends to `number`; `None` for the root.
+fn above(algorithm: Algorithm, number: usize, count: usize) -> Option<usize> {
+    match algorithm {
+        Algorithm::Serial | Algorithm::FlatTree => None,
+        // A heap with the root on top.
+        Algorithm::BinaryTree => (number / 2).checked_sub(1),
         Algorithm::Ring => {
-            let second_line = groups.len().div_ceil(2);
-            let before = |number: usize| {
-                let begins = number == 0 || number == second_line;
-                (!begins).then(|| number - 1)
-            };
-            numbers.map(before).collect()
+            let begins = number == 0 || number == count.div_ceil(2);
+            (!begins).then(|| number - 1)
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::topology::{Cache, Core, NumaNode, Topology};
 
-/// The distance between hosts: a byte that goes over TCP costs some twelve times the CPU time of a byte that
+/// The distance between hosts where nothing was measured: a byte that goes over TCP costs some twelve times the CPU time of a byte that
 /// goes through shared memory (64 KiB messages: 11,290 and 966 ns, `docs/benchmarks/link.md`), in the unit in
 /// which a node's distance to itself is 10.
 pub const DISTANCE_HOSTS: u32 = 120;
@@ -23,8 +23,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The hosts, in order. On one that is not `used`, no core may be used.
-    pub fn of(hosts: &[(&Topology, bool)]) -> Cluster {
+    /// The hosts, in order, with the distance between nodes of different hosts. On a host that is not `used`, no
+    /// core may be used.
+    pub fn of(hosts: &[(&Topology, bool)], distance_hosts: u32) -> Cluster {
         let mut cluster = Cluster {
             topology: Topology::default(),
             cores: Vec::new(),
@@ -35,12 +36,21 @@ impl Cluster {
         let nodes = nodes.collect::<Vec<usize>>();
         for (number, (host, used)) in hosts.iter().enumerate() {
             let first_node = nodes[..number].iter().sum::<usize>();
-            cluster.add(number, host, *used, first_node, nodes.iter().sum());
+            let nodes = (first_node, nodes.iter().sum());
+            cluster.add(number, host, *used, nodes, distance_hosts);
         }
         cluster
     }
 
-    fn add(&mut self, number: usize, host: &Topology, used: bool, first: usize, nodes: usize) {
+    /// Adds a host with the place of its first node, and the number of all nodes.
+    fn add(
+        &mut self,
+        number: usize,
+        host: &Topology,
+        used: bool,
+        (first, nodes): (usize, usize),
+        distance_hosts: u32,
+    ) {
         let first_core = self.cores.len();
         let renumbered = |cores: &[usize]| {
             let known = cores.iter().filter_map(|&core| {
@@ -68,7 +78,7 @@ impl Cluster {
         for (place, node) in own.iter().enumerate() {
             let distance = |other: usize| match other.checked_sub(first) {
                 Some(other) if other < own.len() => host.distance(place, other) as u32,
-                _ => DISTANCE_HOSTS,
+                _ => distance_hosts,
             };
             self.topology.nodes.push(NumaNode {
                 id: first + place,
@@ -92,6 +102,11 @@ impl Cluster {
                 cores: renumbered(&cache.cores),
                 ..cache.clone()
             }));
+    }
+
+    /// The host of each node, by the node's place in [`Cluster::topology`].
+    pub fn host_of_nodes(&self) -> Vec<usize> {
+        self.nodes.iter().map(|(host, _)| *host).collect()
     }
 
     /// The number of hosts.
@@ -123,7 +138,7 @@ mod tests {
             nodes: Vec::new(),
             ..Topology::of_nodes(1, 1, |_, _| 10)
         };
-        let cluster = Cluster::of(&[(&big, true), (&small, true), (&unknown, true)]);
+        let cluster = Cluster::of(&[(&big, true), (&small, true), (&unknown, true)], 120);
         assert_eq!(cluster.topology.check(), Ok(()));
         assert_eq!(cluster.topology.allowed(), [0, 1, 2, 3, 5, 6, 7]);
         let cores = [0, 3, 4, 7].map(|core| cluster.core(core));
@@ -133,13 +148,14 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|node| cluster.node(node)), [0, 1, 0, 0]);
         let distances = [(0, 0), (0, 1), (0, 2), (1, 3), (2, 2), (2, 3)];
         let distances = distances.map(|(one, other)| cluster.topology.distance(one, other));
+        assert_eq!(cluster.host_of_nodes(), [0, 0, 1, 2]);
         assert_eq!(distances, [10.0, 21.0, 120.0, 120.0, 10.0, 120.0]);
     }
 
     #[test]
     fn a_host_that_only_watches_has_no_core_to_use() {
         let host = Topology::of_nodes(1, 2, |_, _| 10);
-        let cluster = Cluster::of(&[(&host, false), (&host, true)]);
+        let cluster = Cluster::of(&[(&host, false), (&host, true)], DISTANCE_HOSTS);
         assert_eq!(cluster.topology.allowed(), [2, 3]);
         assert_eq!(cluster.hosts(), 2);
     }

@@ -3,6 +3,7 @@
 //! ```text
 //! instances, links, demand ─┬─ spread: dealt out by number; workers over nodes in turn
 //!          (demand.rs)      ├─ numa: problem.rs ─► search.rs ─► exact.rs if it is small
+//!                           │  on several hosts: workers over hosts in turn, then the same
 //!                           └─ os: dealt out by number; the kernel chooses cores
 //! ```
 //!
@@ -14,6 +15,8 @@
 //! On a machine of several NUMA nodes that leaves it to chance how far rows travel. UPM-CEP (`papers.md`
 //! P5) binds its instance managers to cores of nodes; here the whole placement minimizes the sum of
 //! traffic times distance, with work balanced over the cores.
+
+use std::collections::BTreeSet;
 
 use crate::demand::Demand;
 use crate::expand::ExecutionGraph;
@@ -50,7 +53,7 @@ pub struct Placement {
 /// How instances are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// Keeps instances that exchange rows near each other.
+    /// Keeps instances that exchange rows near each other; on several hosts with workers on each.
     Numa,
     /// Deals instances out evenly over workers, and workers over nodes.
     Spread,
@@ -84,6 +87,10 @@ pub struct Question<'a> {
     pub workers: usize,
     /// The machine.
     pub topology: &'a Topology,
+    /// The host of each node of the machine, if it stands for several hosts; else empty.
+    pub host_of_nodes: &'a [usize],
+    /// With several hosts, the host that each node of the query is bound to.
+    pub bound: &'a [Option<usize>],
     /// The requested strategy; `None` for [`Strategy::Numa`] on a machine of several nodes,
     /// [`Strategy::Spread`] elsewhere.
     pub strategy: Option<Strategy>,
@@ -93,6 +100,10 @@ pub struct Question<'a> {
 /// that: some milliseconds.
 const EXACT_INSTANCES_MAX: usize = 10;
 const EXACT_STEPS_MAX: usize = 100_000;
+
+/// On several hosts, the share of the traffic's cost by which another placement than dealing out must be
+/// cheaper.
+const GAIN_MIN: f64 = 0.01;
 
 /// Places the instances on workers, and the workers on cores that may be used.
 pub fn place(question: &Question<'_>) -> Placement {
@@ -120,9 +131,12 @@ pub fn place(question: &Question<'_>) -> Placement {
                 distance_mean: None,
             };
         }
+        Strategy::Numa if has_several_hosts(question) => {
+            over_hosts(question, workers, &cores, dealt)
+        }
         Strategy::Numa if several => optimise(question, workers, &cores, &dealt),
         Strategy::Numa => (dealt, cores[..workers].to_vec()),
-        Strategy::Spread => (dealt, in_turn(&cores, workers)),
+        Strategy::Spread => (dealt, in_turn(&cores, workers, |core| core.node)),
     };
     let topology = question.topology;
     let node_id = |core: &CoreOfNode| topology.nodes[core.node].id;
@@ -166,16 +180,20 @@ fn by_node(topology: &Topology) -> Vec<CoreOfNode> {
         .collect()
 }
 
-/// A core for each worker, from every node in turn.
-fn in_turn(cores: &[CoreOfNode], workers: usize) -> Vec<CoreOfNode> {
+/// A core for each worker, from every group in turn.
+fn in_turn(
+    cores: &[CoreOfNode],
+    workers: usize,
+    group: impl Fn(&CoreOfNode) -> usize,
+) -> Vec<CoreOfNode> {
     let mut numbered = Vec::with_capacity(cores.len());
     for (place, core) in cores.iter().enumerate() {
         let before = cores[..place]
             .iter()
-            .filter(|other| other.node == core.node);
+            .filter(|other| group(other) == group(core));
         numbered.push((before.count(), *core));
     }
-    // The first core of each node, then the second of each; stable, so nodes stay in order.
+    // The first core of each group, then the second of each; stable, so groups stay in order.
     numbered.sort_by_key(|(number, _)| *number);
     numbered.truncate(workers);
     numbered.into_iter().map(|(_, core)| core).collect()
@@ -211,6 +229,40 @@ fn deal(question: &Question<'_>, workers: usize) -> Vec<usize> {
     worker_of.collect()
 }
 
+fn has_several_hosts(question: &Question<'_>) -> bool {
+    let mut hosts = question.host_of_nodes.iter();
+    let first = hosts.next();
+    hosts.any(|host| Some(host) != first)
+}
+
+/// Workers over all hosts in turn, so that all of them work, and instances on these workers so that traffic
+/// stays near. Instances stay as they were dealt if nothing is gained by anything else.
+fn over_hosts(
+    question: &Question<'_>,
+    workers: usize,
+    cores: &[CoreOfNode],
+    dealt: Vec<usize>,
+) -> (Vec<usize>, Vec<CoreOfNode>) {
+    let host = |core: &CoreOfNode| question.host_of_nodes.get(core.node).copied().unwrap_or(0);
+    let cores = in_turn(cores, workers, host);
+    let problem = problem(question, workers, &cores);
+    let placed = solve(&problem, &dealt);
+    let used = |placed: &[usize]| placed.iter().copied().collect::<BTreeSet<usize>>().len();
+    let gains = problem.cost(&placed) < problem.cost(&dealt) * (1.0 - GAIN_MIN);
+    let is_better = gains && used(&placed) >= used(&dealt);
+    (if is_better { placed } else { dealt }, cores)
+}
+
+/// The best placement that the search finds, and that trying everything finds if there are few instances that
+/// may be anywhere.
+fn solve(problem: &Problem, first: &[usize]) -> Vec<usize> {
+    let placed = search::search(problem, first);
+    match placed.len() <= EXACT_INSTANCES_MAX && problem.node_costs.is_empty() {
+        true => exact::improve(problem, placed, EXACT_STEPS_MAX).0,
+        false => placed,
+    }
+}
+
 /// A placement that keeps traffic near: the worker of each instance, and the core of each worker.
 fn optimise(
     question: &Question<'_>,
@@ -221,10 +273,7 @@ fn optimise(
     let problem = problem(question, workers, cores);
     let near = search::near_cores(&problem);
     let first = dealt.iter().map(|&worker| near[worker]);
-    let mut placed = search::search(&problem, &first.collect::<Vec<usize>>());
-    if placed.len() <= EXACT_INSTANCES_MAX {
-        (placed, _) = exact::improve(&problem, placed, EXACT_STEPS_MAX);
-    }
+    let placed = solve(&problem, &first.collect::<Vec<usize>>());
     let mut used = placed.clone();
     used.sort_unstable();
     used.dedup();
@@ -265,7 +314,35 @@ fn problem(question: &Question<'_>, workers: usize, cores: &[CoreOfNode]) -> Pro
         node_of_core: cores.iter().map(|core| core.node).collect(),
         distances: distances.collect(),
         cores_used_max: workers,
+        node_costs: node_costs(question),
     }
+}
+
+/// What an instance that is bound to a host costs elsewhere: more than any traffic would.
+fn node_costs(question: &Question<'_>) -> Vec<Vec<f64>> {
+    if !has_several_hosts(question) || question.bound.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let nodes = 0..question.topology.nodes.len();
+    let pairs = nodes
+        .clone()
+        .flat_map(|one| nodes.clone().map(move |other| (one, other)));
+    let furthest = pairs.map(|(one, other)| question.topology.distance(one, other));
+    let traffic = traffic(question)
+        .iter()
+        .map(|traffic| traffic.weight)
+        .sum::<f64>();
+    let elsewhere = 2.0 * (1.0 + traffic) * furthest.fold(0.0, f64::max);
+    let instances = question.execution.instances.iter().map(|instance| {
+        let mut members = question.split.subqueries[instance.subquery].nodes.iter();
+        let bound = members.find_map(|&node| question.bound.get(node).copied().flatten());
+        let cost = |host: &usize| match bound {
+            Some(bound) if bound != *host => elsewhere,
+            _ => 0.0,
+        };
+        question.host_of_nodes.iter().map(cost).collect()
+    });
+    instances.collect()
 }
 
 fn traffic(question: &Question<'_>) -> Vec<Traffic> {

@@ -69,6 +69,9 @@ pub struct StepCounters {
     /// Set from outside, for a sink: the latency that 99 of 100 rows are to stay below, in nanoseconds; 0 if
     /// it has no target.
     pub target_ns: AtomicU64,
+    /// Set from outside, for a sink with a latency target: by how much the latencies of its rows may be
+    /// wrong, in nanoseconds. A row counts as late that may have been.
+    pub latency_error_ns: AtomicU64,
     /// For a sink: the latencies of its rows.
     pub latency: Option<LatencySlots>,
     /// For a route that splits by key: about how many rows each bucket had.
@@ -94,10 +97,16 @@ impl StepCounters {
             .store(target_ns.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The latency target of a sink, if it has one.
-    pub(crate) fn target(&self) -> Option<u64> {
+    /// Sets by how much the latencies of the rows that follow may be wrong.
+    pub fn set_latency_error(&self, error_ns: u64) {
+        self.latency_error_ns.store(error_ns, Ordering::Relaxed);
+    }
+
+    /// The longest latency that is certainly within the target of a sink, if it has one.
+    pub(crate) fn certain_ns(&self) -> Option<u64> {
         let target_ns = InstanceCounters::read(&self.target_ns);
-        (target_ns > 0).then_some(target_ns)
+        let error_ns = InstanceCounters::read(&self.latency_error_ns);
+        (target_ns > 0).then(|| target_ns.saturating_sub(error_ns))
     }
 
     pub(crate) fn add(&self, busy_ns: u64, rows: u64) {

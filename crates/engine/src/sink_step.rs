@@ -144,14 +144,14 @@ impl SinkStep {
         counters.steps[step].add_busy(laps.lap());
         let now_ns = laps.last_ns();
         // It may be changed at any time.
-        let target_ns = counters.steps[step].target();
+        let certain_ns = counters.steps[step].certain_ns();
         let left_ns = clock::stamp(now_ns);
         for (ingest_ns, rows) in self.leaving.drain(..) {
             let latency_ns = left_ns.saturating_sub(ingest_ns);
             self.latencies_us
                 .saturating_record_n((latency_ns / 1000).max(1), rows);
-            if let Some(target_ns) = target_ns {
-                self.seconds.record(now_ns, rows, latency_ns > target_ns);
+            if let Some(certain_ns) = certain_ns {
+                self.seconds.record(now_ns, rows, latency_ns > certain_ns);
             }
             if let Some(slots) = &counters.steps[step].latency {
                 slots.record(latency_ns, rows);

@@ -1,9 +1,10 @@
 //! The broadcasts of a plan: each gets the algorithm that was set, or the cheapest one by this host's
-//! calibration, and its links follow that algorithm.
+//! calibration, and its links follow that algorithm. Between hosts links are always TCP.
 
 use slackwater_control::broadcast::links::{broadcasts, by_origin, lay};
 use slackwater_control::broadcast::model::{Aim, Choice, Costs, Wake, choose, with_segments};
 use slackwater_control::broadcast::{Algorithm, Place};
+use slackwater_control::cluster::DISTANCE_HOSTS;
 use slackwater_control::latency::chunk::LinkPoint;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::LinkKind;
@@ -22,7 +23,10 @@ pub fn decide(program: &Program, plan: &mut Plan) {
             LinkKind::Auto | LinkKind::SharedMemory => Kind::ShmLent,
             LinkKind::Tcp => Kind::TcpLink,
         };
-        let costs = costs(kind, plan.placement.cores.len());
+        let costs = Costs {
+            between_hosts: link_points(Kind::TcpLink),
+            ..costs(kind, plan.placement.cores.len())
+        };
         let aim = if has_target(program) {
             Aim::Latency
         } else {
@@ -84,6 +88,36 @@ fn row_bytes(program: &Program, node: usize) -> usize {
 pub fn link_points(kind: Kind) -> Vec<LinkPoint> {
     costs(kind, 1).between_processes
 }
+
+/// The size of messages by which links are compared: what is planned for most of them.
+const COMPARED_BYTES: usize = 64 << 10;
+
+/// The CPU time of the busier side for a byte of a link that is encrypted, without the link
+/// (`docs/internals/security.md`).
+const SEAL_NS: f64 = 0.42;
+
+/// The distance between hosts in the unit in which a node's distance to itself is 10: how much more CPU time
+/// a byte costs over TCP than through shared memory, as this host has calibrated it.
+pub fn distance_between_hosts(is_sealed: bool) -> u32 {
+    let per_byte_ns = |kind| {
+        let points = link_points(kind);
+        let sizes = points.iter();
+        let point = sizes.min_by_key(|point| point.size_bytes.abs_diff(COMPARED_BYTES));
+        point.map(|point| 1e9 / point.bytes_per_s)
+    };
+    let seal_ns = if is_sealed { SEAL_NS } else { 0.0 };
+    let both = per_byte_ns(Kind::ShmLent).zip(per_byte_ns(Kind::TcpLink));
+    let distance = both.map(|(near_ns, far_ns)| 10.0 * (far_ns + seal_ns) / near_ns);
+    match distance.filter(|distance| distance.is_finite()) {
+        Some(distance) => distance.clamp(DISTANCE_MIN, DISTANCE_MAX) as u32,
+        None => DISTANCE_HOSTS,
+    }
+}
+
+/// The nearest and furthest that another host may seem: a disturbed calibration must not make it as near as a
+/// node of the same host.
+const DISTANCE_MIN: f64 = 50.0;
+const DISTANCE_MAX: f64 = 5_000.0;
 
 /// What a broadcast over links of this kind costs on this host: measured, else the built-in costs.
 pub fn costs(kind: Kind, cores: usize) -> Costs {
@@ -157,6 +191,7 @@ fn built_in(kind: Kind, cores: usize) -> Costs {
     };
     Costs {
         between_processes: table.map(point).to_vec(),
+        between_hosts: TCP.map(point).to_vec(),
         codec_ns: CODEC_NS,
         hand_over_ns: HAND_OVER_NS,
         wake: WAKE,
@@ -228,6 +263,12 @@ mod tests {
                 "{explained}"
             );
         }
+    }
+
+    #[test]
+    fn another_host_is_further_than_another_node_and_further_still_behind_a_seal() {
+        let (clear, sealed) = (distance_between_hosts(false), distance_between_hosts(true));
+        assert!(clear >= 50 && sealed > clear, "{clear}, {sealed}");
     }
 
     #[test]

@@ -120,6 +120,9 @@ what both are predicted to cost. --analyze also runs the query and shows the mea
         /// With --targets: what a core costs per hour, in any currency
         #[arg(long, default_value = "0.04", requires = "targets")]
         price: Price,
+        /// Plan for so many hosts like this one, h1 to hN
+        #[arg(long, value_name = "N", conflicts_with = "analyze", value_parser = hosts::hosts_planned)]
+        hosts: Option<usize>,
         /// What to write
         #[arg(long, value_enum, default_value_t = Format::Text)]
         format: Format,
@@ -310,6 +313,7 @@ pub fn main() -> ExitCode {
             targets,
             rate,
             price,
+            hosts,
             format,
         } => {
             let script = match query.script() {
@@ -318,6 +322,7 @@ pub fn main() -> ExitCode {
             };
             let explain = Explain {
                 format,
+                hosts,
                 rows_per_s: rate,
                 price: targets.then_some(price),
             };

@@ -12,12 +12,14 @@ use crate::parallel::Parsing;
 use crate::plan::{Plan, instance_name};
 
 mod dot;
+mod hosts;
 mod json;
 mod latency;
 mod picture;
 mod svg;
 mod targets;
 
+pub use hosts::host_names;
 pub use json::Explained;
 pub use latency::{Predicted, analysed, predicted, sink_name};
 pub use targets::{Price, table};
@@ -123,6 +125,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     for warning in &program.warnings {
         text.push_str(&format!("  warning: {warning}\n"));
     }
+    text.push_str(&hosts::between_hosts(program, plan));
     text.push_str(&messages(program, plan));
     text.push_str(&latency::targets(program, plan));
     text
@@ -206,7 +209,7 @@ fn messages(program: &Program, plan: &Plan) -> String {
     text
 }
 
-/// A worker with where it runs: `worker 0 (process 1, core 3 of node 0)`.
+/// A worker with where it runs: `worker 0 (h2, process 1, core 3 of node 0)`.
 fn worker_name(plan: &Plan, worker: usize) -> String {
     let process = match plan.processes {
         1 => String::new(),
@@ -216,7 +219,11 @@ fn worker_name(plan: &Plan, worker: usize) -> String {
     let core = core.map_or("not pinned".to_string(), |core| format!("core {core}"));
     let node = plan.placement.nodes[worker];
     let node = node.map_or(String::new(), |node| format!(" of node {node}"));
-    format!("worker {worker} ({process}{core}{node})")
+    let host = hosts::host_of(plan, worker);
+    let host = host.map_or(String::new(), |host| {
+        format!("{}, ", hosts::host_name(host))
+    });
+    format!("worker {worker} ({host}{process}{core}{node})")
 }
 
 /// How instances were placed, if there was a choice.

@@ -4,6 +4,7 @@ mod processes;
 
 use slackwater_control::broadcast::links::Broadcast;
 use slackwater_control::broadcast::model::Choice;
+use slackwater_control::cluster::Cluster;
 use slackwater_control::demand::demand;
 use slackwater_control::expand::{ExecutionGraph, expand};
 use slackwater_control::latency::message::{LinkLoad, MessagePlan};
@@ -167,6 +168,8 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
     let instances = |node: usize| subqueries.subqueries[subqueries.of_node[node]].instances;
     let rates = source_rates(request.program, request.costs, instances);
     let costs = &request.costs.of_node;
+    let cluster = request.machine.hosts.as_ref();
+    let host_of_nodes = cluster.map_or_else(Vec::new, Cluster::host_of_nodes);
     let mut placement = place(&Question {
         graph,
         split: &subqueries,
@@ -174,6 +177,8 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
         demand: &demand(graph, &subqueries, &execution, costs, &rates),
         workers: request.workers,
         topology: &request.machine.topology,
+        host_of_nodes: &host_of_nodes,
+        bound: &request.bound.of_node,
         strategy: request.strategy,
     });
     if request.elastic {

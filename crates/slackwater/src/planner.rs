@@ -87,11 +87,7 @@ pub fn plan_bound(
         workers,
         processes,
         elastic,
-        // On several hosts all of them work, unless they are told to keep near each other.
-        strategy: match &machine.hosts {
-            Some(_) => settings.placement.or(Some(Strategy::Spread)),
-            None => settings.placement,
-        },
+        strategy: settings.placement,
         machine,
         bound,
     });

@@ -193,7 +193,13 @@ fn run_with(
     }
     check_standard_input(script, &program)?;
     let signals = Arc::clone(&options.asker.signals);
-    let gathered = gather(script, options, &mut program, &machine, leadership)?;
+    let gathered = gather(
+        script,
+        options,
+        &mut program,
+        &machine,
+        led::right(leadership, &signals),
+    )?;
     if let Some(screen) = &options.screen {
         screen.take_over(&mut program);
     }

@@ -18,6 +18,7 @@
 
 mod asked;
 mod change;
+mod clocks;
 mod elastic;
 mod messages;
 mod pace;
@@ -41,7 +42,7 @@ use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
-use crate::hosts::{Execution, HostCommand};
+use crate::hosts::{Execution, Host, HostCommand};
 use crate::machine::own_cpu_ns;
 use crate::plan::Plan;
 use crate::probe::{Probe, Seen};
@@ -49,6 +50,7 @@ use crate::targets::Targets;
 
 use asked::Asked;
 use change::{differs, same_wait};
+pub use clocks::Clocks;
 use elastic::Elastic;
 use messages::Messages;
 use pace::Pace;
@@ -71,6 +73,9 @@ pub struct Tuner<'a> {
     program: &'a Program,
     plan: &'a Plan,
     host: &'a Execution,
+    /// The hosts of worker processes.
+    hosts: &'a [Arc<dyn Host>],
+    clocks: Clocks,
     looks: Looks,
     /// The linger and the chunk size that each source was told.
     told: HashMap<usize, (u64, usize)>,
@@ -98,13 +103,17 @@ impl<'a> Tuner<'a> {
         catalog: &ProgramCatalog<'_>,
         deployment: &Deployment,
         host: &'a Execution,
+        hosts: &'a [Arc<dyn Host>],
         costs: Costs,
         targets: &Targets,
     ) -> Option<Tuner<'a>> {
+        let clocks = Clocks::new(program, plan, deployment);
+        let clock_errors_ns = clock_errors_ns(hosts);
         let sinks = program.sinks();
         let paths = sinks.filter_map(|(node, sink)| {
             let target_ns = targets.of(node, sink.latency_target_ns)?;
-            path_control(program, plan, node, target_ns, costs)
+            let error_ns = clocks.error_ns(node, &clock_errors_ns);
+            path_control(program, plan, node, target_ns, error_ns, costs)
         });
         let paths = paths.collect::<Vec<PathControl>>();
         let first = paths.iter().map(|path| path.setting().delay_ns).min()?;
@@ -127,6 +136,8 @@ impl<'a> Tuner<'a> {
             program,
             plan,
             host,
+            hosts,
+            clocks,
             looks,
             told: HashMap::new(),
             told_waits: vec![None; workers],
@@ -175,7 +186,8 @@ impl<'a> Tuner<'a> {
             Some(path) => path.retarget(target_ns.min(TARGET_NS_MAX)),
             None => {
                 let (program, plan, costs) = (self.program, self.plan, self.engine_costs);
-                let path = path_control(program, plan, node, target_ns, costs);
+                let error_ns = self.clocks.error_ns(node, &clock_errors_ns(self.hosts));
+                let path = path_control(program, plan, node, target_ns, error_ns, costs);
                 self.paths.extend(path);
             }
         }
@@ -218,8 +230,10 @@ impl<'a> Tuner<'a> {
             Looks::There(asked) => {
                 let begin_ns = own_cpu_ns();
                 let (now, seen) = asked.tick();
+                let errors_ns = self.clocks.errors(&clock_errors_ns(self.hosts));
                 for process in now {
-                    self.host.tell(HostCommand::Observe { process });
+                    let errors_ns = errors_ns.clone();
+                    self.host.tell(HostCommand::Observe { process, errors_ns });
                 }
                 if !seen.is_empty() {
                     self.correct(&seen, begin_ns, false);
@@ -268,6 +282,7 @@ impl<'a> Tuner<'a> {
         let lost = lost.fold(Lost::default(), Lost::max);
         let sleeps = self.elastic.sleeps_in_a_row(self.plan);
         let in_use = self.tightest();
+        let clock_errors_ns = clock_errors_ns(self.hosts);
         let mut rows_seen = 0;
         for path in &mut self.paths {
             let sources = path.parts().sources.iter().copied();
@@ -282,6 +297,7 @@ impl<'a> Tuner<'a> {
                         .iter()
                         .any(|&worker| self.workers[worker].slept),
                     sleeps,
+                    error_ns: self.clocks.error_ns(path.parts().sink, &clock_errors_ns),
                     lost,
                 },
             );
@@ -483,4 +499,9 @@ impl<'a> Tuner<'a> {
         let settings = self.paths.iter().map(PathControl::setting);
         settings.min_by_key(|setting| setting.delay_ns)
     }
+}
+
+/// How wrong each host's idea of the deployment's clock may be, in nanoseconds.
+fn clock_errors_ns(hosts: &[Arc<dyn Host>]) -> Vec<u64> {
+    hosts.iter().map(|host| host.clock_error_ns()).collect()
 }

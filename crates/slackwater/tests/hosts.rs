@@ -1,6 +1,8 @@
 //! Several hosts on the loopback address: agents that join, are killed, are refused; hosts that differ. In
 //! namespaces, with cuts, delays and clocks of their own: `make test-hosts`.
 
+mod fast;
+
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;

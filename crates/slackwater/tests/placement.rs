@@ -354,3 +354,37 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
         .slackwater(&both)
         .fails(2, &["a single plan", "EXPLAIN"]);
 }
+
+/// Hosts that are not there can be planned for: a row of the plan for each worker with its host, and what
+/// would cross the wire.
+#[test]
+fn a_query_is_planned_for_several_hosts() {
+    let folder = counted();
+    let explain = |more: &[&str]| {
+        folder.slackwater(&[&["explain", "query.sql", "--parallelism", "4"], more].concat())
+    };
+    let three = explain(&["--hosts", "2", "--workers", "4"]).ok().out;
+    for part in [
+        "(h1, process 0, ",
+        "(h2, process 1, ",
+        "\nBetween hosts (tcp)\n",
+        " links, about ",
+    ] {
+        assert!(three.contains(part), "{part}: {three}");
+    }
+    let one = explain(&[]).ok().out;
+    assert!(!one.contains("hosts") && !one.contains("(h1"), "{one}");
+    let json = explain(&["--hosts", "2", "--workers", "4", "--format", "json"])
+        .ok()
+        .out;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let workers = json["workers"].as_array().unwrap().iter();
+    let hosts = workers.map(|worker| worker["host"].as_u64().unwrap());
+    assert_eq!(
+        hosts.collect::<std::collections::BTreeSet<u64>>(),
+        [0, 1].into()
+    );
+    for wrong in ["0", "many", "1001"] {
+        explain(&["--hosts", wrong]).fails(2, &["--hosts", "from 1 to 1000"]);
+    }
+}

@@ -36,11 +36,13 @@ pub const RELAYED_BYTES_MAX: usize = 256 << 10;
 /// measured, the origin of a flat tree, which makes all system calls, makes it slower by up to a half.
 const BUSIEST_SHARE: f64 = 0.1;
 
-/// The costs that make up a broadcast, on one host.
+/// The costs that make up a broadcast.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
     /// Links between processes, measured with messages of several sizes, in any order.
     pub between_processes: Vec<LinkPoint>,
+    /// Links between hosts, likewise.
+    pub between_hosts: Vec<LinkPoint>,
     /// The CPU time, in nanoseconds, of encoding a message, once, and of decoding it, for each receiver
     /// in another process than its parent. It doesn't depend on the size: bytes are passed by reference.
     pub codec_ns: f64,
@@ -50,7 +52,7 @@ pub struct Costs {
     /// The cost of waking a receiver in another process. Receivers within a process mostly share its
     /// workers.
     pub wake: Wake,
-    /// Whether a message to several processes is written once for all of them.
+    /// Whether a message to several processes of the sender's host is written once for all of them.
     pub written_once: bool,
     /// The cores that all participants share.
     pub cores: usize,
@@ -198,10 +200,13 @@ fn passage(
     bytes: usize,
     message_bytes: usize,
 ) -> Passage {
-    let (alone_ns, latency_ns) = costs.of_link(bytes);
     let share = bytes as f64 / message_bytes.max(1) as f64;
-    let link_ns = alone_ns.max(share * costs.of_link(message_bytes).0);
-    let on_the_way_ns = (latency_ns - link_ns).max(0.0);
+    // What a link costs each of its sides, and what the message is on its way besides.
+    let of_links = [&costs.between_processes, &costs.between_hosts].map(|points| {
+        let (alone_ns, latency_ns) = of_link(points, bytes);
+        let link_ns = alone_ns.max(share * of_link(points, message_bytes).0);
+        (link_ns, (latency_ns - link_ns).max(0.0))
+    });
     let mut passage = Passage {
         path_ns: 0.0,
         work_ns: 0.0,
@@ -222,13 +227,15 @@ fn passage(
             .copied()
             .partition(|&receiver| receivers[receiver].process == place.process);
         for receiver in far {
+            let crosses = receivers[receiver].host != place.host;
+            let (link_ns, on_the_way_ns) = of_links[usize::from(crosses)];
             let place = receivers[receiver];
-            let send_ns = if written && costs.written_once {
+            let send_ns = if written && costs.written_once && !crosses {
                 0.0
             } else {
                 link_ns
             };
-            written = true;
+            written |= !crosses;
             let below = &tree.children[receiver];
             let receive_ns = link_ns + costs.codec_ns;
             busy_ns += send_ns;
@@ -253,40 +260,37 @@ fn passage(
     passage
 }
 
-impl Costs {
-    /// The cost of the message's bytes to each side of a link between processes, and how long they take:
-    /// linear between the measured sizes, constant below the smallest, and in proportion to the bytes
-    /// above the largest. Zero without measurements.
-    fn of_link(&self, message_bytes: usize) -> (f64, f64) {
-        let mut points = self.between_processes.clone();
-        points.retain(|point| point.bytes_per_s > 0.0 && point.size_bytes > 0);
-        points.sort_by_key(|point| point.size_bytes);
-        let figures = |point: &LinkPoint| {
-            let send_ns = point.size_bytes as f64 / point.bytes_per_s * 1e9;
-            (send_ns, point.latency_ns)
-        };
-        let behind = points.partition_point(|point| point.size_bytes < message_bytes);
-        match (
-            behind.checked_sub(1).map(|last| &points[last]),
-            points.get(behind),
-        ) {
-            (None, None) => (0.0, 0.0),
-            (None, Some(first)) => figures(first),
-            (Some(last), None) => {
-                let factor = message_bytes as f64 / last.size_bytes as f64;
-                let (send_ns, latency_ns) = figures(last);
-                (send_ns * factor, latency_ns * factor)
-            }
-            (Some(low), Some(high)) => {
-                let share = (message_bytes - low.size_bytes) as f64
-                    / (high.size_bytes - low.size_bytes) as f64;
-                let (low, high) = (figures(low), figures(high));
-                let between = |low: f64, high: f64| low + (high - low) * share;
-                (between(low.0, high.0), between(low.1, high.1))
-            }
+/// The cost of the message's bytes to each side of a link with these points, and how long they take:
+/// linear between the measured sizes, constant below the smallest, and in proportion to the bytes
+/// above the largest. Zero without measurements.
+fn of_link(points: &[LinkPoint], message_bytes: usize) -> (f64, f64) {
+    let mut points = points.to_vec();
+    points.retain(|point| point.bytes_per_s > 0.0 && point.size_bytes > 0);
+    points.sort_by_key(|point| point.size_bytes);
+    let figures = |point: &LinkPoint| {
+        let send_ns = point.size_bytes as f64 / point.bytes_per_s * 1e9;
+        (send_ns, point.latency_ns)
+    };
+    let behind = points.partition_point(|point| point.size_bytes < message_bytes);
+    match (
+        behind.checked_sub(1).map(|last| &points[last]),
+        points.get(behind),
+    ) {
+        (None, None) => (0.0, 0.0),
+        (None, Some(first)) => figures(first),
+        (Some(last), None) => {
+            let factor = message_bytes as f64 / last.size_bytes as f64;
+            let (send_ns, latency_ns) = figures(last);
+            (send_ns * factor, latency_ns * factor)
+        }
+        (Some(low), Some(high)) => {
+            let share =
+                (message_bytes - low.size_bytes) as f64 / (high.size_bytes - low.size_bytes) as f64;
+            let (low, high) = (figures(low), figures(high));
+            let between = |low: f64, high: f64| low + (high - low) * share;
+            (between(low.0, high.0), between(low.1, high.1))
         }
     }
 }
-
 #[cfg(test)]
 mod tests;

@@ -52,9 +52,9 @@ fn every_receiver_gets_each_message_exactly_once() {
 }
 
 /// For every algorithm but the serial one: as many messages enter processes as there are processes, and
-/// in the flat tree one message enters each other host.
+/// one message enters each other host.
 #[test]
-fn a_message_enters_a_process_once() {
+fn a_message_enters_a_process_and_a_host_once() {
     let mut random = Rng::with_seed(2);
     for _ in 0..2_000 {
         let (origin, receivers) = places(&mut random);
@@ -69,14 +69,12 @@ fn a_message_enters_a_process_once() {
             let hops = from_origin.chain(relayed).collect::<Vec<_>>();
             let crossing = hops.iter().filter(|(from, to)| from != to);
             assert_eq!(crossing.count(), others(origin, &receivers));
-            if *algorithm == Algorithm::FlatTree {
-                let mut hosts = receivers.iter().map(|place| place.host).collect::<Vec<_>>();
-                hosts.sort();
-                hosts.dedup();
-                hosts.retain(|&host| host != origin.host);
-                let crossing = hops.iter().filter(|(from, to)| from.host != to.host);
-                assert_eq!(crossing.count(), hosts.len());
-            }
+            let mut hosts = receivers.iter().map(|place| place.host).collect::<Vec<_>>();
+            hosts.sort();
+            hosts.dedup();
+            hosts.retain(|&host| host != origin.host);
+            let crossing = hops.iter().filter(|(from, to)| from.host != to.host);
+            assert_eq!(crossing.count(), hosts.len(), "{algorithm:?}");
         }
     }
 }
@@ -114,6 +112,28 @@ fn depth_and_fan_out_are_as_stated() {
         assert_eq!(ring.depth(), count.div_ceil(2));
         assert!(fan_out(&ring) <= 2 && ring.children.iter().all(|below| below.len() <= 1));
     }
+}
+
+/// Of three hosts with four processes each: what is sent on the wire, and by how many senders a message passes.
+#[test]
+fn hosts_are_reached_as_processes_are() {
+    let place = |process: usize| Place {
+        host: process / 4,
+        process,
+    };
+    let receivers = (0..12).map(place).collect::<Vec<Place>>();
+    let of = |algorithm| {
+        let tree = Tree::new(algorithm, receivers[0], &receivers);
+        let edges = tree.children.iter().enumerate();
+        let edges = edges.flat_map(|(from, below)| below.iter().map(move |&to| (from, to)));
+        let edges = edges.chain(tree.roots.iter().map(|&to| (0, to)));
+        let crosses = |&(from, to): &(usize, usize)| place(from).host != place(to).host;
+        (edges.filter(crosses).count(), tree.depth())
+    };
+    assert_eq!(of(Algorithm::Serial), (8, 1));
+    assert_eq!(of(Algorithm::FlatTree), (2, 2));
+    assert_eq!(of(Algorithm::BinaryTree), (2, 3));
+    assert_eq!(of(Algorithm::Ring), (2, 3));
 }
 
 #[test]

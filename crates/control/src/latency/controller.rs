@@ -23,6 +23,8 @@
 //!   not by the host, the past counts for less: e is then at least the 99th percentile of those rows alone.
 //! - **A target that changes** while the query runs needs no steps: the next delay is set at once, up or
 //!   down, for what was learned of latencies does not depend on the target.
+//! - **Clocks of several hosts** are known to within an error: a row counts as late that may have been, and
+//!   the budget is less by the error. What is learned of latencies does not depend on it.
 //! - **A cold start** is no measurement: latencies of the first interval count as late, but nothing is
 //!   learned from them.
 //! - **Floors**: below [`DELAY_MIN_NS`] a sleep costs more than the interrupts that it saves, and the delay
@@ -99,6 +101,8 @@ pub struct Observation<'a> {
     /// How many sleeping workers a row passes one after the other; 1 if it stays on the source's worker,
     /// or goes on to workers that are woken.
     pub sleeps: f64,
+    /// By how much a latency may be wrong, in nanoseconds: between two hosts, by the error of their clocks.
+    pub error_ns: u64,
     /// The highest fill of the source's buffer, 0 to 1; 0 if it isn't known.
     pub fill: f64,
     /// What the host took from the path's workers.
@@ -110,6 +114,8 @@ pub struct Observation<'a> {
 pub struct Controller {
     goal: Goal,
     setting: Setting,
+    /// By how much a latency may be wrong, in nanoseconds.
+    error_ns: u64,
     /// The other delay, besides the setting's, that the latencies of the next observation may belong to.
     before_ns: u64,
     spread: Spread,
@@ -128,6 +134,7 @@ impl Controller {
         Controller {
             goal,
             setting,
+            error_ns: 0,
             before_ns: setting.delay_ns,
             spread: Spread::default(),
             may_leap: false,
@@ -173,6 +180,7 @@ impl Controller {
 
     /// Takes an observation, and returns the new setting.
     pub fn correct(&mut self, seen: &Observation<'_>) -> Setting {
+        self.error_ns = seen.error_ns;
         let way = Way::of(seen, self.goal.target_ns);
         let own = self.learn(seen, &way);
         let way = way.at_its_busiest(&self.spread);
@@ -212,9 +220,14 @@ impl Controller {
         setting
     }
 
+    /// The longest measured latency that is certainly within the target.
+    fn certain_ns(&self) -> u64 {
+        self.goal.target_ns.saturating_sub(self.error_ns)
+    }
+
     /// What rows are to keep, without the margin.
     fn budget_ns(&self) -> f64 {
-        self.goal.target_ns as f64 * (1.0 - MARGIN)
+        self.certain_ns() as f64 * (1.0 - MARGIN)
     }
 
     /// The longest delay that the measured latencies allow.
@@ -275,9 +288,9 @@ impl Controller {
                 self.spread.add(&excess, weight * rows as f64);
             }
             fresh.add(&excess.without_host(), rows as f64);
-            if ns > self.goal.target_ns {
+            if ns > self.certain_ns() {
                 late += rows;
-                let in_time = ns as f64 - excess.host_ns <= self.goal.target_ns as f64;
+                let in_time = ns as f64 - excess.host_ns <= self.certain_ns() as f64;
                 let is_hosts = in_time && excess.is_stall();
                 by_host += if is_hosts { rows } else { 0 };
             }

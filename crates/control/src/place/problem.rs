@@ -14,6 +14,8 @@ pub struct Problem {
     pub distances: Vec<Vec<f64>>,
     /// Cores that may be used, as many as there are workers.
     pub cores_used_max: usize,
+    /// What each instance costs on each node besides its traffic; empty if that is nothing.
+    pub node_costs: Vec<Vec<f64>>,
     /// The capacity of a core that several instances share, in the unit of the demands. A single instance
     /// on a core may need any amount: no other instance could take a part of it.
     pub capacity: f64,
@@ -34,13 +36,23 @@ pub struct Traffic {
 const ROUNDING: f64 = 1e-9;
 
 impl Problem {
-    /// The cost of a placement (a core for each instance): the sum of traffic times distance. Between
-    /// instances on one core nothing travels: rows stay in its caches.
+    /// The cost of a placement (a core for each instance): the sum of traffic times distance, and what
+    /// instances cost on their nodes. Between instances on one core nothing travels: rows stay in its caches.
     pub fn cost(&self, placed: &[usize]) -> f64 {
+        let nodes = placed.iter().enumerate();
+        let nodes =
+            nodes.map(|(instance, &core)| self.node_cost(instance, self.node_of_core[core]));
+        let nodes = nodes.sum::<f64>();
         let costs = self.traffic.iter().map(|traffic| {
             traffic.weight * self.distance(placed[traffic.from], placed[traffic.to])
         });
-        costs.sum()
+        nodes + costs.sum::<f64>()
+    }
+
+    /// What an instance costs on a node besides its traffic.
+    pub fn node_cost(&self, instance: usize, node: usize) -> f64 {
+        let costs = self.node_costs.get(instance);
+        costs.map_or(0.0, |costs| costs[node])
     }
 
     /// The distance that rows travel between two cores.
@@ -137,6 +149,7 @@ mod tests {
             node_of_core: vec![0, 0, 1],
             distances: vec![vec![10.0, 20.0], vec![20.0, 10.0]],
             cores_used_max: 1,
+            node_costs: Vec::new(),
             capacity: 2.0,
         };
         assert!(problem.is_feasible(&[2, 2]) && !problem.is_feasible(&[0, 1]));

@@ -127,7 +127,9 @@ fn grow(problem: &Problem, cores: &[usize]) -> Vec<usize> {
             by_demand.then(other.cmp(&one))
         });
         let next = next.expect("one is waiting");
-        let mut at_node = vec![0.0; problem.distances.len()];
+        let nodes = 0..problem.distances.len();
+        let at_node = nodes.map(|node| problem.node_cost(next, node));
+        let mut at_node = at_node.collect::<Vec<f64>>();
         let mut on_core = vec![0.0; loads.len()];
         for &(other, weight) in &neighbours.by_instance[next] {
             if let Some(core) = placed[other] {
@@ -310,6 +312,9 @@ impl<'a> State<'a> {
         }
         let mut at_node = vec![0.0; placed.len() * nodes];
         for (instance, at) in at_node.chunks_mut(nodes).enumerate() {
+            for (node, at) in at.iter_mut().enumerate() {
+                *at = problem.node_cost(instance, node);
+            }
             for &(other, weight) in &neighbours.by_instance[instance] {
                 let there = problem.node_of_core[placed[other]];
                 for (at, distances) in at.iter_mut().zip(&problem.distances) {

@@ -15,6 +15,8 @@ struct Query {
     split: Subqueries,
     execution: ExecutionGraph,
     demand: Demand,
+    /// The host that each node is bound to.
+    bound: Vec<Option<usize>>,
 }
 
 impl Query {
@@ -48,6 +50,7 @@ impl Query {
         let rates = vec![1e6; graph.nodes.len()];
         Query {
             demand: demand(&graph, &split, &execution, &costs, &rates),
+            bound: vec![None; graph.nodes.len()],
             graph,
             split,
             execution,
@@ -62,6 +65,16 @@ impl Query {
     }
 
     fn place(&self, workers: usize, topology: &Topology, strategy: Option<Strategy>) -> Placement {
+        self.place_on(&[], workers, topology, strategy)
+    }
+
+    fn place_on(
+        &self,
+        host_of_nodes: &[usize],
+        workers: usize,
+        topology: &Topology,
+        strategy: Option<Strategy>,
+    ) -> Placement {
         place(&Question {
             graph: &self.graph,
             split: &self.split,
@@ -69,6 +82,8 @@ impl Query {
             demand: &self.demand,
             workers,
             topology,
+            host_of_nodes,
+            bound: &self.bound,
             strategy,
         })
     }
@@ -96,6 +111,41 @@ fn a_lone_source_and_a_lone_sink_get_different_workers() {
     let crowded = query.place(2, &one_node(&[4]), Some(Strategy::Numa));
     assert_eq!(crowded.cores, [None, None]);
     assert_eq!(crowded.strategy, Strategy::Os);
+}
+
+/// A lone source and a lone operator after it would be dealt to different hosts, and all rows cross.
+#[test]
+fn on_several_hosts_all_work_and_rows_stay_where_they_can() {
+    let lone = (NodeKind::Stateful, Exchange::Single, 1);
+    let by_key = (NodeKind::Stateful, Exchange::Key(vec![0]), usize::MAX);
+    let query = Query::chain(4, 1, &[lone, by_key]);
+    let topology = Topology::of_nodes(2, 2, |one, other| if one == other { 10 } else { 120 });
+    let place = |strategy| query.place_on(&[0, 1], 4, &topology, strategy);
+    let host = |placement: &Placement, instance: usize| {
+        placement.cores[placement.worker_of[instance]].map(|core| core / 2)
+    };
+    let spread = place(Some(Strategy::Spread));
+    assert_ne!(host(&spread, 0), host(&spread, 1));
+    let near = place(None);
+    assert_eq!(near.strategy, Strategy::Numa);
+    assert_eq!(host(&near, 0), host(&near, 1));
+    assert_eq!(near.cores, [Some(0), Some(2), Some(1), Some(3)]);
+    assert!(near.distance_mean < spread.distance_mean);
+    // What feeds something that is bound to a host goes there, too.
+    for bound in [0, 1] {
+        let mut query = Query::chain(4, 1, &[(NodeKind::Stateful, Exchange::Single, 1)]);
+        query.bound[1] = Some(bound);
+        let placement = query.place_on(&[0, 1], 4, &topology, None);
+        let hosts = [0, 1].map(|instance| host(&placement, instance));
+        assert_eq!(hosts, [Some(bound); 2]);
+    }
+    // What crosses anyway stays as it was dealt.
+    let keyed = Query::keyed(4).place_on(&[0, 1], 4, &topology, None);
+    assert_eq!(keyed.worker_of, [0, 1, 2, 3, 0, 1, 2, 3]);
+    // On one host of two nodes two workers keep together; on two hosts both work.
+    let two = |hosts: &[usize]| Query::keyed(2).place_on(hosts, 2, &topology, None).nodes;
+    assert_eq!(two(&[]), [Some(0), Some(0)]);
+    assert_eq!(two(&[0, 1]), [Some(0), Some(1)]);
 }
 
 #[test]
@@ -207,6 +257,7 @@ fn small_problem(chance: &mut Rng) -> Problem {
     }
     let cores_used_max = 1 + chance.usize(..cores);
     Problem {
+        node_costs: Vec::new(),
         capacity: share(&demands, cores_used_max) * [1.0, 1.1, 1.5][chance.usize(..3)],
         demands,
         traffic,

@@ -7,10 +7,13 @@ use slackwater_sql::program::compile;
 
 use super::arguments::QueryArguments;
 use super::{complain, finish};
+use crate::bound::Bound;
+use crate::broadcast::distance_between_hosts;
 use crate::catalog::BuiltIn;
 use crate::costs::Learned;
-use crate::explain::{Format, Predicted, Price};
-use crate::planner::{learns, plan_on};
+use crate::explain::{Format, Predicted, Price, host_names};
+use crate::machine::Machine;
+use crate::planner::{learns, plan_bound, plan_on};
 use crate::run::{Outcome, RunOptions, run_script};
 use crate::script::Script;
 use crate::terminal::{USAGE, print, say};
@@ -18,6 +21,8 @@ use crate::terminal::{USAGE, print, say};
 /// What to explain.
 pub(super) struct Explain {
     pub(super) format: Format,
+    /// The number of hosts to plan for, if not this one.
+    pub(super) hosts: Option<usize>,
     /// The load of the sources, if the user named it.
     pub(super) rows_per_s: Option<f64>,
     /// For the table of targets: what a core costs.
@@ -44,14 +49,27 @@ pub(super) fn explained(
              = remove EXPLAIN from the file"
         ));
     }
-    let machine = query.machine()?;
+    let (machine, names) = match explain.hosts {
+        None => (query.machine()?, Vec::new()),
+        Some(hosts) => {
+            let machines = vec![(query.machine()?, true); hosts];
+            // Beyond loopback there are no hosts without a secret.
+            let machine = Machine::of_hosts(&machines, distance_between_hosts(true));
+            (machine, host_names(hosts))
+        }
+    };
     let mut predicted = Vec::new();
     let written = programs.try_fold(String::new(), |written, program| {
         let learned = match learns(program) {
             true => Learned::load(),
             false => Learned::default(),
         };
-        let mut plan = plan_on(program, &machine, &learned).map_err(failed)?;
+        let planned = match names.is_empty() {
+            true => plan_on(program, &machine, &learned),
+            false => Bound::new(program, &names)
+                .and_then(|bound| plan_bound(program, &machine, &bound, &learned)),
+        };
+        let mut plan = planned.map_err(failed)?;
         plan.rows_per_s = explain.rows_per_s;
         if let Some(price) = explain.price {
             return Ok(written + &crate::explain::table(program, &plan, price));

@@ -18,6 +18,15 @@ use crate::terminal::{FAILED, USAGE, say};
 
 /// What an address looks like.
 const ADDRESS: &str = "host:port, such as 10.0.0.1:7070";
+/// The most hosts that a query is planned for without running.
+const PLANNED_MAX: usize = 1_000;
+
+/// The number of hosts to plan for.
+pub(super) fn hosts_planned(text: &str) -> Result<usize, String> {
+    let hosts = text.parse::<usize>().ok();
+    let hosts = hosts.filter(|hosts| (1..=PLANNED_MAX).contains(hosts));
+    hosts.ok_or_else(|| format!("expected a number of hosts from 1 to {PLANNED_MAX}"))
+}
 
 pub(super) const KEY_HELP: &str = "\
   slackwater key > cluster.key; chmod 600 cluster.key

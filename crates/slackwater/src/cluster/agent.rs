@@ -380,7 +380,8 @@ impl Agent {
         let answer = match self.host.start(&group, hear) {
             Ok(processes) => {
                 let pids = processes.pids().to_vec();
-                if let Some(clock) = self.pulse.clock() {
+                let clock = self.pulse.clock();
+                if let Some(clock) = clock {
                     for process in group.first..group.first + group.count {
                         let command = ProcessCommand::Clock {
                             offset_ns: clock.offset_ns,
@@ -392,7 +393,7 @@ impl Agent {
                     group,
                     processes: Some(processes),
                 });
-                FromAgent::Started { epoch, pids }
+                FromAgent::Started { epoch, pids, clock }
             }
             Err(error) => FromAgent::NotStarted {
                 epoch,

@@ -13,6 +13,7 @@ pub use processes::Joined;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ pub struct JoinedHost {
     session: Arc<Session>,
     state: Mutex<State>,
     changed: Condvar,
+    /// The bytes that were received.
+    received: AtomicU64,
     terms: Terms,
 }
 
@@ -84,6 +87,7 @@ impl JoinedHost {
             session,
             state: Mutex::default(),
             changed: Condvar::new(),
+            received: AtomicU64::new(0),
             terms,
         }
     }
@@ -186,6 +190,12 @@ impl JoinedHost {
         self.state().fenced
     }
 
+    /// The bytes of messages that its agent was sent, and of those that were received, so far.
+    pub fn control_bytes(&self) -> (u64, u64) {
+        let received = self.received.load(Ordering::Relaxed);
+        (self.session.bytes_sent(), received)
+    }
+
     /// What it knows of the orchestrator's clock.
     pub fn clock(&self) -> Option<ClockKnown> {
         self.state().clock
@@ -213,7 +223,11 @@ impl JoinedHost {
     ) -> String {
         let reason = loop {
             match receiver.receive::<FromAgent>() {
-                Ok(Some((message, beside))) => self.take(message, beside, &mut changed),
+                Ok(Some((message, beside))) => {
+                    self.received
+                        .store(receiver.bytes_received(), Ordering::Relaxed);
+                    self.take(message, beside, &mut changed);
+                }
                 Ok(None) => break ("its agent has ended".to_string(), true),
                 Err(error) => break (error.to_string(), is_end(&error)),
             }
@@ -238,7 +252,12 @@ impl JoinedHost {
                 self.state().found = Some(found);
                 self.changed.notify_all();
             }
-            FromAgent::Started { epoch, pids } => self.answer(epoch, Ok(pids)),
+            FromAgent::Started { epoch, pids, clock } => {
+                let mut state = self.state();
+                state.clock = clock.or(state.clock);
+                drop(state);
+                self.answer(epoch, Ok(pids));
+            }
             FromAgent::NotStarted { epoch, reason } => self.answer(epoch, Err(reason)),
             FromAgent::Said {
                 epoch,

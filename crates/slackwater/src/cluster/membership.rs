@@ -87,6 +87,12 @@ impl Membership {
         state.hosts.get(name).and_then(|host| host.clock())
     }
 
+    /// The bytes of messages that the agent of a host was sent, and of those that were received from it.
+    pub fn control_bytes(&self, name: &str) -> (u64, u64) {
+        let host = self.members.state().hosts.get(name).cloned();
+        host.map_or((0, 0), |host| host.control_bytes())
+    }
+
     /// The messages of earlier incarnations that were dropped.
     pub fn fenced(&self) -> u64 {
         self.members.state().fenced()

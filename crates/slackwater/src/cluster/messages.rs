@@ -195,6 +195,8 @@ pub enum FromAgent {
         epoch: u64,
         /// Their process ids, by number.
         pids: Vec<u32>,
+        /// What the agent knows of the orchestrator's clock.
+        clock: Option<ClockKnown>,
     },
     /// They could not be started.
     NotStarted {

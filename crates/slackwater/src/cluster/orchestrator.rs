@@ -12,6 +12,7 @@ use slackwater_sql::settings::{Hosts, Settings};
 
 use super::members::About;
 use super::membership::Membership;
+use crate::broadcast::distance_between_hosts;
 use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::Machine;
 use crate::report::HostReport;
@@ -253,7 +254,8 @@ impl Orchestrator {
         let works = works.collect::<Vec<bool>>();
         let machines = hosts.iter().zip(&works);
         let machines = machines.map(|(host, works)| (host.facts().machine(), *works));
-        let machine = Machine::of_hosts(&machines.collect::<Vec<_>>());
+        let distance = distance_between_hosts(self.options.secret.is_some());
+        let machine = Machine::of_hosts(&machines.collect::<Vec<_>>(), distance);
         // Those that were asked to leave are not among them.
         for leaving in self.membership.leaving() {
             leaving.dismiss();
@@ -330,12 +332,15 @@ impl Orchestrator {
             let own = processes.filter(|(_, host)| **host == number);
             let facts = host.facts();
             let clock = self.membership.clock(&facts.name);
+            let (sent, received) = self.membership.control_bytes(&facts.name);
             HostReport {
                 name: facts.name.clone(),
                 address: facts.address.to_string(),
                 processes: own.map(|(process, _)| process).collect(),
                 clock_offset_ms: clock.map_or(0.0, |clock| clock.offset_ns as f64 / 1e6),
                 clock_error_ms: clock.map_or(0.0, |clock| clock.error_ns as f64 / 1e6),
+                control_bytes_sent: sent,
+                control_bytes_received: received,
             }
         });
         reports.collect()

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use slackwater_control::clock::{ClockEstimate, Exchange, Offset};
+use slackwater_control::clock::{ClockEstimate, Exchange};
 use slackwater_control::lease::{Answer, Beat, Do, Holder, Terms};
 use slackwater_engine::time::now_ns;
 
@@ -51,6 +51,16 @@ struct State {
     sent: BTreeMap<u64, u64>,
     clock: ClockEstimate,
     is_over: bool,
+}
+
+impl State {
+    fn clock_known(&self, now_ns: u64) -> Option<ClockKnown> {
+        let clock = self.clock.at(now_ns)?;
+        Some(ClockKnown {
+            offset_ns: clock.offset_ns,
+            error_ns: clock.error_ns,
+        })
+    }
 }
 
 /// The time of leases, which goes on while the machine sleeps.
@@ -138,8 +148,8 @@ impl Pulse {
     }
 
     /// What is known of the orchestrator's clock.
-    pub fn clock(&self) -> Option<Offset> {
-        self.shared.state().clock.at(now_ns())
+    pub fn clock(&self) -> Option<ClockKnown> {
+        self.shared.state().clock_known(now_ns())
     }
 
     /// The processes have ended.
@@ -211,10 +221,7 @@ impl Shared {
         // Answers that were lost never come.
         state.sent.retain(|number, _| *number + 16 > beat.number);
         state.sent.insert(beat.number, sent_ns);
-        let clock = state.clock.at(sent_ns).map(|clock| ClockKnown {
-            offset_ns: clock.offset_ns,
-            error_ns: clock.error_ns,
-        });
+        let clock = state.clock_known(sent_ns);
         self.session.send_urgent(&FromAgent::Beat { beat, clock });
     }
 

@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Session {
     stream: Arc<Stream>,
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// The bytes of all frames so far.
+    sent: AtomicU64,
 }
 
 #[derive(Default)]
@@ -94,6 +97,7 @@ impl Session {
             stream: Arc::new(stream),
             queue: Mutex::default(),
             changed: Condvar::new(),
+            sent: AtomicU64::new(0),
         });
         let writing = Arc::clone(&session);
         std::thread::Builder::new()
@@ -168,6 +172,11 @@ impl Session {
             .ended
             .clone()
             .filter(|reason| !reason.is_empty())
+    }
+
+    /// The bytes that were sent so far, before they were encrypted.
+    pub fn bytes_sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// The connection.
@@ -266,6 +275,7 @@ impl Session {
         // A queue is smaller than 2^32 bytes, and so is a piece.
         frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         frame.extend_from_slice(payload);
+        self.sent.fetch_add(frame.len() as u64, Ordering::Relaxed);
         (&mut &*self.stream).write_all(&frame)
     }
 }
@@ -278,6 +288,7 @@ fn encoded(message: &impl Serialize) -> Vec<u8> {
 /// Receives the messages of the other end.
 pub struct Receiver<R> {
     from: R,
+    received: u64,
     /// The message whose pieces are coming.
     open: Option<(Vec<u8>, Open)>,
 }
@@ -290,7 +301,16 @@ enum Open {
 impl<R: Read> Receiver<R> {
     /// Receives from a connection.
     pub fn new(from: R) -> Receiver<R> {
-        Receiver { from, open: None }
+        Receiver {
+            from,
+            received: 0,
+            open: None,
+        }
+    }
+
+    /// The bytes that were received so far, after they were decrypted.
+    pub fn bytes_received(&self) -> u64 {
+        self.received
     }
 
     /// The next message and what came with it; `None` if the other end has gone between two messages.
@@ -355,6 +375,7 @@ impl<R: Read> Receiver<R> {
         (&mut self.from)
             .take(length as u64)
             .read_to_end(&mut payload)?;
+        self.received += (HEADER_BYTES + payload.len()) as u64;
         match payload.len() == length {
             true => Ok(Some((kind, payload))),
             false => Err(invalid("the connection ended within a message")),

@@ -82,6 +82,8 @@ struct Link {
 struct Worker {
     worker: usize,
     process: usize,
+    /// The host's number, home's being 0; `null` on one host.
+    host: Option<usize>,
     core: Option<usize>,
     node: Option<usize>,
 }
@@ -175,6 +177,7 @@ impl Explained {
         let workers = (0..placement.cores.len()).map(|worker| Worker {
             worker,
             process: plan.process_of[worker],
+            host: super::hosts::host_of(plan, worker),
             core: placement.cores[worker],
             node: placement.nodes[worker],
         });

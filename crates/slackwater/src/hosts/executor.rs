@@ -193,7 +193,13 @@ impl Executor {
                     counters.resize(Some(message_bytes));
                 }
             }
-            HostCommand::Observe { .. } => {
+            HostCommand::Observe { errors_ns, .. } => {
+                for (node, counters, step) in &self.sinks {
+                    let mut errors = errors_ns.iter();
+                    let error = errors.find(|(sink, _)| sink == node);
+                    let error_ns = error.map_or(0, |(_, error_ns)| *error_ns);
+                    counters.steps[*step].set_latency_error(error_ns);
+                }
                 if let Some(probe) = &mut self.probe {
                     self.steered.looks += 1;
                     report(HostEvent::Observed(probe.look()), Attached::Nothing);

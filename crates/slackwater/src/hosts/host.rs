@@ -29,6 +29,9 @@ pub trait Host: Send + Sync + fmt::Debug {
     /// Whether it can be reached, as far as is known.
     fn is_there(&self) -> bool;
 
+    /// How wrong the host's idea of the deployment's clock may be, in nanoseconds, as far as is known.
+    fn clock_error_ns(&self) -> u64;
+
     /// Looks for files and folders there.
     ///
     /// # Errors

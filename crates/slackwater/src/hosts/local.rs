@@ -71,6 +71,11 @@ impl Host for LocalHost {
         true
     }
 
+    fn clock_error_ns(&self) -> u64 {
+        // The deployment's clock is its own.
+        0
+    }
+
     fn look(&self, ask: &Ask) -> Result<Found, Error> {
         Ok(ask.look())
     }

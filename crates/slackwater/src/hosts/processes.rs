@@ -219,7 +219,7 @@ impl Processes {
                 | WorkerCommand::ReportActivity => None,
             },
             HostCommand::Relocate { instance, .. } => of_instance(*instance),
-            HostCommand::Observe { process } => Some(*process),
+            HostCommand::Observe { process, .. } => Some(*process),
             HostCommand::Tune { .. }
             | HostCommand::Retarget { .. }
             | HostCommand::Resize { .. }

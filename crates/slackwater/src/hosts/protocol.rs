@@ -71,6 +71,10 @@ pub enum HostCommand {
     Observe {
         /// The process.
         process: usize,
+        /// By how much latencies of sinks may be wrong, in nanoseconds, by the sink's node; without those
+        /// that aren't.
+        #[serde(default)]
+        errors_ns: Vec<(usize, u64)>,
     },
     /// Commit what sinks have prepared up to a barrier of a checkpoint.
     Commit {

@@ -21,10 +21,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Several hosts as one machine; on one that is not `used`, nothing runs but what is bound to it.
-    pub fn of_hosts(hosts: &[(Machine, bool)]) -> Machine {
+    /// Several hosts as one machine, with the distance between nodes of different hosts. On a host that is
+    /// not `used`, nothing runs but what is bound to it.
+    pub fn of_hosts(hosts: &[(Machine, bool)], distance_hosts: u32) -> Machine {
         let topologies = hosts.iter().map(|(host, used)| (&host.topology, *used));
-        let cluster = Cluster::of(&topologies.collect::<Vec<_>>());
+        let cluster = Cluster::of(&topologies.collect::<Vec<_>>(), distance_hosts);
         let used = hosts.iter().filter(|(_, used)| *used);
         let quota_cores = used.map(|(host, _)| {
             let allowed = host.topology.allowed().len() as f64;

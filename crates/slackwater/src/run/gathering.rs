@@ -6,10 +6,10 @@ use std::sync::Arc;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::{Compiled, Program, compile};
 
-use super::{Failure, RunOptions, led};
+use super::{Failure, RunOptions};
 use crate::bound::needed;
 use crate::catalog::{Informed, ProgramCatalog};
-use crate::cluster::{Gathered, Leadership, Orchestrator, find_elsewhere};
+use crate::cluster::{Gathered, Led, Orchestrator, find_elsewhere};
 use crate::machine::Machine;
 use crate::script::Script;
 
@@ -46,7 +46,7 @@ pub fn gather(
     options: &RunOptions,
     program: &mut Program,
     machine: &Machine,
-    leadership: Option<&Arc<Leadership>>,
+    led: Led,
 ) -> Result<Option<(Orchestrator, Gathered)>, Failure> {
     let Some(cluster) = &options.cluster else {
         return Ok(None);
@@ -61,7 +61,7 @@ pub fn gather(
         script.name(),
         &program.settings,
         (machine, options.program.as_deref()),
-        led::right(leadership, signals),
+        led,
         move || told.hosts(),
     );
     let failed = |error| Failure::Query(error, None);

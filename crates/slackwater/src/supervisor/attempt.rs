@@ -25,7 +25,7 @@ use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::report::{CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report};
 use crate::tally::Tally;
-use crate::tuner::Tuner;
+use crate::tuner::{Clocks, Tuner};
 
 /// The number of operators that are named if all together hold too much.
 const OPERATORS_NAMED: usize = 3;
@@ -168,6 +168,7 @@ impl Query<'_> {
                 catalog,
                 deployment,
                 &host,
+                &self.hosts,
                 self.costs,
                 &self.targets,
             ),
@@ -270,7 +271,12 @@ impl Query<'_> {
             links: strangers,
         };
         let hosts = orchestrator.report(&self.hosts, &self.plan.host_of);
-        report.add_hosts(hosts, fenced, refused);
+        let clocks = Clocks::new(self.program, &self.plan, &self.deployment);
+        let errors_ns = self.hosts.iter().map(|host| host.clock_error_ns());
+        let errors_ns = errors_ns.collect::<Vec<u64>>();
+        let sinks = self.program.sinks();
+        let errors_ms = sinks.map(|(node, _)| clocks.error_ns(node, &errors_ns) as f64 / 1e6);
+        report.add_hosts(hosts, &errors_ms.collect::<Vec<f64>>(), fenced, refused);
     }
 
     /// The number of instances of each materialized view.

@@ -35,6 +35,7 @@ impl Watch<'_> {
                 self.catalog,
                 self.deployment,
                 self.host,
+                self.hosts,
                 self.costs,
                 self.targets,
             );

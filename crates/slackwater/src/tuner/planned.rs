@@ -144,21 +144,24 @@ fn first_setting(planned: &Planned, target_ns: u64) -> Setting {
 }
 
 /// The control of the path to the sink at `node`, with the planner's first setting; `None` if the sink has no
-/// sources.
+/// sources. Between hosts, latencies may be wrong by `error_ns`, which is half of the shortest round trips:
+/// so it also tells how long the way takes at least.
 pub fn path_control(
     program: &Program,
     plan: &Plan,
     node: usize,
     target_ns: u64,
+    error_ns: u64,
     costs: Costs,
 ) -> Option<PathControl> {
-    let planned = plan_sink(program, plan, node, target_ns, costs)?;
     let target_ns = target_ns.min(TARGET_NS_MAX);
+    let planned_ns = target_ns.saturating_sub(2 * error_ns).max(1);
+    let planned = plan_sink(program, plan, node, planned_ns, costs)?;
     let goal = Goal {
         target_ns,
         costs: host_costs(costs),
     };
     let parts = paths::parts(program, plan, &planned.path);
-    let setting = first_setting(&planned.planned, target_ns);
+    let setting = first_setting(&planned.planned, planned_ns);
     Some(PathControl::new(parts, goal, setting))
 }

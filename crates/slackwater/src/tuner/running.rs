@@ -127,6 +127,8 @@ pub struct Around {
     pub slept: bool,
     /// The number of sleeping workers that a row passes.
     pub sleeps: f64,
+    /// By how much latencies may be wrong, in nanoseconds.
+    pub error_ns: u64,
     /// What the host took from the worker from which it took most.
     pub lost: Lost,
 }
@@ -217,6 +219,7 @@ impl PathControl {
             per_row_ns: self.fit.work().per_row_ns,
             slept: around.slept || self.parts.is_paced,
             sleeps: around.sleeps,
+            error_ns: around.error_ns,
             fill: fills.map(|(_, fill)| *fill).fold(0.0, f64::max),
             lost: around.lost,
         });

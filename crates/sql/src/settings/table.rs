@@ -290,7 +290,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "placement",
         values: "'numa', 'spread' or 'os'",
-        default: "'numa' on several NUMA nodes, 'spread' on one",
+        default: "'numa' on several NUMA nodes or hosts, 'spread' on one",
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "where instances and threads run",

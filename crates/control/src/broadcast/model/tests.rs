@@ -12,6 +12,7 @@ fn costs(cores: usize, written_once: bool) -> Costs {
     };
     Costs {
         between_processes: [64, 1 << 12, 1 << 16, 1 << 20].map(point).to_vec(),
+        between_hosts: [64, 1 << 12, 1 << 16, 1 << 20].map(point).to_vec(),
         codec_ns: 0.0,
         hand_over_ns: 500.0,
         wake: Wake {
@@ -151,9 +152,43 @@ fn a_host_that_was_not_measured_gets_the_simplest_way() {
     let (origin, receivers) = places(3, 1);
     let unknown = Costs {
         between_processes: Vec::new(),
+        between_hosts: Vec::new(),
         hand_over_ns: 0.0,
         ..costs(2, false)
     };
     let choice = choose(&unknown, origin, &receivers, 64, Aim::Latency);
     assert_eq!(choice.algorithm, Algorithm::Serial);
+}
+
+/// Between processes of one host a link costs nothing here, and between hosts as much as it does everywhere
+/// else: then only what crosses counts, and a message that enters each host once is the cheapest.
+#[test]
+fn links_between_hosts_have_costs_of_their_own() {
+    let free = LinkPoint {
+        size_bytes: 64,
+        latency_ns: 0.0,
+        bytes_per_s: 1e18,
+    };
+    let costs = Costs {
+        between_processes: vec![free],
+        ..costs(64, true)
+    };
+    let place = |process: usize| Place {
+        host: process / 4,
+        process,
+    };
+    let receivers = (1..12).map(place).collect::<Vec<Place>>();
+    let period_ns = |algorithm| {
+        let tree = Tree::new(algorithm, place(0), &receivers);
+        let one = passage(&costs, &tree, place(0), &receivers, 64, 64);
+        (one.work_ns, one.estimate(1, &costs).period_ns)
+    };
+    let link_ns = 10_064.0;
+    let near = |one: f64, other: f64| (one - other).abs() < 1.0;
+    let (work_ns, busiest_ns) = period_ns(Algorithm::Serial);
+    assert!(near(work_ns, 16.0 * link_ns) && near(busiest_ns, 8.0 * link_ns));
+    let (work_ns, busiest_ns) = period_ns(Algorithm::FlatTree);
+    assert!(near(work_ns, 4.0 * link_ns) && near(busiest_ns, 2.0 * link_ns));
+    let choice = choose(&costs, place(0), &receivers, 64, Aim::Throughput);
+    assert_ne!(choice.algorithm, Algorithm::Serial);
 }

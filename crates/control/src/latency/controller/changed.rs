@@ -20,6 +20,11 @@ fn controller(target_ms: u64, delay_ms: u64) -> Controller {
 
 /// Half a second in which rows left at all times up to the delay.
 fn correct(controller: &mut Controller) -> u64 {
+    correct_with(controller, 0)
+}
+
+/// The same, with latencies that may be wrong.
+fn correct_with(controller: &mut Controller, error_ns: u64) -> u64 {
     let delay_ns = controller.setting().delay_ns;
     let latencies = (1..=100).map(|part| (delay_ns * part / 100 + 50_000, 10));
     let latencies = latencies.collect::<Vec<(u64, u64)>>();
@@ -31,6 +36,7 @@ fn correct(controller: &mut Controller) -> u64 {
         per_row_ns: 1_000.0,
         slept: delay_ns > 0,
         sleeps: 1.0,
+        error_ns,
         fill: 0.0,
         lost: Lost::default(),
     });
@@ -66,4 +72,35 @@ fn a_target_below_the_shortest_delay_is_met_by_interrupts_at_once() {
     controller.retarget(DELAY_MIN_NS / 2);
     assert_eq!(controller.setting().delay_ns, 0);
     assert_eq!(correct(&mut controller), 0);
+}
+
+/// What clocks of several hosts don't know leaves less of the target, and is nothing that has to be forgotten.
+#[test]
+fn the_error_of_clocks_shortens_the_delay_for_as_long_as_it_lasts() {
+    let mut controller = controller(20, 16);
+    for _ in 0..20 {
+        correct(&mut controller);
+    }
+    let before_ns = correct(&mut controller);
+    assert!(before_ns > 16 * MS, "{before_ns}");
+    let late_before = controller.late().rows;
+    let delay_ns = correct_with(&mut controller, 6 * MS);
+    assert!(
+        (11 * MS..14 * MS * 9 / 10).contains(&delay_ns),
+        "{delay_ns}"
+    );
+    // Of rows that took up to 17 ms, those are late that took more than 14.
+    let late = controller.late().rows - late_before;
+    assert!((150..=250).contains(&late), "{late}");
+    for _ in 0..3 {
+        correct(&mut controller);
+    }
+    let after_ns = correct(&mut controller);
+    assert!(after_ns.abs_diff(before_ns) < MS / 10, "{after_ns}");
+    // More than the target: nothing is certainly in time, and no sleep is added to that.
+    let mut delay_ns = correct_with(&mut controller, 30 * MS);
+    for _ in 0..5 {
+        delay_ns = correct_with(&mut controller, 30 * MS);
+    }
+    assert!(delay_ns < MS, "{delay_ns}");
 }

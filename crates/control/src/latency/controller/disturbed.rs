@@ -213,6 +213,7 @@ fn run(how: How, rate: f64, disturbance: Disturbance) -> Outcome {
                 per_row_ns: WORK.per_row_ns,
                 slept,
                 sleeps: 1.0,
+                error_ns: 0,
                 fill: 0.0,
                 lost,
             });

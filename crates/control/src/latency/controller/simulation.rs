@@ -172,6 +172,7 @@ fn run(target_ms: f64, world: &World) -> Seen {
                 per_row_ns: world.work.per_row_ns,
                 slept,
                 sleeps: 1.0,
+                error_ns: 0,
                 fill,
                 lost,
             });

@@ -39,6 +39,10 @@ impl Host for Joined {
         self.0.is_there() && !self.0.leaves()
     }
 
+    fn clock_error_ns(&self) -> u64 {
+        self.0.clock().map_or(0, |clock| clock.error_ns)
+    }
+
     fn look(&self, ask: &Ask) -> Result<Found, Error> {
         let host = &self.0;
         host.state().found = None;

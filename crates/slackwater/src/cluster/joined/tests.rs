@@ -45,6 +45,7 @@ fn processes_that_could_not_be_started_are_ended() {
         ToAgent::Start(Group { epoch, .. }) => vec![FromAgent::Started {
             epoch,
             pids: vec![1],
+            clock: None,
         }],
         ToAgent::End { epoch } => {
             sender.send(epoch).unwrap();

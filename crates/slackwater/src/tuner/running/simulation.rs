@@ -21,6 +21,10 @@ struct World {
     /// The time that the sink's process needs for a batch, including the way to it.
     sink_ns: f64,
     hop_ns: f64,
+    /// By how much latencies may be wrong.
+    error_ns: u64,
+    /// From a round on, another way and another error.
+    later: Option<(usize, f64, u64)>,
     /// The share of rounds in which a process does not answer in time.
     unanswered: [f64; 2],
 }
@@ -79,7 +83,11 @@ fn run(world: &World) -> Vec<(Setting, f64)> {
     let mut pending = [nothing(0), nothing(1)];
     let mut rounds = Vec::new();
     let mut since_ns = 0;
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
+        let (hop_ns, error_ns) = match world.later {
+            Some((from, hop_ns, error_ns)) if round >= from => (hop_ns, error_ns),
+            _ => (world.hop_ns, world.error_ns),
+        };
         let setting = path.setting();
         let (mut round_ns, mut late, mut rows_in) = (0, 0, 0);
         while round_ns < INTERVAL_NS {
@@ -89,7 +97,7 @@ fn run(world: &World) -> Vec<(Setting, f64)> {
             };
             let rows = (world.rows_per_s * wait_ns / 1e9).ceil() as u64;
             let read_ns = 10_000.0 + 200.0 * rows as f64;
-            let way_ns = world.hop_ns * (1.0 + random.f64());
+            let way_ns = hop_ns * (1.0 + random.f64());
             let sink_ns = world.sink_ns + 100.0 * rows as f64;
             let waited_ns = if setting.delay_ns == 0 {
                 30_000.0
@@ -98,7 +106,8 @@ fn run(world: &World) -> Vec<(Setting, f64)> {
             };
             let latency_ns = (waited_ns + read_ns + way_ns + sink_ns) as u64;
             round_ns += (wait_ns + read_ns) as u64;
-            late += if latency_ns > TARGET_NS { rows } else { 0 };
+            let is_late = latency_ns + error_ns > TARGET_NS;
+            late += if is_late { rows } else { 0 };
             rows_in += rows;
             pending[0].instances[0].rows_in += rows;
             for (seen, busy_ns) in pending.iter_mut().zip([read_ns, sink_ns]) {
@@ -133,6 +142,7 @@ fn run(world: &World) -> Vec<(Setting, f64)> {
             utilization: utilization.fold(0.0, f64::max),
             slept: workers[0].slept,
             sleeps: 1.0,
+            error_ns,
             lost: Lost::default(),
         };
         path.correct(&answers, &around);
@@ -146,6 +156,8 @@ fn steady() -> World {
         rows_per_s: 1e4,
         sink_ns: 6e6,
         hop_ns: 100_000.0,
+        error_ns: 0,
+        later: None,
         unanswered: [0.0; 2],
     }
 }
@@ -169,6 +181,29 @@ fn what_the_sinks_process_takes_shortens_the_sleep_in_the_sources() {
     );
 }
 
+/// Half a round trip of error, and of way: 1 ms, then 6 ms.
+#[test]
+fn a_network_that_becomes_slower_is_made_up_for_within_three_seconds() {
+    const AT: usize = 30;
+    const WITHIN: usize = (3_000_000_000 / INTERVAL_NS) as usize;
+    for seed in 0..50 {
+        let rounds = run(&World {
+            seed,
+            sink_ns: 200_000.0,
+            hop_ns: 800_000.0,
+            error_ns: 1_600_000,
+            later: Some((AT, 5_500_000.0, 6_600_000)),
+            ..steady()
+        });
+        assert!(late(&rounds[SETTLED..AT]) <= 0.01, "{seed}: {rounds:?}");
+        assert!(rounds[AT].1 > 0.9, "{seed}: it is too slow now: {rounds:?}");
+        assert!(late(&rounds[AT + WITHIN..]) <= 0.01, "{seed}: {rounds:?}");
+        // Before, it has slept for as long as the error left room for.
+        let (before, _) = rounds[AT - 1];
+        assert!(before.delay_ns > 12_000_000, "{seed}: {before:?}");
+    }
+}
+
 #[test]
 fn nothing_is_known_of_a_sink_whose_process_never_answers() {
     let rounds = run(&World {
@@ -188,7 +223,7 @@ proptest! {
         hop_ns in 10_000.0f64..1e6,
         unanswered in prop::array::uniform2(0.0f64..0.5),
     ) {
-        let world = World { seed, rows_per_s, sink_ns, hop_ns, unanswered };
+        let world = World { seed, rows_per_s, sink_ns, hop_ns, unanswered, ..steady() };
         let rounds = run(&world);
         let settled = &rounds[SETTLED..];
         prop_assert!(late(settled) <= 0.02, "{settled:?}");
@@ -224,7 +259,7 @@ proptest! {
                 ..Seen::default() },
         ];
         let around = Around { interval_ns: INTERVAL_NS, utilization: 0.3, slept: true, sleeps: 1.0,
-            lost: Lost::default() };
+            error_ns: 0, lost: Lost::default() };
         let (mut by_one, mut by_several) = (path(), path());
         prop_assert_eq!(by_one.correct(&one, &around), by_several.correct(&several, &around));
         prop_assert_eq!(by_one.setting(), by_several.setting());
