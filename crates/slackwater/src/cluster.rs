@@ -14,7 +14,8 @@
 //!
 //! The layers: messages and their transport (`messages`, `session`), a host that has joined
 //! (`joined`) all of them (`membership`) and what a
-//! query asks of them (`orchestrator`), and the agent on the other side (`pulse`, `agent`).
+//! query asks of them (`orchestrator`), how many it wants (`wanted`), and the agent on the other side (`pulse`,
+//! `agent`).
 
 mod messages;
 mod session;
@@ -23,6 +24,8 @@ mod joined;
 mod membership;
 
 mod pulse;
+
+mod wanted;
 
 mod orchestrator;
 mod sameness;
@@ -35,3 +38,4 @@ pub use agent::{AgentOptions, Ending, resolve, run as run_agent};
 pub use orchestrator::{ClusterOptions, Hosts, Judged, Orchestrator};
 pub use sameness::{check_state, check_tables};
 pub use stopping::Stopping;
+pub use wanted::{HostsKnown, HostsReading, Used};

@@ -10,6 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{Finished, Folder, PATIENCE, Running};
 
+mod wanted;
+
 /// Rows of each file, and files.
 const ROWS: usize = 4_000;
 const FILES: usize = 3;

@@ -142,6 +142,17 @@ impl Membership {
         there.collect()
     }
 
+    /// Counts the hosts that are there, on any thread and also when the membership is over.
+    pub fn counter(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            shared.upgrade().map_or(0, |shared| {
+                let state = shared.state();
+                state.hosts.values().filter(|host| is_usable(host)).count()
+            })
+        }
+    }
+
     /// Waits until so many hosts are there; returns false if that takes too long.
     pub fn wait_for(&self, count: usize, until: Instant) -> bool {
         let mut state = self.shared.state();
