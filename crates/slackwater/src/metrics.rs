@@ -130,8 +130,11 @@ impl Board {
     }
 
     /// The incarnation has ended, with these counts.
-    pub fn end(&self, counts: Snapshot) {
+    pub fn end(&self, mut counts: Snapshot) {
         let mut state = self.lock();
+        // What it wanted as of the last look is wanted until the next one.
+        let known = state.now.as_ref().and_then(|now| now.hosts);
+        counts.hosts = counts.hosts.or(known);
         state.before.add(counts);
         // Its processes have ended, and the system counts what they have used.
         state.before.processes_ended();

@@ -16,6 +16,8 @@ const LATE_SHARE: f64 = 0.1;
 pub struct HostsReading {
     /// The CPU time of processes on hosts that are to be used.
     pub cpu_s: f64,
+    /// Rows that have left through sinks.
+    pub rows_out: u64,
     /// How long a sink has missed its target.
     pub violated_ns: u64,
     /// Rows that were taken from links.
@@ -59,6 +61,8 @@ pub struct Wishes {
     used: Used,
     last: HostsReading,
     last_ns: u64,
+    /// Whether the last rows that left were late: windows let none leave for a while.
+    is_late: bool,
     /// Whether somebody has looked: then the end, when hosts are idle, doesn't count.
     was_looked_at: bool,
 }
@@ -72,6 +76,7 @@ impl Wishes {
             used: Used::default(),
             last: HostsReading::default(),
             last_ns: 0,
+            is_late: false,
             was_looked_at: false,
         }
     }
@@ -80,6 +85,7 @@ impl Wishes {
     pub fn begin(&mut self, at_ns: u64, used: Used) {
         self.wanted.begin(at_ns, used.hosts);
         (self.used, self.last, self.last_ns) = (used, HostsReading::default(), at_ns);
+        self.is_late = false;
     }
 
     /// Somebody looks at what has been counted.
@@ -123,11 +129,14 @@ impl Wishes {
         let cpu_s = (reading.cpu_s - last.cpu_s).max(0.0);
         let violated_s = reading.violated_ns.saturating_sub(last.violated_ns) as f64 / 1e9;
         let taken_per_s = reading.taken.saturating_sub(last.taken) as f64 / interval_s;
+        if reading.rows_out != last.rows_out {
+            self.is_late = violated_s > interval_s * LATE_SHARE;
+        }
         let load = Load {
             hosts: self.used.hosts,
             useful: self.used.useful,
             busy: cpu_s / interval_s / self.used.cores,
-            is_late: violated_s > interval_s * LATE_SHARE,
+            is_late: self.is_late,
             backlog_s: match reading.waiting {
                 0 => 0.0,
                 waiting => waiting as f64 / taken_per_s,
@@ -217,11 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_target_wants_more() {
+    fn a_missed_target_wants_more_also_while_no_rows_leave() {
         let mut wishes = wishes();
         for second in 2..30 {
             let reading = HostsReading {
-                violated_ns: second * S / 2,
+                rows_out: second / 5 * 100,
+                violated_ns: second / 5 * S / 2,
                 ..used((second - 1) as f64)
             };
             wishes.look(second * S, reading);

@@ -26,9 +26,15 @@ impl Spread<'_> {
         let counted = counted.filter(|(host, _)| {
             self.orchestrator.counts(*host) && self.plan.host_of.contains(host)
         });
-        let cores = counted.map(|(_, host)| host.facts().machine().cores_max());
-        let cores = cores.collect::<Vec<usize>>();
-        let (hosts, sum) = (cores.len(), cores.iter().sum::<usize>());
+        let cores = counted.map(|(_, host)| {
+            let machine = host.facts().machine();
+            let allowed = machine.topology.allowed().len() as f64;
+            machine
+                .quota_cores
+                .map_or(allowed, |quota| quota.min(allowed))
+        });
+        let cores = cores.collect::<Vec<f64>>();
+        let (hosts, sum) = (cores.len(), cores.iter().sum::<f64>());
         let is_fixed =
             |parallelism: Option<Parallelism>| matches!(parallelism, Some(Parallelism::Fixed(_)));
         let mut outputs = program.outputs.iter();
@@ -39,12 +45,12 @@ impl Spread<'_> {
                 let instances = instances
                     .filter(|process| self.is_counted(*process))
                     .count();
-                (instances * hosts).div_ceil(sum.max(1))
+                ((instances * hosts) as f64 / sum.max(0.1)).ceil() as usize
             }
         };
         Used {
             hosts,
-            cores: sum as f64,
+            cores: sum,
             useful,
         }
     }
@@ -65,6 +71,7 @@ impl Spread<'_> {
         let violated_ns = snapshot.sinks.values().map(|sink| sink.violated_ns).max();
         self.orchestrator.look(HostsReading {
             cpu_s,
+            rows_out: snapshot.sinks.values().map(|sink| sink.rows).sum(),
             violated_ns: violated_ns.unwrap_or_default(),
             taken,
             waiting,

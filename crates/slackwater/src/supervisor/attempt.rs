@@ -300,6 +300,7 @@ impl Query<'_> {
             let violated_s = report.sinks.iter().filter_map(|sink| sink.violated_s);
             orchestrator.end(HostsReading {
                 cpu_s: spread.cpu_s(used),
+                rows_out: report.rows_out,
                 violated_ns: (violated_s.fold(0.0, f64::max) * 1e9) as u64,
                 ..HostsReading::default()
             })
