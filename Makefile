@@ -205,9 +205,9 @@ test-hosts:
 	python3 -B tests/hosts/run.py --program target/debug/slackwater $(HOSTS)
 	@[ -n "$(HOSTS)" ] || python3 -B tests/hosts/run.py --program target/debug/slackwater --rounds 10
 
-# Queries on a real Ray, PyPI's (in target/ray, 200 MB): a head and three nodes, in namespaces of this machine.
-# A load that rises and falls, raylets, nodes and the head killed, a detached query: a quarter of an hour.
-# Needs root. RAY="--only head" plays some. See docs/ray.md.
+# Queries on a real Ray, PyPI's (in target/ray, 200 MB): a head and three nodes, in namespaces of this
+# machine. A load that rises and falls, raylets, nodes and the head killed, a detached query: a quarter of
+# an hour. Needs root. RAY="--only head" plays some. See docs/ray.md.
 RAY_VERSION = 2.60.0
 RAY ?=
 test-ray: test-python
@@ -218,8 +218,8 @@ test-ray: test-python
 	target/ray/bin/python -B tests/ray/run.py --program target/debug/slackwater \
 	  --python "$(CURDIR)/target/ray/bin/python" $(RAY)
 
-# The manifests, against the schemas of Kubernetes (a Python package in target/deploy), and their containers as
-# hosts of namespaces, if this is root. No Kubernetes is needed or tried.
+# The manifests, against the schemas of Kubernetes (a Python package in target/deploy), and their containers
+# as hosts of namespaces, if this is root. No Kubernetes is needed or tried.
 test-kubernetes: target/deploy/bin/python
 	cargo build -p slackwater $(FEATURES)
 	target/deploy/bin/python -B tests/deploy/run.py --program target/debug/slackwater --only manifests

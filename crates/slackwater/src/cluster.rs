@@ -14,8 +14,8 @@
 //!
 //! The layers: messages and their transport (`messages`, `session`), a host that has joined
 //! (`joined`) all of them (`membership`) and what a
-//! query asks of them (`orchestrator`), how many it wants (`wanted`), and the agent on the other side (`pulse`,
-//! `agent`).
+//! query asks of them (`orchestrator`), how many it wants (`wanted`), and the agent on the other side
+//! (`pulse`, `agent`).
 
 mod messages;
 mod session;
