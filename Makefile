@@ -1,6 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
+.PHONY: test-python test-ray test-kubernetes test-systemd
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -20,6 +21,11 @@ test: duckdb
 	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
 	cargo run -q -p slackwater --example reads 10 > target/reads.out
 	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
+	$(MAKE) test-python
+
+# The Python package, with a Ray and a program that stand for the real ones: ten seconds, nothing to install.
+test-python:
+	cd python/slackwater && PYTHONPATH=. python3 -B -m unittest discover -q -s tests
 
 # The fast tests, then the families of SLOW, each case of the SQL files stopped and resumed, random queries,
 # chaos, and the loom models of the rings. Tests that take an hour are in `make test-crash`.
@@ -198,6 +204,34 @@ test-hosts:
 	cargo build -p slackwater $(FEATURES)
 	python3 -B tests/hosts/run.py --program target/debug/slackwater $(HOSTS)
 	@[ -n "$(HOSTS)" ] || python3 -B tests/hosts/run.py --program target/debug/slackwater --rounds 10
+
+# Queries on a real Ray, PyPI's (in target/ray, 200 MB): a head and three nodes, in namespaces of this
+# machine. A load that rises and falls, raylets, nodes and the head killed, a detached query: a quarter of
+# an hour. Needs root. RAY="--only head" plays some. See docs/ray.md.
+RAY_VERSION = 2.60.0
+RAY ?=
+test-ray: test-python
+	@[ "$$(id -u)" = 0 ] || { echo "root is needed, for namespaces: sudo make test-ray"; exit 2; }
+	@target/ray/bin/python -c "import ray; assert ray.__version__ == '$(RAY_VERSION)'" 2> /dev/null || { \
+	  python3 -m venv target/ray && target/ray/bin/pip install --quiet ray==$(RAY_VERSION); }
+	cargo build -p slackwater $(FEATURES)
+	target/ray/bin/python -B tests/ray/run.py --program target/debug/slackwater \
+	  --python "$(CURDIR)/target/ray/bin/python" $(RAY)
+
+# The manifests, against the schemas of Kubernetes (a Python package in target/deploy), and their containers
+# as hosts of namespaces, if this is root. No Kubernetes is needed or tried.
+test-kubernetes: target/deploy/bin/python
+	cargo build -p slackwater $(FEATURES)
+	target/deploy/bin/python -B tests/deploy/run.py --program target/debug/slackwater --only manifests
+
+# systemd's units: checked by systemd, if it is there, and their commands run.
+test-systemd:
+	cargo build -p slackwater $(FEATURES)
+	python3 -B tests/deploy/run.py --program target/debug/slackwater --only units
+
+target/deploy/bin/python:
+	python3 -m venv target/deploy
+	target/deploy/bin/pip install --quiet kubernetes-validate==1.37.0 pyyaml==6.0.3
 
 # Every interleaving of the ring and of going to sleep; a separate build, in a separate folder.
 loom:

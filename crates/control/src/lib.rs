@@ -6,7 +6,8 @@
 //!                                       ▲  links of broadcasts: broadcast.rs
 //! ```
 //!
-//! Of other hosts: what their clocks show (`clock.rs`), when they are lost (`lease.rs`).
+//! Of other hosts: what their clocks show (`clock.rs`), when they are lost (`lease.rs`), how many are wanted
+//! (`wanted.rs`).
 //!
 //! The engine can't import this crate, and this crate can't import the engine: the program translates a
 //! placed execution graph into the engine's `Deployment`.
@@ -29,3 +30,4 @@ pub mod latency;
 
 pub mod clock;
 pub mod lease;
+pub mod wanted;

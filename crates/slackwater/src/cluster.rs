@@ -14,7 +14,7 @@
 //!
 //! The layers: messages and their transport (`messages`, `session`), a host that has joined
 //! (`joined`), all of them (`members`, `admission`, `membership`), what a query asks of them
-//! (`orchestrator`), and the agent on the other side (`pulse`, `agent`). Beside them: which of several
+//! (`orchestrator`), how many hosts it wants (`wanted`), and the agent on the other side (`pulse`, `agent`). Beside them: which of several
 //! orchestrators leads (`election`, `standby`, `standing`, `leadership`), and what it is asked (`asking`).
 
 mod messages;
@@ -37,6 +37,8 @@ mod leadership;
 
 mod asking;
 mod files;
+mod wanted;
+
 mod orchestrator;
 mod sameness;
 
@@ -55,3 +57,4 @@ pub use messages::Status;
 pub use orchestrator::{ClusterOptions, Gathered, Judged, Led, Orchestrator};
 pub use sameness::{check_state, check_tables};
 pub use stopping::Stopping;
+pub use wanted::{HostsKnown, HostsReading, Used};

@@ -12,12 +12,13 @@
 
 mod bad_rows;
 mod gather;
+mod hosts;
 mod job;
 mod json;
 mod snapshot;
 mod text;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use slackwater_sql::node::SinkSpec;
@@ -25,6 +26,7 @@ use slackwater_sql::node::SinkSpec;
 use crate::machine;
 use bad_rows::BadRows;
 pub use gather::Gatherer;
+pub use hosts::Spread;
 pub use job::Job;
 pub use snapshot::{CheckpointCounts, Snapshot};
 use text::Totals;
@@ -36,6 +38,8 @@ pub struct Board {
     job: Job,
     born: Instant,
     state: Mutex<State>,
+    /// Counts the hosts that are there, if hosts can join.
+    joined: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -67,7 +71,21 @@ impl Board {
             job,
             born: Instant::now(),
             state: Mutex::new(state),
+            joined: OnceLock::new(),
         }
+    }
+
+    /// Also shows how many hosts there are, which `joined` counts. Only the first call counts.
+    pub fn count_hosts(&self, joined: impl Fn() -> usize + Send + Sync + 'static) {
+        let _ = self.joined.set(Box::new(joined));
+    }
+
+    /// The hosts of the query as of the last look, and how many are there now, as a line of JSON; `null` if
+    /// hosts can't join.
+    pub fn hosts_json(&self) -> String {
+        let (counts, _) = self.counted(&mut self.lock());
+        // Numbers and words: it can't fail.
+        serde_json::to_string(&counts.hosts).unwrap_or_default() + "\n"
     }
 
     /// The run's name.
@@ -112,8 +130,11 @@ impl Board {
     }
 
     /// The incarnation has ended, with these counts.
-    pub fn end(&self, counts: Snapshot) {
+    pub fn end(&self, mut counts: Snapshot) {
         let mut state = self.lock();
+        // What it wanted as of the last look is wanted until the next one.
+        let known = state.now.as_ref().and_then(|now| now.hosts);
+        counts.hosts = counts.hosts.or(known);
         state.before.add(counts);
         // Its processes have ended, and the system counts what they have used.
         state.before.processes_ended();
@@ -132,18 +153,28 @@ impl Board {
 
     /// The page for Prometheus, with the watermark of each partition if it is wanted.
     pub fn page_with(&self, partitions: bool) -> String {
-        let (counts, totals) = counted(&mut self.lock());
+        let (counts, totals) = self.counted(&mut self.lock());
         text::page(&self.pipeline, &counts, &totals, partitions)
     }
 
     /// The counts for the page.
     pub fn json(&self) -> String {
         let state = &mut *self.lock();
-        let (counts, totals) = counted(state);
+        let (counts, totals) = self.counted(state);
         let sources = counts.sources.values();
         let bad = sources.map(|source| source.bad).sum::<u64>() + counts.unknown[1];
         let at = (self.born.elapsed().as_secs_f64(), status(state));
         json::json(at, &counts, &totals, state.bad_rows.last(bad))
+    }
+
+    /// All that is known.
+    fn counted(&self, state: &mut State) -> (Snapshot, Totals) {
+        let (mut counts, totals) = counted(state);
+        if let (Some(hosts), Some(joined)) = (&mut counts.hosts, self.joined.get()) {
+            // They come and go between looks, too.
+            hosts.joined = joined();
+        }
+        (counts, totals)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

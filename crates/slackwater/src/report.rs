@@ -71,6 +71,10 @@ pub struct Report {
     /// The hosts, if there were several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostReport>,
+    /// How many hosts the query wants, as of the last look at it; missing on one host, and if nothing is
+    /// known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts_wanted: Option<usize>,
     /// What earlier incarnations were refused; missing on one host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fenced: Option<FencedReport>,

@@ -270,6 +270,9 @@ fn run_with(
         // An asker asks one run.
         let _ = shown.set(Arc::clone(board));
     }
+    if let (Some(orchestrator), Some(board)) = (&orchestrator, &board) {
+        board.count_hosts(orchestrator.counter());
+    }
     let opened = doors.zip(board.as_ref());
     let opened = opened.map(|(doors, board)| doors.open(board, &signals));
     let _opened = opened.transpose().map_err(Failure::Usage)?;

@@ -312,6 +312,7 @@ impl Tally<'_> {
             restored_from: None,
             restarts: 0,
             rescales: 0,
+            hosts_wanted: None,
             checkpoints: None,
             hosts: Vec::new(),
             fenced: None,

@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{Finished, Folder, PATIENCE, Running};
 
+mod wanted;
+
 /// Rows of each file, and files.
 pub const ROWS: usize = 4_000;
 pub const FILES: usize = 3;

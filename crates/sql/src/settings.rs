@@ -100,6 +100,10 @@ pub struct Settings {
     pub host_patience_ns: u64,
     /// After how long without a sign of life a host is lost, in nanoseconds.
     pub host_timeout_ns: u64,
+    /// How long a query has to want more hosts before it says so, in nanoseconds.
+    pub hosts_more_after_ns: u64,
+    /// How long a query has to want fewer hosts before it says so, in nanoseconds.
+    pub hosts_fewer_after_ns: u64,
     /// The memory limit of all operators, in bytes.
     pub memory_limit: Option<u64>,
     /// The event time after which unused state is discarded, in microseconds; `None` for never.
@@ -139,6 +143,15 @@ pub const RESTARTS: usize = 10;
 
 /// The default of `host_patience`: agents that a cluster manager starts need some seconds.
 pub const HOST_PATIENCE_NS: u64 = 60_000_000_000;
+
+/// The default of `hosts_more_after`: longer than what is read again after a restart takes to catch up.
+pub const HOSTS_MORE_AFTER_NS: u64 = 30_000_000_000;
+
+/// The default of `hosts_fewer_after`, as in Kubernetes: a change of hosts interrupts the query.
+pub const HOSTS_FEWER_AFTER_NS: u64 = 300_000_000_000;
+
+/// The maximum of `hosts_more_after` and `hosts_fewer_after`: an hour.
+pub const HOSTS_AFTER_MAX_NS: u64 = 3_600_000_000_000;
 
 /// The default of `host_timeout`: three lost packets in a row, and far longer than a loaded host is silent.
 pub const HOST_TIMEOUT_NS: u64 = 3_000_000_000;
@@ -190,6 +203,8 @@ impl Default for Settings {
             hosts: None,
             rescale: Rescale::Off,
             host_patience_ns: HOST_PATIENCE_NS,
+            hosts_more_after_ns: HOSTS_MORE_AFTER_NS,
+            hosts_fewer_after_ns: HOSTS_FEWER_AFTER_NS,
             host_timeout_ns: HOST_TIMEOUT_NS,
             memory_limit: None,
             state_ttl_us: None,

@@ -25,7 +25,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("from a query to instances", "demand expand place split"),
             ("while it runs", "balance latency"),
             ("broadcasts", "broadcast"),
-            ("other hosts", "clock cluster lease"),
+            ("other hosts", "clock cluster lease wanted"),
         ],
     ),
     (

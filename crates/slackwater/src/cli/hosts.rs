@@ -168,6 +168,9 @@ pub(super) struct WorkerArguments {
     /// The cores that queries may use, such as 0-3,8 [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     cores: Option<String>,
+    /// A file that is there while the agent has joined, for probes that ask whether it is ready
+    #[arg(long, value_name = "FILE")]
+    joined: Option<PathBuf>,
 }
 
 /// Parses a number of hosts, or the fewest and the most.
@@ -278,5 +281,6 @@ fn options(arguments: &WorkerArguments) -> Result<AgentOptions, String> {
         address: arguments.address,
         ports: arguments.ports,
         machine,
+        joined: arguments.joined.clone(),
     })
 }

@@ -14,6 +14,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct AgentOptions {
     pub ports: Option<(u16, u16)>,
     /// What processes may use.
     pub machine: Machine,
+    /// The file that is there while the agent has joined, for those who ask whether it is ready.
+    pub joined: Option<PathBuf>,
 }
 
 /// Why an agent ends.
@@ -71,6 +74,11 @@ pub enum Ending {
 
 /// Runs an agent to its end.
 pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
+    if let Some(path) = &options.joined
+        && let Err(error) = Mark::check(path)
+    {
+        return Ending::Refused(error);
+    }
     let mut pause = PAUSE_MIN;
     let mut told = None;
     let mut term = 0;
@@ -209,6 +217,7 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
     };
     *term = of_leader;
     stopping.has_joined();
+    let _mark = options.joined.as_deref().map(Mark::set);
     let mut agent = Agent {
         host: LocalHost::new(facts, None)
             .with_secret(options.secret.clone())
@@ -264,6 +273,36 @@ fn connect(address: &str, secret: Option<&Secret>, patience: Duration) -> io::Re
         }
     }
     Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
+}
+
+/// The file that says that the agent has joined: it is removed when this is dropped.
+struct Mark<'a>(&'a Path);
+
+impl Mark<'_> {
+    /// Removes the mark of an earlier agent that was killed, and makes sure that there can be one.
+    fn check(path: &Path) -> Result<(), String> {
+        let made = std::fs::write(path, "").and_then(|()| std::fs::remove_file(path));
+        made.map_err(|error| {
+            format!(
+                "--joined {}: {error}\n  = name a file in a folder that the agent may write",
+                path.display()
+            )
+        })
+    }
+
+    fn set(path: &Path) -> Mark<'_> {
+        if let Err(error) = std::fs::write(path, "") {
+            say(&format!("warning: --joined {}: {error}\n", path.display()));
+        }
+        Mark(path)
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        // Whoever has removed it knows.
+        let _ = std::fs::remove_file(self.0);
+    }
 }
 
 /// An agent that has joined.

@@ -111,6 +111,17 @@ impl Membership {
         there.collect()
     }
 
+    /// Counts the hosts that are there, on any thread and also when the membership is over.
+    pub fn counter(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let members = Arc::downgrade(&self.members);
+        move || {
+            members.upgrade().map_or(0, |members| {
+                let state = members.state();
+                state.hosts.values().filter(|host| is_usable(host)).count()
+            })
+        }
+    }
+
     /// Waits until so many hosts are there, and those with these names; returns false if that takes too long.
     pub fn wait_for(&self, count: usize, names: &[&str], until: Instant) -> bool {
         let mut state = self.members.state();

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slackwater_control::lease::Terms;
+use slackwater_control::wanted::Limits;
+use slackwater_engine::time::now_ns;
 use slackwater_secure::Secret;
 use slackwater_sql::settings::{Hosts, Settings};
 
 use super::members::About;
 use super::membership::Membership;
+use super::wanted::{HostsKnown, HostsReading, Used, Wishes};
 use crate::broadcast::distance_between_hosts;
 use crate::hosts::{Facts, Host, LocalHost};
 use crate::machine::Machine;
@@ -79,6 +82,7 @@ pub struct Orchestrator {
     /// The hosts that the query was started with.
     first: RefCell<BTreeSet<String>>,
     home: Arc<LocalHost>,
+    wishes: RefCell<Wishes>,
 }
 
 /// Whether a query is to go on with other hosts.
@@ -153,6 +157,12 @@ impl Orchestrator {
             needed: RefCell::default(),
             first: RefCell::default(),
             home: Arc::new(LocalHost::new(facts, program).with_secret(options.secret.clone())),
+            wishes: RefCell::new(Wishes::new(Limits {
+                min: options.hosts.min,
+                max: options.hosts.max,
+                more_after_ns: settings.hosts_more_after_ns,
+                fewer_after_ns: settings.hosts_fewer_after_ns,
+            })),
         })
     }
 
@@ -344,6 +354,39 @@ impl Orchestrator {
             }
         });
         reports.collect()
+    }
+
+    /// Whether processes on a host count: home only works if it was asked to.
+    pub fn counts(&self, host: usize) -> bool {
+        host > 0 || self.options.here
+    }
+
+    /// The most hosts that the query may use.
+    pub fn hosts_max(&self) -> usize {
+        self.options.hosts.max
+    }
+
+    /// Counts the hosts that are there and may be used, home among them if it is one.
+    pub fn counter(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let (joined, here) = (self.membership.counter(), usize::from(self.options.here));
+        move || joined() + here
+    }
+
+    /// An incarnation begins.
+    pub fn begin(&self, used: Used) {
+        self.wishes.borrow_mut().begin(now_ns(), used);
+    }
+
+    /// Somebody looks at what it has counted.
+    pub fn look(&self, reading: HostsReading) -> HostsKnown {
+        let mut wishes = self.wishes.borrow_mut();
+        wishes.look(now_ns(), reading);
+        wishes.known(self.counter()())
+    }
+
+    /// The incarnation has ended; returns how many hosts the query wants, as far as it is known.
+    pub fn end(&self, reading: HostsReading) -> Option<usize> {
+        self.wishes.borrow_mut().end(now_ns(), reading)
     }
 
     /// Messages of earlier incarnations that were dropped, and connections of strangers.

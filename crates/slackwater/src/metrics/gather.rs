@@ -7,6 +7,7 @@ use slackwater_engine::deploy::Deployment;
 use slackwater_engine::latency::SLOTS;
 use slackwater_sql::program::Program;
 
+use super::hosts::Spread;
 use super::name_of;
 use super::snapshot::{OperatorCounts, SinkCounts, Snapshot, SourceCounts, WorkerCounts};
 use crate::catalog::ProgramCatalog;
@@ -25,6 +26,8 @@ pub struct Gatherer<'a> {
     pub catalog: &'a ProgramCatalog<'a>,
     /// The latency targets of the sinks.
     pub targets: &'a Targets,
+    /// The hosts, if there are to be several.
+    pub spread: Option<Spread<'a>>,
 }
 
 impl Gatherer<'_> {
@@ -54,7 +57,9 @@ impl Gatherer<'_> {
             waiting,
         });
         snapshot.operators = operators.collect();
+        let mut used = Vec::new();
         for measured in measured {
+            used.push((measured.process, measured.cpu_s));
             if are_children {
                 snapshot.processes_cpu_s += measured.cpu_s;
                 snapshot.processes_resident_bytes += measured.resident_bytes;
@@ -67,6 +72,10 @@ impl Gatherer<'_> {
                 snapshot.workers.insert(worker.worker, counts);
             }
         }
+        snapshot.hosts = self.spread.map(|spread| {
+            let cpu_s = spread.cpu_s(used.into_iter());
+            spread.look(&snapshot, cpu_s)
+        });
         snapshot
     }
 

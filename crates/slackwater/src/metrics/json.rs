@@ -4,6 +4,8 @@ use serde::Serialize;
 use slackwater_engine::latency::upper_ns;
 
 use super::bad_rows::BadRow;
+use crate::cluster::HostsKnown;
+
 use super::snapshot::{OperatorCounts, Partition, SinkCounts, Snapshot, SourceCounts};
 use super::text::Totals;
 use super::unix_s;
@@ -28,6 +30,9 @@ struct Counts<'a> {
     /// By node of the query graph.
     nodes: Vec<Node>,
     workers: Vec<Worker>,
+    /// The hosts, if there are to be several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hosts: Option<HostsKnown>,
     checkpoints: Option<Checkpoints>,
     /// The last rejected records.
     bad_rows: &'a [BadRow],
@@ -118,6 +123,7 @@ pub fn json(
         sinks: sinks.collect(),
         nodes: counts.operators.iter().map(Node::of).collect(),
         workers: workers.collect(),
+        hosts: counts.hosts,
         checkpoints: counts.checkpoints.as_ref().map(|taken| Checkpoints {
             stored: taken.stored,
             aborted: taken.aborted,

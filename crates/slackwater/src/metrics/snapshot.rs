@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::cluster::HostsKnown;
 use crate::doctor::Examination;
 use crate::report::PartitionReport;
 
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub partitions_left_out: usize,
     /// Why nothing comes out, and why rows are late.
     pub diagnosis: Vec<String>,
+    /// The hosts, if there are to be several.
+    pub hosts: Option<HostsKnown>,
     /// The CPU time of worker processes that run.
     pub processes_cpu_s: f64,
     /// The memory of worker processes that run.
@@ -155,6 +158,7 @@ impl Snapshot {
         self.partitions = later.partitions;
         self.partitions_left_out = later.partitions_left_out;
         self.diagnosis = later.diagnosis;
+        self.hosts = later.hosts.or(self.hosts);
         self.processes_cpu_s += later.processes_cpu_s;
         self.processes_resident_bytes = later.processes_resident_bytes;
     }

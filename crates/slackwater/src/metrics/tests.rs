@@ -1,5 +1,7 @@
 use slackwater_engine::latency::{SLOTS, upper_ns};
 
+use crate::cluster::HostsKnown;
+
 use super::snapshot::{OperatorCounts, SinkCounts, SourceCounts, WorkerCounts};
 use super::*;
 
@@ -183,6 +185,31 @@ fn rows_of_no_single_source_do_not_seem_fewer_while_workers_count() {
         board.show(now);
         assert_eq!(value(&board.page(), sample), shown);
     }
+}
+
+#[test]
+fn hosts_are_known_between_incarnations_and_counted_at_each_look() {
+    let board = Board::new("q".to_string(), Job::default());
+    assert_eq!(board.hosts_json(), "null\n");
+    board.begin();
+    let mut now = counts(100);
+    now.hosts = Some(HostsKnown {
+        wanted: 3,
+        reason: "busy",
+        used: 2,
+        joined: 2,
+        min: 1,
+        max: 4,
+    });
+    board.show(now);
+    board.pause();
+    board.end(counts(200));
+    board.count_hosts(|| 1);
+    let hosts = serde_json::from_str::<serde_json::Value>(&board.hosts_json()).unwrap();
+    assert_eq!((&hosts["wanted"], &hosts["joined"]), (&3.into(), &1.into()));
+    let page = board.page();
+    let of = |name: &str| value(&page, &format!("slackwater_hosts_{name}{{pipeline=\"q\"}}"));
+    assert_eq!((of("wanted"), of("used"), of("joined")), (3.0, 2.0, 1.0));
 }
 
 #[test]

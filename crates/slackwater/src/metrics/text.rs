@@ -46,6 +46,7 @@ pub fn page(pipeline: &str, counts: &Snapshot, totals: &Totals, with_partitions:
     operators(&mut page, pipeline, counts);
     workers(&mut page, pipeline, counts);
     checkpoints(&mut page, pipeline, counts);
+    hosts(&mut page, pipeline, counts);
     page.family(
         "slackwater_restarts_total",
         Kind::Counter,
@@ -84,6 +85,35 @@ pub fn page(pipeline: &str, counts: &Snapshot, totals: &Totals, with_partitions:
     )
     .sample(&[], totals.resident_bytes as f64);
     page.into_text()
+}
+
+/// The hosts, if there are to be several.
+fn hosts(page: &mut Page, pipeline: &str, counts: &Snapshot) {
+    let Some(hosts) = &counts.hosts else {
+        return;
+    };
+    let own = [("pipeline", pipeline)];
+    let gauges = [
+        (
+            "slackwater_hosts_wanted",
+            "How many hosts the query wants, within --hosts MIN..MAX.",
+            hosts.wanted,
+        ),
+        (
+            "slackwater_hosts_used",
+            "How many hosts the query runs on.",
+            hosts.used,
+        ),
+        (
+            "slackwater_hosts_joined",
+            "How many hosts have joined the query, used or not.",
+            hosts.joined,
+        ),
+    ];
+    for (name, help, count) in gauges {
+        let mut family = page.family(name, Kind::Gauge, help);
+        family.sample(&own, count as f64);
+    }
 }
 
 fn sources(page: &mut Page, pipeline: &str, counts: &Snapshot) {

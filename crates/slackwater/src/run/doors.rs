@@ -104,6 +104,7 @@ const PARTITIONS: &str = "partitions=true";
 /// The metrics, whether the query is alive and ready, and its tables that are pushed to.
 fn routes(board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
     let (scraped, signals) = (Arc::clone(board), Arc::clone(signals));
+    let (asked, hosts) = (Arc::clone(board), Arc::clone(&signals));
     let ready = Arc::clone(board);
     let routes = Routes::default()
         .get("/metrics", move |asked, reply| {
@@ -121,6 +122,15 @@ fn routes(board: &Arc<Board>, signals: &Arc<Signals>) -> Routes {
             // Otherwise it is dropped, which answers it with what is known.
             if scraped.is_running() {
                 signals.look(look);
+            }
+        })
+        .get("/v1/hosts", move |_, reply| {
+            let look = Look::new(&asked, move |board| {
+                let answer = Answer::new(StatusCode::OK, "application/json", board.hosts_json());
+                reply.send(answer.closing());
+            });
+            if asked.is_running() {
+                hosts.look(look);
             }
         })
         .get("/healthz", |_, reply| {

@@ -18,9 +18,10 @@ use super::questions::Questions;
 use super::watch::Watch;
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
+use crate::cluster::HostsReading;
 use crate::hosts::{Execution, FinalCounts, HostEvent, StartingExecution, Work};
 use crate::live::Live;
-use crate::metrics::Gatherer;
+use crate::metrics::{Gatherer, Spread};
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::report::{CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report};
@@ -135,6 +136,7 @@ impl Query<'_> {
         let mut host = host.run(&self.work(incarnation.as_ref()), catalog)?;
         catalog.has_begun();
         self.signals.has_begun();
+        self.begin_hosts();
         let coordinator = incarnation.as_ref().zip(writer);
         let coordinator = coordinator
             .map(|(incarnation, writer)| self.coordinator(incarnation, writer, sender.clone()));
@@ -203,6 +205,8 @@ impl Query<'_> {
             deployment,
             catalog,
             targets: &self.targets,
+            // The hosts have done their work: what they did just before says nothing.
+            spread: None,
         };
         looks.end(&gatherer, &host, coordinator.as_ref());
         let verdict = coordinator.as_ref().map(|takes| takes.verdict().clone());
@@ -252,6 +256,26 @@ impl Query<'_> {
         })
     }
 
+    /// Its hosts, if there are to be several.
+    fn spread(&self) -> Option<Spread<'_>> {
+        let spread = |orchestrator| Spread {
+            orchestrator,
+            hosts: &self.hosts,
+            plan: &self.plan,
+        };
+        self.orchestrator.as_ref().map(spread)
+    }
+
+    /// From now on hosts are judged by what they do.
+    fn begin_hosts(&self) {
+        if let Some(spread) = self.spread() {
+            let instances = 0..self.deployment.instances.len();
+            let processes = instances.map(|instance| self.deployment.process(instance));
+            let used = spread.used(self.program, processes);
+            spread.orchestrator.begin(used);
+        }
+    }
+
     /// Adds the hosts, and what was refused.
     fn report_hosts(&self, report: &mut Report, finished: &[FinalCounts]) {
         let Some(orchestrator) = &self.orchestrator else {
@@ -277,6 +301,17 @@ impl Query<'_> {
         let sinks = self.program.sinks();
         let errors_ms = sinks.map(|(node, _)| clocks.error_ns(node, &errors_ns) as f64 / 1e6);
         report.add_hosts(hosts, &errors_ms.collect::<Vec<f64>>(), fenced, refused);
+        report.hosts_wanted = self.spread().and_then(|spread| {
+            let used = finished.iter();
+            let used = used.map(|counts| (counts.process, counts.usage.cpu_s));
+            let violated_s = report.sinks.iter().filter_map(|sink| sink.violated_s);
+            orchestrator.end(HostsReading {
+                cpu_s: spread.cpu_s(used),
+                rows_out: report.rows_out,
+                violated_ns: (violated_s.fold(0.0, f64::max) * 1e9) as u64,
+                ..HostsReading::default()
+            })
+        });
     }
 
     /// The number of instances of each materialized view.

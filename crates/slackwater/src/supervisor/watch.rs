@@ -22,7 +22,7 @@ use crate::catalog::ProgramCatalog;
 use crate::cluster::{Judged, Orchestrator};
 use crate::hosts::{Execution, Host, HostCommand, HostEvent};
 use crate::live::Live;
-use crate::metrics::Gatherer;
+use crate::metrics::{Gatherer, Spread};
 use crate::plan::Plan;
 use crate::progress::{Due, Progress};
 use crate::rebalancer::Rebalancer;
@@ -233,6 +233,11 @@ impl Watch<'_> {
             deployment: self.deployment,
             catalog: self.catalog,
             targets: self.targets,
+            spread: self.orchestrator.map(|orchestrator| Spread {
+                orchestrator,
+                hosts: self.hosts,
+                plan: self.plan,
+            }),
         };
         let coordinator = self.coordinator.as_ref();
         let (questions, program, deployment) = (&self.questions, self.program, self.deployment);

@@ -7,7 +7,7 @@ use slackwater_engine::time::parse_duration_ns;
 use super::setting::Setting;
 use super::topic::Topic;
 use super::values::unless_none;
-use super::{HOST_TIMEOUT_MIN_NS, Rescale};
+use super::{HOST_TIMEOUT_MIN_NS, HOSTS_AFTER_MAX_NS, Rescale};
 
 /// `host_patience`.
 pub(super) const HOST_PATIENCE: Setting = Setting {
@@ -76,7 +76,7 @@ pub(super) const HOSTS: Setting = Setting {
     default: "'none'",
     since: "0.1.0",
     topic: Topic::Parallelism,
-    meaning: "on how many hosts a job of a server runs, the server's own among them",
+    meaning: "on how many hosts a job of a server runs, with that of the server",
     more: "The server needs `--listen`, and agents that join it ([jobs on several \
     hosts](server.md#jobs-on-several-hosts)). `slackwater run` has the option `--hosts` instead.",
     set: |settings, value| {
@@ -84,6 +84,42 @@ pub(super) const HOSTS: Setting = Setting {
         Some(())
     },
 };
+
+/// `hosts_fewer_after`.
+pub(super) const HOSTS_FEWER_AFTER: Setting = Setting {
+    name: "hosts_fewer_after",
+    values: "a duration up to '1 h'",
+    default: "'5 min'",
+    since: "0.1.0",
+    topic: Topic::Parallelism,
+    meaning: "how long fewer hosts would have to do before a query on several hosts wants fewer",
+    more: "Whoever starts and stops hosts reads how many are wanted from the metrics ([several \
+    hosts](cluster.md#as-many-hosts-as-it-takes)).",
+    set: |settings, value| {
+        settings.hosts_fewer_after_ns = window_ns(value)?;
+        Some(())
+    },
+};
+
+/// `hosts_more_after`.
+pub(super) const HOSTS_MORE_AFTER: Setting = Setting {
+    name: "hosts_more_after",
+    values: "a duration up to '1 h'",
+    default: "'30 s'",
+    since: "0.1.0",
+    topic: Topic::Parallelism,
+    meaning: "how long hosts have to be too busy before a query on several hosts wants more",
+    more: "Shorter times follow bursts, longer ones ignore them ([several \
+    hosts](cluster.md#as-many-hosts-as-it-takes)).",
+    set: |settings, value| {
+        settings.hosts_more_after_ns = window_ns(value)?;
+        Some(())
+    },
+};
+
+fn window_ns(value: &str) -> Option<u64> {
+    parse_duration_ns(value).filter(|ns| *ns <= HOSTS_AFTER_MAX_NS)
+}
 
 /// `rescale`.
 pub(super) const RESCALE: Setting = Setting {

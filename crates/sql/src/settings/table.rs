@@ -4,7 +4,9 @@ use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
 use slackwater_engine::time::parse_duration_ns;
 
-use super::hosts::{HOST_PATIENCE, HOST_TIMEOUT, HOSTS, RESCALE};
+use super::hosts::{
+    HOST_PATIENCE, HOST_TIMEOUT, HOSTS, HOSTS_FEWER_AFTER, HOSTS_MORE_AFTER, RESCALE,
+};
 use super::setting::Setting;
 use super::topic::Topic;
 use super::values::{
@@ -137,6 +139,8 @@ pub const SETTINGS: &[Setting] = &[
     HOST_PATIENCE,
     HOST_TIMEOUT,
     HOSTS,
+    HOSTS_FEWER_AFTER,
+    HOSTS_MORE_AFTER,
     Setting {
         name: "late_rows",
         values: "the name of a table, or 'none'",

@@ -25,6 +25,7 @@ fn processes_that_were_ended_before_their_lease_was_granted_do_not_start() {
         secret: None,
         address: None,
         ports: None,
+        joined: None,
         machine: Machine::this(),
     };
     let agent = std::thread::spawn(move || run(&options, &Stopping::default()));

@@ -1,0 +1,1 @@
+from . import sdk  # noqa: F401

@@ -1,0 +1,5 @@
+REQUESTED = []
+
+
+def request_resources(bundles):
+    REQUESTED.append(bundles)

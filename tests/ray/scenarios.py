@@ -1,0 +1,234 @@
+"""What is played on a cluster; each returns what it has measured."""
+
+import subprocess
+import time
+
+from cluster import PATIENCE_S, HEAD_PATIENCE_S, Failed, kill, processes, wait_for
+
+SCENARIOS = {}
+
+VISITS = """CREATE TABLE visits (
+  ts_ms BIGINT, ip STRING, ad_revenue DOUBLE, country STRING, user_agent STRING,
+  ts AS TO_TIMESTAMP_LTZ(ts_ms, 3), WATERMARK FOR ts AS ts
+) WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'events_per_second' = '1000', %s);
+"""
+
+# The generator's first event time.
+START_MS = 1436918400000
+
+# The work for a row depends on when it is due, not on when the query was last resumed.
+HASHES = """CREATE TABLE hashes (start TIMESTAMP(3), country STRING, visits BIGINT, hash STRING)
+WITH ('connector' = 'file', 'path' = '%%s', 'format' = 'csv');
+CREATE VIEW hashed AS SELECT ts, country, MD5(REPEAT(user_agent,
+  CASE WHEN ts_ms BETWEEN %d AND %d THEN 200 ELSE 20 END)) AS hash FROM visits;
+INSERT INTO hashes SELECT window_start, country, COUNT(*), MAX(hash)
+FROM TUMBLE(TABLE hashed, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end, country;
+""" % (START_MS + 40_000, START_MS + 140_000)
+
+# A row every 10 ms on the terminal, so that a pause is seen.
+TICKS = VISITS % "'rate' = '100/s', 'rows' = '10000000'" + "SELECT ts_ms, country FROM visits;\n"
+
+COUNTS = """CREATE TABLE counts (start TIMESTAMP(3), country STRING, visits BIGINT, visitors BIGINT)
+WITH ('connector' = 'file', 'path' = '%s', 'format' = 'csv');
+INSERT INTO counts SELECT window_start, country, COUNT(*), COUNT(DISTINCT ip)
+FROM TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end, country;
+"""
+
+
+def scenario(function):
+    """Makes a function with a docstring a scenario."""
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+def write(cluster, text, name="query.sql"):
+    file = cluster.folder / name
+    file.write_text(text)
+    return file
+
+
+def rows(folder):
+    """The rows of a folder of parts, sorted."""
+    parts = [part for part in folder.iterdir() if not part.name.startswith(".")]
+    return sorted(line for part in parts for line in part.read_text().splitlines())
+
+
+def expected(cluster, source):
+    """The same query on one host, as fast as it can be."""
+    out = cluster.folder / "expected"
+    file = write(cluster, VISITS % source + COUNTS % out, "expected.sql")
+    subprocess.run([cluster.program, "run", file, "--quiet"], check=True, timeout=PATIENCE_S)
+    return rows(out)
+
+
+def running(run, hosts):
+    """Waits until a query runs on so many hosts."""
+
+    def is_running():
+        run.check_running()
+        return run.used() == hosts
+
+    wait_for(lambda: f"{hosts} hosts\n{run.said()[-3000:]}", is_running)
+
+
+@scenario
+def answer(cluster):
+    """Three nodes give the answer of one host; nothing is left of agents and secrets."""
+    out = cluster.folder / "out"
+    file = write(cluster, VISITS % "'rate' = '10000/s', 'rows' = '200000'" + COUNTS % out)
+    begun = time.monotonic()
+    run = cluster.run(file, "3", ["--parallelism", "3"])
+    running(run, 3)
+    first_s = time.monotonic() - begun
+    report = run.finish()
+    if rows(out) != expected(cluster, "'rows' = '200000'"):
+        raise Failed("other rows than on one host")
+    wait_for("agents end with their query", lambda: not cluster.node_of_agent())
+    left = list(cluster.folder.glob("slackwater-*"))
+    if left:
+        raise Failed(f"left behind: {left}")
+    return f"{first_s:.1f} s from the command to a query on three nodes; {report['rows_in']:,} rows"
+
+
+@scenario
+def load(cluster):
+    """Rows that cost four times as much for a while: three hosts, then one; none is read twice."""
+    out = cluster.folder / "out"
+    visits = VISITS.replace("'events_per_second' = '1000'", f"'events_per_second' = '{RATE}'")
+    file = write(cluster, visits % f"'rate' = '{RATE}/s', 'rows' = '{RATE * LOAD_S}'" + HASHES % out)
+    settings = ["hosts_more_after=5 s", "hosts_fewer_after=15 s", "latency_target=200 ms"]
+    more = [word for setting in settings for word in ("--set", setting)]
+    run = cluster.run(file, "1..3", ["--parallelism", "6", *more])
+    begun, seen, most = time.monotonic(), [], 0
+    while run.process.poll() is None:
+        known, used = run.known(), run.used()
+        if known and (not seen or seen[-1][1:] != (known.wanted, used)):
+            seen.append((time.monotonic() - begun, known.wanted, used))
+            at_s = f"{'':19}{seen[-1][0]:6.1f} s"
+            print(f"{at_s}: {known.wanted} wanted ({known.reason}), {used} used", flush=True)
+        most = max(most, used)
+        time.sleep(0.5)
+        if time.monotonic() - begun > 3 * LOAD_S:
+            raise Failed(f"it has not ended\n{run.said()[-3000:]}")
+    report = run.finish()
+    if most != 3 or seen[-1][2] != 1:
+        raise Failed(f"wanted and used: {seen}\n{run.said()[-3000:]}")
+    source = f"'rows' = '{RATE * LOAD_S}'"
+    want = cluster.folder / "expected"
+    alone = write(cluster, visits % source + HASHES % want, "expected.sql")
+    subprocess.run([cluster.program, "run", alone, "--quiet"], check=True, timeout=600)
+    if rows(out) != rows(want):
+        raise Failed("other rows than on one host")
+    if report["restarts"] or report["rows_in"] != RATE * LOAD_S:
+        raise Failed(f"{report['restarts']} restarts, {report['rows_in']} of {RATE * LOAD_S} rows read")
+    return f"{report['rescales']} changes of hosts, {report['rows_in']:,} rows, none read twice"
+
+
+# Rows a second that keep one core of this machine less than half busy when they cost little, and nearly two
+# when they cost more; and how long they come.
+RATE = 44_000
+LOAD_S = 240
+
+
+@scenario
+def raylet(cluster):
+    """A raylet is killed: its agent goes on. Then a whole node: the query resumes on another one."""
+    run = cluster.run(write(cluster, TICKS), "1", ["--set", "checkpoint_interval=500 ms"])
+    running(run, 1)
+    wait_for("rows", lambda: len(run.lines) > 100)
+    [(node, _)] = cluster.node_of_agent().items()
+    killed = time.monotonic()
+    kill(cluster.raylet(node))
+    time.sleep(15)
+    run.check_running()
+    alone_s = run.longest_pause(killed)
+    agents = cluster.node_of_agent()
+    if node not in agents:
+        raise Failed(f"the agent ended with its raylet\n{run.said()[-3000:]}")
+    said = f"a raylet killed: no rows for {alone_s:.2f} s at most\n"
+    # Again on a node that has its raylet: its agent is the second host.
+    run.stop()
+    second = cluster.run(write(cluster, TICKS, "second.sql"), "1", ["--set", "checkpoint_interval=500 ms"],
+                         ["--port", "7071"])
+    running(second, 1)
+    wait_for("rows", lambda: len(second.lines) > 100)
+    [(node, _)] = cluster.node_of_agent().items()
+    killed = time.monotonic()
+    cluster.kill_node(node)
+    wait_for(lambda: f"another node\n{second.said()[-3000:]}", lambda: set(cluster.node_of_agent()) - {node})
+    wait_for("rows again", lambda: second.rows_after(killed + 0.5))
+    wait_for("rows again", lambda: len([at for at in second.times if at > killed]) > 200)
+    pause_s = second.longest_pause(killed)
+    report = second.stop()
+    if report["restarts"] < 1:
+        raise Failed("nothing was disturbed")
+    return said + f"a node killed: no rows for {pause_s:.2f} s, {report['restarts']} restart"
+
+
+@scenario
+def head(cluster):
+    """The head is killed, and stays away until all raylets have ended: the query goes on, and ends well."""
+    out = cluster.folder / "out"
+    file = write(cluster, VISITS % "'rate' = '2000/s', 'rows' = '120000'" + COUNTS % out)
+    run = cluster.run(file, "2", ["--parallelism", "2"])
+    running(run, 2)
+    cluster.kill_head()
+    killed = time.monotonic()
+    wait_for("raylets end", lambda: not cluster.pids("/raylet/raylet"), 3 * HEAD_PATIENCE_S + PATIENCE_S)
+    ended_s = time.monotonic() - killed
+    run.check_running()
+    if len(cluster.node_of_agent()) != 2:
+        raise Failed(f"agents ended with Ray\n{run.said()[-3000:]}")
+    report = run.finish()
+    if rows(out) != expected(cluster, "'rows' = '120000'"):
+        raise Failed("other rows than on one host")
+    if "Ray is gone" not in run.said():
+        raise Failed(f"nobody was told\n{run.said()[-3000:]}")
+    wait_for("agents end with their query", lambda: not cluster.node_of_agent())
+    return f"raylets ended {ended_s:.1f} s after the head; {report['restarts']} restarts of the query"
+
+
+@scenario
+def detached(cluster):
+    """A detached query goes on without its driver; when its node is killed, it resumes on another one."""
+    out = cluster.folder / "out"
+    file = write(cluster, VISITS % "'rate' = '2000/s', 'rows' = '120000'" + COUNTS % out)
+    own = ["--state", cluster.folder / "state", "--binary", cluster.program, "--hosts", "1..2", "--detach"]
+
+    def ask(*arguments):
+        command = cluster.command(*arguments)
+        return subprocess.run(
+            command, env=cluster.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+
+    begun = ask("run", file, *own, "--", "--set", "checkpoint_interval=500 ms")
+    if begun.returncode != 0:
+        raise Failed(begun.stderr)
+    again = ask("run", file, *own)
+    if "there is such a query already" not in again.stderr:
+        raise Failed(again.stderr)
+
+    def place():
+        """The node on which the query runs, and its process."""
+        for pid, (_, command) in processes().items():
+            if " run " in command and "--listen" in command and "keeper" not in command:
+                words = command.split(" ")
+                return int(words[words.index("--listen") + 1].split(":")[0].rpartition(".")[2])
+        return None
+
+    store = cluster.folder / "state" / "checkpoints"
+    wait_for("checkpoints", lambda: store.is_dir() and len(list(store.glob("*.json"))) > 2)
+    node = wait_for("the query", place)
+    killed = time.monotonic()
+    cluster.kill_node(node)
+    if node != 1:
+        wait_for("the query elsewhere", lambda: place() not in (None, node))
+    elsewhere_s = time.monotonic() - killed
+    said = f"its node was killed: the query was started on another one after {elsewhere_s:.1f} s"
+    ended = wait_for("the end", lambda: "has ended" in (told := ask("status", "query")).stderr and told, 300)
+    if ended.returncode != 0 or rows(out) != expected(cluster, "'rows' = '120000'"):
+        raise Failed(ended.stderr)
+    stopped = ask("stop", "query")
+    if stopped.returncode != 0 or "no such query" not in ask("status", "query").stderr:
+        raise Failed(stopped.stderr)
+    return said
