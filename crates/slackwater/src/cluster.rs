@@ -12,11 +12,13 @@
 //! Rows never pass through agents or the orchestrator, but for state that moves with its keys to another
 //! host, which passes unread.
 //!
-//! The layers: messages and their transport (`messages`, `session`), a host that has joined
-//! (`joined`) all of them (`membership`) and what a
-//! query asks of them (`orchestrator`), and the agent on the other side (`pulse`, `agent`).
+//! The layers: messages and their transport (`messages`, `traffic`, `session`), a host that has joined
+//! (`joined`), all of them (`membership`) and what a query asks of them (`orchestrator`), and the agent on
+//! the other side (`pulse`, `agent`).
 
 mod messages;
+mod traffic;
+
 mod session;
 
 mod joined;

@@ -6,11 +6,11 @@
 //! - A session that ends has ended all its processes, as far as the query is concerned: each of them is
 //!   reported as left, once.
 
+mod processes;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,9 @@ use slackwater_engine::time::now_ns;
 
 use super::messages::{ClockKnown, FromAgent, ToAgent};
 use super::session::{Beside, Receiver, Session};
-use crate::hosts::{
-    Ask, Ended, Exit, Facts, Found, Group, Hear, Host, HostProcesses, News, ProcessCommand, What,
-};
+use super::traffic::Bytes;
+use crate::hosts::{Ask, Exit, Facts, Found, Group, Hear, Host, HostProcesses, News, What};
+use processes::JoinedProcesses;
 
 /// How long an agent may take to start processes: a loaded host needs some 100 ms for each.
 const START_PATIENCE: Duration = Duration::from_secs(20);
@@ -36,8 +36,6 @@ pub struct JoinedHost {
     session: Arc<Session>,
     state: Mutex<State>,
     changed: Condvar,
-    /// The bytes that were received.
-    received: AtomicU64,
     terms: Terms,
 }
 
@@ -81,7 +79,6 @@ impl JoinedHost {
             session,
             state: Mutex::default(),
             changed: Condvar::new(),
-            received: AtomicU64::new(0),
             terms,
         }
     }
@@ -142,10 +139,9 @@ impl JoinedHost {
         self.state().fenced
     }
 
-    /// The bytes of messages that its agent was sent, and of those that were received, so far.
-    pub fn control_bytes(&self) -> (u64, u64) {
-        let received = self.received.load(Ordering::Relaxed);
-        (self.session.bytes_sent(), received)
+    /// The bytes of messages so far.
+    pub fn traffic(&self) -> Bytes {
+        self.session.traffic.bytes()
     }
 
     /// What it knows of the orchestrator's clock.
@@ -173,11 +169,7 @@ impl JoinedHost {
     ) -> String {
         let reason = loop {
             match receiver.receive::<FromAgent>() {
-                Ok(Some((message, beside))) => {
-                    self.received
-                        .store(receiver.bytes_received(), Ordering::Relaxed);
-                    self.take(message, beside, &mut changed);
-                }
+                Ok(Some((message, beside))) => self.take(message, beside, &mut changed),
                 Ok(None) => break ("its agent has ended".to_string(), true),
                 Err(error) => break (error.to_string(), is_end(&error)),
             }
@@ -376,13 +368,6 @@ impl State {
     }
 }
 
-/// A host whose agent has been asked to start processes.
-struct JoinedProcesses {
-    host: Arc<JoinedHost>,
-    epoch: u64,
-    pids: Vec<u32>,
-}
-
 /// A host that has joined, which can start processes.
 #[derive(Debug, Clone)]
 pub struct Joined(pub Arc<JoinedHost>);
@@ -452,63 +437,5 @@ impl Host for Joined {
             Ok(_) => Err(Error::new(name, "started another number of processes")),
             Err(reason) => Err(Error::new(name, reason)),
         }
-    }
-}
-
-impl HostProcesses for JoinedProcesses {
-    fn pids(&self) -> &[u32] {
-        &self.pids
-    }
-
-    fn tell(&self, process: usize, command: ProcessCommand, state: Option<OwnedFd>) {
-        let command = ToAgent::Command {
-            epoch: self.epoch,
-            process,
-            command,
-        };
-        let beside = state.map_or(Beside::Nothing, Beside::File);
-        self.host.session.send(&command, beside);
-    }
-
-    fn kill(&self, process: usize) {
-        let kill = ToAgent::Kill {
-            epoch: self.epoch,
-            process,
-        };
-        self.host.session.send(&kill, Beside::Nothing);
-    }
-
-    fn end(&self) -> Ended {
-        if self.host.state().run_of(self.epoch).is_none() {
-            return Ended::All;
-        }
-        let end = ToAgent::End { epoch: self.epoch };
-        self.host.session.send(&end, Beside::Nothing);
-        let run = {
-            let mut state = self.host.wait(END_PATIENCE, |run| run.has_ended);
-            let epoch = self.epoch;
-            state.run.take_if(|run| run.group.epoch == epoch)
-        };
-        // Nobody hears of them any more.
-        let Some(mut run) = run.filter(|run| !run.has_ended) else {
-            return Ended::All;
-        };
-        self.host.give_up("it did not end its processes");
-        run.lease.give_up();
-        let now_ns = now_ns();
-        match run.lease.look(now_ns) {
-            Standing::Lost { over_ns } => Ended::Unknown {
-                until: Instant::now() + Duration::from_nanos(over_ns.saturating_sub(now_ns)),
-            },
-            // Nothing to wait for: they have ended, or they do nothing; if they do anything, they end soon
-            // after, and what they write is fenced.
-            Standing::Over | Standing::Unknown | Standing::Held | Standing::Silent => Ended::All,
-        }
-    }
-}
-
-impl Drop for JoinedProcesses {
-    fn drop(&mut self) {
-        self.end();
     }
 }

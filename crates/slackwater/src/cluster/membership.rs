@@ -22,6 +22,7 @@ use slackwater_secure::{Door, Refusals, Secret, Stream};
 use super::joined::{Joined, JoinedHost};
 use super::messages::{ClockKnown, Hello, ToAgent};
 use super::session::{Beside, Receiver, Session};
+use super::traffic::{Bytes, Counted};
 use crate::hosts::{Build, Host};
 use crate::terminal::say;
 
@@ -122,10 +123,10 @@ impl Membership {
         state.hosts.get(name).and_then(|host| host.clock())
     }
 
-    /// The bytes of messages that the agent of a host was sent, and of those that were received from it.
-    pub fn control_bytes(&self, name: &str) -> (u64, u64) {
+    /// The bytes of messages to the agent of a host and from it.
+    pub fn traffic(&self, name: &str) -> Bytes {
         let host = self.shared.state().hosts.get(name).cloned();
-        host.map_or((0, 0), |host| host.control_bytes())
+        host.map_or_else(Bytes::default, |host| host.traffic())
     }
 
     /// The messages of earlier incarnations that were dropped.
@@ -237,7 +238,10 @@ fn admit(shared: &Arc<Shared>, stream: Stream, peer: SocketAddr) {
             let Ok(session) = Session::new(stream, &peer.to_string()) else {
                 return;
             };
-            let mut receiver = Receiver::new(session.stream());
+            let mut receiver = Receiver::new(Counted {
+                from: session.stream(),
+                traffic: &session.traffic,
+            });
             let Ok(Some((hello, _))) = receiver.receive::<Hello>() else {
                 session.end("no greeting");
                 return;
