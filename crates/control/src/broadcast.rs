@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 pub enum Algorithm {
     /// The origin sends to each receiver.
     Serial,
-    /// The origin sends to each process of its host and to the first of each other host, which forwards to the
-    /// others there.
+    /// The origin sends to each process of its host and to the first of each other host, which forwards to
+    /// the others there.
     FlatTree,
     /// Hosts form a binary tree below the origin, and the processes of a host one below its first.
     BinaryTree,

@@ -5,9 +5,9 @@
 
 use crate::topology::{Cache, Core, NumaNode, Topology};
 
-/// The distance between hosts where nothing was measured: a byte that goes over TCP costs some twelve times the CPU time of a byte that
-/// goes through shared memory (64 KiB messages: 11,290 and 966 ns, `docs/benchmarks/link.md`), in the unit in
-/// which a node's distance to itself is 10.
+/// The distance between hosts where nothing was measured: a byte that goes over TCP costs some twelve times
+/// the CPU time of a byte that goes through shared memory (64 KiB messages: 11,290 and 966 ns,
+/// `docs/benchmarks/link.md`), in the unit in which a node's distance to itself is 10.
 pub const DISTANCE_HOSTS: u32 = 120;
 
 /// Several hosts as one machine.
@@ -23,8 +23,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The hosts, in order, with the distance between nodes of different hosts. On a host that is not `used`, no
-    /// core may be used.
+    /// The hosts, in order, with the distance between nodes of different hosts. On a host that is not `used`,
+    /// no core may be used.
     pub fn of(hosts: &[(&Topology, bool)], distance_hosts: u32) -> Cluster {
         let mut cluster = Cluster {
             topology: Topology::default(),

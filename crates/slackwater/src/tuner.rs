@@ -42,7 +42,7 @@ use slackwater_engine::time::now_ns;
 use slackwater_sql::program::Program;
 
 use crate::catalog::ProgramCatalog;
-use crate::hosts::{Execution, Host, HostCommand};
+use crate::hosts::{Execution, HostCommand};
 use crate::machine::own_cpu_ns;
 use crate::plan::Plan;
 use crate::probe::{Probe, Seen};
@@ -50,7 +50,7 @@ use crate::targets::Targets;
 
 use asked::Asked;
 use change::{differs, same_wait};
-pub use clocks::Clocks;
+pub use clocks::{Clocks, Site};
 use elastic::Elastic;
 use messages::Messages;
 use pace::Pace;
@@ -73,9 +73,7 @@ pub struct Tuner<'a> {
     program: &'a Program,
     plan: &'a Plan,
     host: &'a Execution,
-    /// The hosts of worker processes.
-    hosts: &'a [Arc<dyn Host>],
-    clocks: Clocks,
+    clocks: Clocks<'a>,
     looks: Looks,
     /// The linger and the chunk size that each source was told.
     told: HashMap<usize, (u64, usize)>,
@@ -102,17 +100,16 @@ impl<'a> Tuner<'a> {
         plan: &'a Plan,
         catalog: &ProgramCatalog<'_>,
         deployment: &Deployment,
-        host: &'a Execution,
-        hosts: &'a [Arc<dyn Host>],
+        site: Site<'a>,
         costs: Costs,
         targets: &Targets,
     ) -> Option<Tuner<'a>> {
-        let clocks = Clocks::new(program, plan, deployment);
-        let clock_errors_ns = clock_errors_ns(hosts);
+        let host = site.execution;
+        let clocks = Clocks::new(program, plan, deployment, site.hosts);
         let sinks = program.sinks();
         let paths = sinks.filter_map(|(node, sink)| {
             let target_ns = targets.of(node, sink.latency_target_ns)?;
-            let error_ns = clocks.error_ns(node, &clock_errors_ns);
+            let error_ns = clocks.error_ns(node);
             path_control(program, plan, node, target_ns, error_ns, costs)
         });
         let paths = paths.collect::<Vec<PathControl>>();
@@ -136,7 +133,6 @@ impl<'a> Tuner<'a> {
             program,
             plan,
             host,
-            hosts,
             clocks,
             looks,
             told: HashMap::new(),
@@ -186,7 +182,7 @@ impl<'a> Tuner<'a> {
             Some(path) => path.retarget(target_ns.min(TARGET_NS_MAX)),
             None => {
                 let (program, plan, costs) = (self.program, self.plan, self.engine_costs);
-                let error_ns = self.clocks.error_ns(node, &clock_errors_ns(self.hosts));
+                let error_ns = self.clocks.error_ns(node);
                 let path = path_control(program, plan, node, target_ns, error_ns, costs);
                 self.paths.extend(path);
             }
@@ -230,7 +226,7 @@ impl<'a> Tuner<'a> {
             Looks::There(asked) => {
                 let begin_ns = own_cpu_ns();
                 let (now, seen) = asked.tick();
-                let errors_ns = self.clocks.errors(&clock_errors_ns(self.hosts));
+                let errors_ns = self.clocks.errors_ns();
                 for process in now {
                     let errors_ns = errors_ns.clone();
                     self.host.tell(HostCommand::Observe { process, errors_ns });
@@ -282,7 +278,6 @@ impl<'a> Tuner<'a> {
         let lost = lost.fold(Lost::default(), Lost::max);
         let sleeps = self.elastic.sleeps_in_a_row(self.plan);
         let in_use = self.tightest();
-        let clock_errors_ns = clock_errors_ns(self.hosts);
         let mut rows_seen = 0;
         for path in &mut self.paths {
             let sources = path.parts().sources.iter().copied();
@@ -297,7 +292,7 @@ impl<'a> Tuner<'a> {
                         .iter()
                         .any(|&worker| self.workers[worker].slept),
                     sleeps,
-                    error_ns: self.clocks.error_ns(path.parts().sink, &clock_errors_ns),
+                    error_ns: self.clocks.error_ns(path.parts().sink),
                     lost,
                 },
             );
@@ -499,9 +494,4 @@ impl<'a> Tuner<'a> {
         let settings = self.paths.iter().map(PathControl::setting);
         settings.min_by_key(|setting| setting.delay_ns)
     }
-}
-
-/// How wrong each host's idea of the deployment's clock may be, in nanoseconds.
-fn clock_errors_ns(hosts: &[Arc<dyn Host>]) -> Vec<u64> {
-    hosts.iter().map(|host| host.clock_error_ns()).collect()
 }

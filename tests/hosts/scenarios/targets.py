@@ -36,8 +36,9 @@ class Met:
         return 100 * (1 - self.violated_s / self.active_s)
 
     def __str__(self):
-        return (f"met in {self.share:5.1f} % of {self.active_s:.1f} s with the clocks' error added; "
-                f"p50 {self.p50:.1f}, p99 {self.p99:.1f} ± {self.error_ms:.2f} ms; CPU {self.cpu_percent:.2f} % of a core")
+        met = f"met in {self.share:5.1f} % of {self.active_s:.1f} s with the clocks' error added"
+        took = f"p50 {self.p50:.1f}, p99 {self.p99:.1f} ± {self.error_ms:.2f} ms"
+        return f"{met}; {took}; CPU {self.cpu_percent:.2f} % of a core"
 
 
 def run(world, run_s, hosts=3, target="20 ms", delay_ms=1, settings=None, meanwhile=lambda net: None):

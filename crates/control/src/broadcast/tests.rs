@@ -114,7 +114,7 @@ fn depth_and_fan_out_are_as_stated() {
     }
 }
 
-/// Of three hosts with four processes each: what is sent on the wire, and by how many senders a message passes.
+/// Of three hosts with four processes each: what is sent on the wire, and how many senders a message passes.
 #[test]
 fn hosts_are_reached_as_processes_are() {
     let place = |process: usize| Place {

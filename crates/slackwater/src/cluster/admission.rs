@@ -2,6 +2,7 @@
 //! people who ask.
 
 use std::cell::Cell;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use slackwater_secure::Stream;
 use super::members::Members;
 use super::messages::{Greeting, Hello, Question, Reply, ToAgent};
 use super::session::{Beside, Receiver, Session};
+use super::traffic::Counted;
 use crate::terminal::say;
 
 /// How often strangers are told of.
@@ -74,7 +76,10 @@ fn greet(members: &Arc<Members>, stream: Stream, peer: SocketAddr) {
     let Ok(session) = Session::new(stream, &peer.to_string()) else {
         return;
     };
-    let mut receiver = Receiver::new(session.stream());
+    let mut receiver = Receiver::new(Counted {
+        from: session.stream(),
+        traffic: &session.traffic,
+    });
     match receiver.receive() {
         Ok(Some((Greeting::Join(hello), _))) => {
             join(members, *hello, &session, &mut receiver, peer)
@@ -96,11 +101,11 @@ fn greet(members: &Arc<Members>, stream: Stream, peer: SocketAddr) {
 }
 
 /// Hears an agent until its session ends.
-fn join(
+fn join<R: Read>(
     members: &Arc<Members>,
     hello: Hello,
     session: &Arc<Session>,
-    receiver: &mut Receiver<&Stream>,
+    receiver: &mut Receiver<R>,
     peer: SocketAddr,
 ) {
     let name = hello.facts.name.clone();
@@ -169,7 +174,7 @@ fn answer(members: &Arc<Members>, question: Question) -> Reply {
 }
 
 /// Ends a session once the other end has read what was sent.
-fn finish(session: &Session, receiver: &mut Receiver<&Stream>) {
+fn finish<R: Read>(session: &Session, receiver: &mut Receiver<R>) {
     session.finish();
     let _ = receiver.receive::<serde_json::Value>();
 }

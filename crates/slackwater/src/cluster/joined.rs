@@ -13,7 +13,6 @@ pub use processes::Joined;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,7 @@ use slackwater_engine::time::now_ns;
 
 use super::messages::{ClockKnown, FromAgent, HostStatus, ToAgent};
 use super::session::{Beside, Receiver, Session};
+use super::traffic::Bytes;
 use crate::hosts::{Exit, Facts, Found, Group, Hear, News, What};
 
 /// A host that has joined.
@@ -30,8 +30,6 @@ pub struct JoinedHost {
     session: Arc<Session>,
     state: Mutex<State>,
     changed: Condvar,
-    /// The bytes that were received.
-    received: AtomicU64,
     terms: Terms,
 }
 
@@ -87,7 +85,6 @@ impl JoinedHost {
             session,
             state: Mutex::default(),
             changed: Condvar::new(),
-            received: AtomicU64::new(0),
             terms,
         }
     }
@@ -190,10 +187,9 @@ impl JoinedHost {
         self.state().fenced
     }
 
-    /// The bytes of messages that its agent was sent, and of those that were received, so far.
-    pub fn control_bytes(&self) -> (u64, u64) {
-        let received = self.received.load(Ordering::Relaxed);
-        (self.session.bytes_sent(), received)
+    /// The bytes of messages so far.
+    pub fn traffic(&self) -> Bytes {
+        self.session.traffic.bytes()
     }
 
     /// What it knows of the orchestrator's clock.
@@ -223,11 +219,7 @@ impl JoinedHost {
     ) -> String {
         let reason = loop {
             match receiver.receive::<FromAgent>() {
-                Ok(Some((message, beside))) => {
-                    self.received
-                        .store(receiver.bytes_received(), Ordering::Relaxed);
-                    self.take(message, beside, &mut changed);
-                }
+                Ok(Some((message, beside))) => self.take(message, beside, &mut changed),
                 Ok(None) => break ("its agent has ended".to_string(), true),
                 Err(error) => break (error.to_string(), is_end(&error)),
             }

@@ -18,6 +18,7 @@ use super::admission::{Strangers, admit};
 use super::joined::{Joined, JoinedHost};
 use super::members::{About, Members, is_usable, watch};
 use super::messages::ClockKnown;
+use super::traffic::Bytes;
 use crate::hosts::{Build, Host};
 
 /// How long agents may take to hear that the query is over.
@@ -87,10 +88,10 @@ impl Membership {
         state.hosts.get(name).and_then(|host| host.clock())
     }
 
-    /// The bytes of messages that the agent of a host was sent, and of those that were received from it.
-    pub fn control_bytes(&self, name: &str) -> (u64, u64) {
+    /// The bytes of messages to the agent of a host and from it.
+    pub fn traffic(&self, name: &str) -> Bytes {
         let host = self.members.state().hosts.get(name).cloned();
-        host.map_or((0, 0), |host| host.control_bytes())
+        host.map_or_else(Bytes::default, |host| host.traffic())
     }
 
     /// The messages of earlier incarnations that were dropped.

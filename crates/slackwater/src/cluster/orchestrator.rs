@@ -342,15 +342,15 @@ impl Orchestrator {
             let own = processes.filter(|(_, host)| **host == number);
             let facts = host.facts();
             let clock = self.membership.clock(&facts.name);
-            let (sent, received) = self.membership.control_bytes(&facts.name);
+            let traffic = self.membership.traffic(&facts.name);
             HostReport {
                 name: facts.name.clone(),
                 address: facts.address.to_string(),
                 processes: own.map(|(process, _)| process).collect(),
                 clock_offset_ms: clock.map_or(0.0, |clock| clock.offset_ns as f64 / 1e6),
                 clock_error_ms: clock.map_or(0.0, |clock| clock.error_ns as f64 / 1e6),
-                control_bytes_sent: sent,
-                control_bytes_received: received,
+                control_bytes_sent: traffic.sent,
+                control_bytes_received: traffic.received,
             }
         });
         reports.collect()

@@ -20,7 +20,6 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -28,6 +27,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slackwater_secure::Stream;
+
+use super::traffic::Traffic;
 
 /// The most bytes of messages that wait, apart from state: a few hundred times what all processes of a host
 /// say in a second, and far more than any SQL text needs.
@@ -72,7 +73,7 @@ pub struct Session {
     queue: Mutex<Queue>,
     changed: Condvar,
     /// The bytes of all frames so far.
-    sent: AtomicU64,
+    pub traffic: Traffic,
 }
 
 #[derive(Default)]
@@ -97,7 +98,7 @@ impl Session {
             stream: Arc::new(stream),
             queue: Mutex::default(),
             changed: Condvar::new(),
-            sent: AtomicU64::new(0),
+            traffic: Traffic::default(),
         });
         let writing = Arc::clone(&session);
         std::thread::Builder::new()
@@ -172,11 +173,6 @@ impl Session {
             .ended
             .clone()
             .filter(|reason| !reason.is_empty())
-    }
-
-    /// The bytes that were sent so far, before they were encrypted.
-    pub fn bytes_sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
     }
 
     /// The connection.
@@ -275,7 +271,7 @@ impl Session {
         // A queue is smaller than 2^32 bytes, and so is a piece.
         frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         frame.extend_from_slice(payload);
-        self.sent.fetch_add(frame.len() as u64, Ordering::Relaxed);
+        self.traffic.sent(frame.len());
         (&mut &*self.stream).write_all(&frame)
     }
 }
@@ -288,7 +284,6 @@ fn encoded(message: &impl Serialize) -> Vec<u8> {
 /// Receives the messages of the other end.
 pub struct Receiver<R> {
     from: R,
-    received: u64,
     /// The message whose pieces are coming.
     open: Option<(Vec<u8>, Open)>,
 }
@@ -301,16 +296,7 @@ enum Open {
 impl<R: Read> Receiver<R> {
     /// Receives from a connection.
     pub fn new(from: R) -> Receiver<R> {
-        Receiver {
-            from,
-            received: 0,
-            open: None,
-        }
-    }
-
-    /// The bytes that were received so far, after they were decrypted.
-    pub fn bytes_received(&self) -> u64 {
-        self.received
+        Receiver { from, open: None }
     }
 
     /// The next message and what came with it; `None` if the other end has gone between two messages.
@@ -375,7 +361,6 @@ impl<R: Read> Receiver<R> {
         (&mut self.from)
             .take(length as u64)
             .read_to_end(&mut payload)?;
-        self.received += (HEADER_BYTES + payload.len()) as u64;
         match payload.len() == length {
             true => Ok(Some((kind, payload))),
             false => Err(invalid("the connection ended within a message")),

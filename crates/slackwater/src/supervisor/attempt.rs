@@ -26,7 +26,7 @@ use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::report::{CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report};
 use crate::tally::Tally;
-use crate::tuner::{Clocks, Tuner};
+use crate::tuner::{Clocks, Site, Tuner};
 
 /// The number of operators that are named if all together hold too much.
 const OPERATORS_NAMED: usize = 3;
@@ -169,8 +169,10 @@ impl Query<'_> {
                 plan,
                 catalog,
                 deployment,
-                &host,
-                &self.hosts,
+                Site {
+                    execution: &host,
+                    hosts: &self.hosts,
+                },
                 self.costs,
                 &self.targets,
             ),
@@ -295,11 +297,9 @@ impl Query<'_> {
             links: strangers,
         };
         let hosts = orchestrator.report(&self.hosts, &self.plan.host_of);
-        let clocks = Clocks::new(self.program, &self.plan, &self.deployment);
-        let errors_ns = self.hosts.iter().map(|host| host.clock_error_ns());
-        let errors_ns = errors_ns.collect::<Vec<u64>>();
+        let clocks = Clocks::new(self.program, &self.plan, &self.deployment, &self.hosts);
         let sinks = self.program.sinks();
-        let errors_ms = sinks.map(|(node, _)| clocks.error_ns(node, &errors_ns) as f64 / 1e6);
+        let errors_ms = sinks.map(|(node, _)| clocks.error_ns(node) as f64 / 1e6);
         report.add_hosts(hosts, &errors_ms.collect::<Vec<f64>>(), fenced, refused);
         report.hosts_wanted = self.spread().and_then(|spread| {
             let used = finished.iter();

@@ -4,7 +4,7 @@ use super::events::Retarget;
 use super::watch::Watch;
 use crate::hosts::HostCommand;
 use crate::traces::Fact;
-use crate::tuner::Tuner;
+use crate::tuner::{Site, Tuner};
 
 impl Watch<'_> {
     /// Tells the host the targets that were changed in an earlier incarnation.
@@ -34,8 +34,10 @@ impl Watch<'_> {
                 self.plan,
                 self.catalog,
                 self.deployment,
-                self.host,
-                self.hosts,
+                Site {
+                    execution: self.host,
+                    hosts: self.hosts,
+                },
                 self.costs,
                 self.targets,
             );

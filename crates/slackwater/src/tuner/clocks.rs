@@ -1,33 +1,50 @@
-//! By how much the latencies of each sink may be wrong, on several hosts. Pure.
+//! By how much the latencies of each sink may be wrong, on several hosts.
 //!
 //! A latency is the difference of two stamps: of the host where the row was read and of the host where it
 //! left. Each is of the deployment's clock, as well as its host knows that. So what two hosts don't know adds
 //! up, and nothing is wrong between instances of one host.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use slackwater_engine::deploy::{Deployment, StepKind};
-
-use super::paths::parts;
-use crate::plan::Plan;
 use slackwater_sql::program::Program;
 
-/// The hosts between which the rows of each sink travel.
-#[derive(Debug, Default)]
-pub struct Clocks {
+use super::paths::{parts, path};
+use crate::hosts::{Execution, Host};
+use crate::plan::Plan;
+
+/// Where a query runs.
+#[derive(Clone, Copy)]
+pub struct Site<'a> {
+    /// Its threads or processes.
+    pub execution: &'a Execution,
+    /// The hosts of its worker processes.
+    pub hosts: &'a [Arc<dyn Host>],
+}
+
+/// The clocks of hosts, and between which of these the rows of each sink travel.
+#[derive(Debug)]
+pub struct Clocks<'a> {
+    hosts: &'a [Arc<dyn Host>],
     /// Pairs of a source's and the sink's host, by the sink's node; without pairs of the same host.
     pairs: BTreeMap<usize, BTreeSet<(usize, usize)>>,
 }
 
-impl Clocks {
-    /// The sinks of a deployment on several hosts.
-    pub fn new(program: &Program, plan: &Plan, deployment: &Deployment) -> Clocks {
+impl<'a> Clocks<'a> {
+    /// The sinks of a deployment on these hosts.
+    pub fn new(
+        program: &Program,
+        plan: &Plan,
+        deployment: &Deployment,
+        hosts: &'a [Arc<dyn Host>],
+    ) -> Clocks<'a> {
         let host = |instance: usize| {
             let process = deployment.process(instance);
             plan.host_of.get(process).copied().unwrap_or(0)
         };
         let pairs = program.sinks().map(|(node, _)| {
-            let path = super::paths::path(program, plan, node, 0);
+            let path = path(program, plan, node, 0);
             let sources = parts(program, plan, &path).source_instances;
             let sources = sources.into_iter().map(host).collect::<BTreeSet<usize>>();
             let sinks = deployment.instances.iter().enumerate();
@@ -40,25 +57,32 @@ impl Clocks {
             (node, pairs.filter(|(one, other)| one != other).collect())
         });
         Clocks {
+            hosts,
             pairs: pairs.collect(),
         }
     }
 
-    /// By how much a latency of the sink at `node` may be wrong, if each host's clock is known to within
-    /// `errors_ns`.
-    pub fn error_ns(&self, node: usize, errors_ns: &[u64]) -> u64 {
-        let error_ns = |host: usize| errors_ns.get(host).copied().unwrap_or(0);
-        let pairs = self.pairs.get(&node).into_iter().flatten();
-        let errors = pairs.map(|&(one, other)| error_ns(one).saturating_add(error_ns(other)));
-        errors.max().unwrap_or(0)
+    /// By how much a latency of the sink at `node` may be wrong.
+    pub fn error_ns(&self, node: usize) -> u64 {
+        let errors_ns = self.hosts.iter().map(|host| host.clock_error_ns());
+        error_ns(self.pairs.get(&node), &errors_ns.collect::<Vec<u64>>())
     }
 
     /// The sinks whose latencies may be wrong, each with the error.
-    pub fn errors(&self, errors_ns: &[u64]) -> Vec<(usize, u64)> {
+    pub fn errors_ns(&self) -> Vec<(usize, u64)> {
         let sinks = self.pairs.keys();
-        let errors = sinks.map(|&node| (node, self.error_ns(node, errors_ns)));
+        let errors = sinks.map(|&node| (node, self.error_ns(node)));
         errors.filter(|(_, error_ns)| *error_ns > 0).collect()
     }
+}
+
+/// By how much a latency between one of these pairs of hosts may be wrong, if each host's clock is known to
+/// within `errors_ns`.
+fn error_ns(pairs: Option<&BTreeSet<(usize, usize)>>, errors_ns: &[u64]) -> u64 {
+    let error_ns = |host: usize| errors_ns.get(host).copied().unwrap_or(0);
+    let pairs = pairs.into_iter().flatten();
+    let errors = pairs.map(|&(one, other)| error_ns(one).saturating_add(error_ns(other)));
+    errors.max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -67,19 +91,13 @@ mod tests {
 
     #[test]
     fn what_two_hosts_do_not_know_adds_up_and_one_host_is_never_wrong() {
-        let clocks = Clocks {
-            pairs: [
-                (4, [(0, 1), (2, 1)].into()),
-                (5, BTreeSet::new()),
-                (6, [(1, 0)].into()),
-            ]
-            .into(),
-        };
         let errors_ns = [0, 700, 90];
-        assert_eq!(clocks.errors(&errors_ns), [(4, 790), (6, 700)]);
-        assert_eq!(clocks.error_ns(5, &errors_ns), 0);
+        let pairs = BTreeSet::from([(0, 1), (2, 1)]);
+        assert_eq!(error_ns(Some(&pairs), &errors_ns), 790);
+        assert_eq!(error_ns(Some(&BTreeSet::from([(2, 0)])), &errors_ns), 90);
+        assert_eq!(error_ns(Some(&BTreeSet::new()), &errors_ns), 0);
         // A sink that isn't there, and hosts of which nothing is known.
-        assert_eq!(clocks.error_ns(9, &errors_ns), 0);
-        assert_eq!(clocks.errors(&[]), []);
+        assert_eq!(error_ns(None, &errors_ns), 0);
+        assert_eq!(error_ns(Some(&pairs), &[]), 0);
     }
 }

@@ -74,7 +74,7 @@ fn a_target_below_the_shortest_delay_is_met_by_interrupts_at_once() {
     assert_eq!(correct(&mut controller), 0);
 }
 
-/// What clocks of several hosts don't know leaves less of the target, and is nothing that has to be forgotten.
+/// What clocks of several hosts don't know leaves less of the target, and nothing has to be forgotten.
 #[test]
 fn the_error_of_clocks_shortens_the_delay_for_as_long_as_it_lasts() {
     let mut controller = controller(20, 16);
