@@ -13,6 +13,7 @@ use slackwater_checkpoint::coordinator::Report;
 use slackwater_checkpoint::manifest::Part;
 use slackwater_checkpoint::{PartWriter, Runner, Store};
 use slackwater_engine::checkpoint::{Prepared, Slice, Snapshot, StateSnapshot};
+use slackwater_engine::counters::CutCounts;
 use slackwater_engine::counters::clock;
 use slackwater_engine::deploy::{Deployment, InstancePlan};
 use slackwater_engine::protocol::{Attached, WorkerEvent};
@@ -48,6 +49,17 @@ pub enum AgentEvent {
         last_barrier: u64,
         /// What the member reports.
         report: Report,
+    },
+    /// The rows that an instance has counted at a barrier, or at its end.
+    Counted {
+        /// The barrier, or the last one that it has passed.
+        barrier: u64,
+        /// The instance.
+        instance: usize,
+        /// Whether the instance has ended.
+        has_ended: bool,
+        /// The rows since its start.
+        counts: CutCounts,
     },
     /// A part is stored.
     Stored {
@@ -246,6 +258,12 @@ impl CheckpointAgent {
 
     fn snapshot(&mut self, instance: usize, snapshot: Snapshot) -> Vec<AgentEvent> {
         let barrier = snapshot.barrier;
+        let counted = AgentEvent::Counted {
+            barrier,
+            instance,
+            has_ended: false,
+            counts: snapshot.counts.clone(),
+        };
         let taken_ns = snapshot.state.as_ref().map_or(0, |state| state.taken_ns);
         let (reports, mut failed) = self.reports(instance, snapshot, barrier);
         let events = reports
@@ -256,13 +274,21 @@ impl CheckpointAgent {
                 report,
                 taken_ns,
             });
-        let mut events = self.secured(events.collect());
-        events.append(&mut failed);
-        events
+        // Before the manifest can be stored.
+        let mut told = vec![counted];
+        told.append(&mut self.secured(events.collect()));
+        told.append(&mut failed);
+        told
     }
 
     fn ended(&mut self, instance: usize, last: Snapshot) -> Vec<AgentEvent> {
         let last_barrier = last.barrier;
+        let counted = AgentEvent::Counted {
+            barrier: last_barrier,
+            instance,
+            has_ended: true,
+            counts: last.counts.clone(),
+        };
         // What was prepared or is stored at the end belongs to the next barrier.
         let (reports, failed) = self.reports(instance, last, last_barrier + 1);
         let events = reports
@@ -272,12 +298,13 @@ impl CheckpointAgent {
                 last_barrier,
                 report,
             });
-        let mut events = self.secured(events.collect());
-        events.extend(failed.into_iter().map(|event| match event {
+        let mut told = vec![counted];
+        told.append(&mut self.secured(events.collect()));
+        told.extend(failed.into_iter().map(|event| match event {
             AgentEvent::Failed { reason, .. } => AgentEvent::NotCommitted { reason },
             event => event,
         }));
-        events
+        told
     }
 
     /// The events that can be reported at once. Events of sinks have to wait until what the sinks have
