@@ -199,7 +199,7 @@ impl Orchestrator {
                 return Err("stopped while waiting for hosts".to_string());
             }
             if Instant::now() >= until {
-                return Err(self.too_few(count));
+                return Err(self.too_few());
             }
         }
         let is_first = !self.has_gathered.replace(true);
@@ -259,7 +259,7 @@ impl Orchestrator {
     }
 
     /// The error if hosts have not joined in time.
-    fn too_few(&self, count: usize) -> String {
+    fn too_few(&self) -> String {
         let there = self.names();
         let hosts = self.options.hosts;
         let (address, patience) = (self.membership.address(), self.patience.as_secs_f64());
@@ -267,7 +267,7 @@ impl Orchestrator {
         let secret = secret.map_or("", |_| " --secret FILE");
         let needed = self.needed.borrow();
         let lacks = needed.iter().find(|(name, _)| !there.contains(name));
-        if let Some((name, table)) = lacks.filter(|_| there.len() >= count) {
+        if let Some((name, table)) = lacks.filter(|_| self.has_gathered.get()) {
             return format!(
                 "table '{table}' can't do without host {name}, which has not joined again within \
                  {patience} s\n  \

@@ -3,6 +3,7 @@
 
 mod cuts;
 mod figures;
+mod jobs;
 mod traced;
 
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use slackwater_checkpoint::coordinator::{self, Costs, Input, Output, Plan, Settings};
 use slackwater_checkpoint::manifest::{Manifest, Partition};
-use slackwater_checkpoint::{CheckpointWriter, Kind, Runner};
+use slackwater_checkpoint::{CheckpointWriter, Runner};
 use slackwater_engine::barrier::{Barrier, Purpose};
 use slackwater_engine::counters::CutCounts;
 use slackwater_engine::hash::BUCKETS;
@@ -23,6 +24,7 @@ use crate::checkpoints::{AgentEvent, Members, Suspected};
 use crate::hosts::{Execution, HostCommand};
 use crate::traces::Traces;
 use cuts::Cuts;
+use jobs::{Job, work};
 
 /// The number of checkpoints that are kept: one to resume from, and two in case it is corrupt.
 const KEPT: usize = 3;
@@ -54,14 +56,6 @@ pub enum Stored {
     Fenced(String),
     /// The incarnation may continue; the reason why no checkpoint was taken.
     Checked(String),
-}
-
-enum Job {
-    Put(Box<Manifest>),
-    /// Removes old checkpoints before this one.
-    Sweep(u64),
-    /// Checks whether a checkpoint failed because of a later incarnation; the reason of the failure.
-    Check(String),
 }
 
 /// The state of an incarnation.
@@ -488,29 +482,5 @@ impl Drop for Coordinator {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-fn work(runner: &Runner, writer: &mut CheckpointWriter, job: Job) -> Stored {
-    match job {
-        Job::Put(manifest) => {
-            let barrier = manifest.barrier;
-            match runner.run(writer.put_manifest(*manifest)) {
-                Ok(number) => Stored::Manifest { barrier, number },
-                Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
-                Err(error) => Stored::Failed {
-                    barrier,
-                    reason: error.to_string(),
-                },
-            }
-        }
-        Job::Check(reason) => match runner.run(writer.check()) {
-            Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
-            _ => Stored::Checked(reason),
-        },
-        Job::Sweep(committed) => match runner.run(writer.sweep_before(committed, KEPT)) {
-            Ok(_) => Stored::Swept(None),
-            Err(error) => Stored::Swept(Some(error.to_string())),
-        },
     }
 }

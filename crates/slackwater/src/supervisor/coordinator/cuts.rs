@@ -1,4 +1,5 @@
-//! The rows that instances had counted at the barriers of checkpoints: what counts if the query resumes there.
+//! The rows that instances had counted at the barriers of checkpoints: what counts if the query resumes
+//! there.
 
 use std::collections::{BTreeMap, VecDeque};
 
