@@ -32,6 +32,9 @@ mod stopping;
 
 mod agent;
 
+#[cfg(test)]
+mod mutations;
+
 pub use agent::{AgentOptions, Ending, resolve, run as run_agent};
 pub use files::find_elsewhere;
 pub use orchestrator::{ClusterOptions, Gathered, Hosts, Judged, Orchestrator};
