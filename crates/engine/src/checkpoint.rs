@@ -15,6 +15,7 @@ use std::sync::mpsc::Receiver;
 use arrow_array::RecordBatch;
 
 use crate::counted::Counted;
+use crate::counters::CutCounts;
 use crate::error::Result;
 use crate::operator::Stateful;
 use crate::source::Resume;
@@ -35,6 +36,8 @@ pub struct Snapshot {
     pub state: Option<StateSnapshot>,
     /// What the sinks have prepared since the barrier before.
     pub prepared: Vec<Prepared>,
+    /// The rows that the instance has counted since its start.
+    pub counts: CutCounts,
 }
 
 /// How far a partition of a source has been read.

@@ -1,6 +1,7 @@
 //! Counters in fixed slots: the hot path adds, nobody else writes, anybody may read (I8).
 
 pub mod clock;
+mod cut;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +10,7 @@ use slackwater_link::IdleCounters;
 use crate::hash::{BUCKETS, bucket};
 use crate::latency::LatencySlots;
 use crate::time::{EventTime, MIN_WATERMARK};
+pub use cut::CutCounts;
 
 /// The most sources whose late rows are counted separately: 32 slots are 256 bytes an instance, and more
 /// than a query has tables. Late rows of further sources count only in the total.

@@ -4,6 +4,8 @@
 //! first, and the portions in which the bytes arrive. Whatever the bytes are, there is plaintext only after
 //! a real handshake, or an error.
 
+mod session;
+
 use std::io::Read;
 use std::sync::OnceLock;
 
@@ -12,6 +14,8 @@ use slackwater_link::tcp::{Moved, Seal};
 use crate::keys::{Keys, Purpose};
 use crate::secret::Secret;
 use crate::tls::Tls;
+
+pub use session::fuzz_session;
 
 /// More than any input needs.
 const STEPS_MAX: usize = 1 << 12;

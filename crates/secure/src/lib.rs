@@ -3,6 +3,7 @@
 //! ```text
 //! cluster.key ─ Secret ─ HKDF ─► key pairs (connecting, accepting) × (control, data) ─► Keys
 //!    Keys (control) ─► Door, Stream::connect ─► Stream      sessions: blocking, two threads
+//!    Stream ─► Frames       messages of a session
 //!    Keys (data)    ─► Secret::guard ─► link::tcp           links: a Seal each, without I/O
 //! ```
 //!
@@ -33,6 +34,8 @@ mod tls;
 mod stream;
 
 mod door;
+
+pub mod frames;
 
 #[doc(hidden)]
 #[cfg(any(test, fuzzing))]

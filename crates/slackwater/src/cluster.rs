@@ -49,6 +49,9 @@ mod stopping;
 
 mod agent;
 
+#[cfg(test)]
+mod mutations;
+
 pub use agent::{AgentOptions, Ending, run as run_agent};
 pub use asking::{drain, leader, status};
 pub use election::Candidate;

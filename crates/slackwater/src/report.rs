@@ -9,6 +9,7 @@ mod partitions;
 mod sinks;
 mod sources;
 mod threads;
+mod totals;
 mod tuning;
 
 use hdrhistogram::Histogram;
@@ -22,12 +23,14 @@ pub use partitions::{
 };
 pub use sources::{ParsersReport, SourceReport};
 pub use threads::{ProcessReport, ThreadReport};
+pub use totals::Totals;
 pub use tuning::{LatenessReport, TuningReport};
 
 /// The result of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Records read from all sources, bad ones included.
+    /// Records read from all sources, bad ones included. A query that was restarted from a checkpoint counts
+    /// each record of its answer once, here and in the three counts that follow.
     pub rows_in: u64,
     /// Rows handed to all sinks.
     pub rows_out: u64,
@@ -108,49 +111,6 @@ fn kinds(links: &[LinkReport]) -> String {
     let kinds = links.iter().map(|link| link.kind.as_str());
     let kinds = kinds.collect::<std::collections::BTreeSet<&str>>();
     kinds.into_iter().collect::<Vec<&str>>().join(" and ")
-}
-
-/// The counts and costs of the incarnations before the last one.
-#[derive(Debug, Clone, Default)]
-pub struct Totals {
-    rows_in: u64,
-    rows_out: u64,
-    rows_late: u64,
-    rows_bad: u64,
-    /// The rows of each source, in the report's order: read, late and bad.
-    sources: Vec<[u64; 3]>,
-}
-
-impl Totals {
-    /// Adds the counts of an incarnation.
-    pub fn add(&mut self, report: &Report) {
-        self.rows_in += report.rows_in;
-        self.rows_out += report.rows_out;
-        self.rows_late += report.rows_late;
-        self.rows_bad += report.rows_bad;
-        self.sources.resize(report.sources.len(), [0; 3]);
-        for (sum, source) in self.sources.iter_mut().zip(&report.sources) {
-            sum[0] += source.rows_in;
-            sum[1] += source.rows_late;
-            sum[2] += source.rows_bad;
-        }
-    }
-
-    /// Adds these totals to the last incarnation's report.
-    pub fn add_to(&self, report: &mut Report) {
-        report.rows_in += self.rows_in;
-        report.rows_out += self.rows_out;
-        report.rows_late += self.rows_late;
-        report.rows_bad += self.rows_bad;
-        for (source, sum) in report.sources.iter_mut().zip(&self.sources) {
-            source.rows_in += sum[0];
-            source.rows_late += sum[1];
-            source.rows_bad += sum[2];
-        }
-        report.rows_per_s = report.rows_in as f64 / report.wall_s.max(1e-9);
-        let cpu_us = report.cpu_s * 1e6;
-        report.cpu_us_per_row = (report.rows_in > 0).then(|| cpu_us / report.rows_in as f64);
-    }
 }
 
 /// Percentiles of latency; `null` without rows.

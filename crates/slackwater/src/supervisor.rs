@@ -18,7 +18,7 @@ mod retarget;
 mod start;
 mod watch;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -62,7 +62,7 @@ pub struct Ended {
     pub restarts: u64,
     /// How often it went on with other hosts on purpose.
     pub rescales: u64,
-    /// The counts of the incarnations before the last one.
+    /// The rows that were counted up to the checkpoint from which the last incarnation resumed, in this run.
     pub before: Totals,
     /// Why the query can't continue.
     pub error: Option<String>,
@@ -93,6 +93,7 @@ pub fn run_saved(
         restored_from: None,
         last: None,
         before: Totals::default(),
+        counted: BTreeMap::new(),
         suspects: Vec::new(),
         failure: None,
         refused: None,
@@ -121,6 +122,8 @@ struct Supervisor<'a, 'b, 'q> {
     restored_from: Option<u64>,
     last: Option<Attempted>,
     before: Totals,
+    /// The rows of this run up to each of the last checkpoints, by incarnation and barrier.
+    counted: BTreeMap<(u64, u64), Totals>,
     suspects: Vec<Suspected>,
     /// The last failure.
     failure: Option<String>,
@@ -131,6 +134,9 @@ struct Supervisor<'a, 'b, 'q> {
     /// The last checkpoint of a query that had finished before.
     finished: Option<Manifest>,
 }
+
+/// The checkpoints for which it is known what was counted before them: more than are kept.
+const COUNTED_MAX: usize = 16;
 
 /// The consequence of skipping a checkpoint, for messages.
 const AGAIN: &str =
@@ -351,13 +357,14 @@ impl Supervisor<'_, '_, '_> {
     fn run(&mut self, epoch: u64) -> Option<Input> {
         let (claimed, prepared) = (self.claimed.take(), self.prepared.take());
         self.attempts += 1;
-        let sinks = match self.last.take() {
-            Some(last) => {
-                self.before.add(&last.report);
-                last.sinks
-            }
-            None => Vec::new(),
-        };
+        let restored = claimed
+            .as_ref()
+            .and_then(|claimed| claimed.incarnation.manifest.as_ref());
+        // What was counted after it is read and counted again.
+        let before =
+            restored.and_then(|manifest| self.counted.get(&(manifest.epoch, manifest.barrier)));
+        self.before = before.cloned().unwrap_or_default();
+        let sinks = self.last.take().map_or(Vec::new(), |last| last.sinks);
         let begun = SystemTime::now();
         let attempted = self.query.attempt(self.catalog, claimed, prepared, sinks);
         let error = match &attempted {
@@ -372,6 +379,13 @@ impl Supervisor<'_, '_, '_> {
                 return Some(self.not_started(epoch, error.to_string(), error.is_final));
             }
         };
+        for (barrier, mut totals) in attempted.counted.iter().cloned() {
+            totals.add(&self.before);
+            self.counted.insert((epoch, barrier), totals);
+        }
+        while self.counted.len() > COUNTED_MAX {
+            self.counted.pop_first();
+        }
         for suspect in &attempted.suspects {
             if !self.suspects.contains(suspect) {
                 eprintln!("warning: {}", self.suspicion(suspect));

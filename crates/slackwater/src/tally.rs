@@ -234,12 +234,13 @@ impl Tally<'_> {
                 }
                 NodeSpec::Sink(sink) => {
                     let mut latencies = Histogram::<u64>::new(3).expect("3 digits are supported");
-                    let (mut rows_out, mut connections_lost) = (0, 0);
+                    // Rows that an earlier incarnation wrote for nothing are measured, but not counted.
+                    let rows_out = counted.rows_of_sink(number);
+                    let mut connections_lost = 0;
                     let (mut active_ns, mut violated_ns) = (0, 0);
                     for result in self.sinks.iter().filter(|result| result.node == number) {
                         // Auto-resizing histograms take any value.
                         let _ = latencies.add(&result.latencies_us);
-                        rows_out += result.rows;
                         connections_lost += result.connections_lost;
                         // Of parallel instances, the one that was late for the longest time counts.
                         active_ns = active_ns.max(result.seconds.active_ns);

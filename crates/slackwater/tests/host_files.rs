@@ -401,3 +401,76 @@ fn what_hosts_have_for_themselves_is_for_files_alone() {
     let sink = text.replace("'path' = 'out'", "'path' = 'out', 'files' = 'per_host'");
     folder.run(&sink, &[]).fails(2, &["'files'"]);
 }
+
+/// What a report counts in the end.
+fn counted(folder: &Folder) -> Vec<serde_json::Value> {
+    let report = folder.json("report.json");
+    let totals = ["rows_in", "rows_out", "rows_late", "rows_bad"].map(|name| report[name].clone());
+    let source = ["rows_in", "rows_late", "rows_bad"];
+    let source = source.map(|name| report["sources"][0][name].clone());
+    let sink = report["sinks"][0]["rows_out"].clone();
+    totals.into_iter().chain(source).chain([sink]).collect()
+}
+
+#[test]
+fn each_row_of_the_answer_is_counted_once_whatever_was_killed() {
+    let files = |folder: &Folder| {
+        for file in 0..3 {
+            let mut text = rows(file, ROWS);
+            // A bad row, and a late one.
+            let middle = text[..text.len() / 2].rfind('\n').unwrap() + 1;
+            text.insert_str(
+                middle,
+                "1,not a number,2026-01-01 00:30:00\n3,3,2026-01-01 00:00:01\n",
+            );
+            folder.write(&format!("{file}.csv"), text.as_bytes());
+        }
+    };
+    let alone = Folder::new();
+    files(&alone);
+    alone.run(&query("?.csv", ""), &["--parallelism", "3"]).ok();
+    let expected = counted(&alone);
+    let rows_in = 3 * (ROWS + 2);
+    assert_eq!(expected[0], rows_in);
+    assert_eq!(
+        (&expected[2], &expected[3]),
+        (&3.into(), &3.into()),
+        "late and bad"
+    );
+
+    // A worker process is killed on another host, and one of several at home.
+    let text = query("?.csv", ", 'replay_rate' = '4000/s'");
+    let (folder, address) = (Folder::new(), address());
+    key(&folder, "cluster.key");
+    files(&folder);
+    let agents = ["h2", "h3"].map(|name| agent(&folder, &address, name));
+    let more = [
+        &["--hosts", "3", "--here", "--parallelism", "3"],
+        &STATE[..],
+    ]
+    .concat();
+    let running = start(&folder, &text, &address, &more);
+    for checkpoints in [3, 6] {
+        wait_for_checkpoints(&folder, checkpoints.min(3));
+        std::thread::sleep(std::time::Duration::from_millis(checkpoints as u64 * 50));
+        let workers = crate::processes::children(agents[1].id());
+        if let Some(worker) = workers.first() {
+            rustix::process::kill_process(*worker, Signal::KILL).unwrap();
+        }
+    }
+    running.finish(PATIENCE).ok();
+    assert!(folder.json("report.json")["restarts"].as_u64().unwrap() > 0);
+    assert_eq!(counted(&folder), expected);
+    assert_eq!(output(&folder), output(&alone));
+
+    let folder = Folder::new();
+    files(&folder);
+    let more = [&["--processes", "3", "--parallelism", "3"], &STATE[..]].concat();
+    let running = folder.start(&text, &more);
+    wait_for_checkpoints(&folder, 3);
+    let workers = crate::processes::children(running.id());
+    rustix::process::kill_process(workers[1], Signal::KILL).unwrap();
+    running.finish(PATIENCE).ok();
+    assert!(folder.json("report.json")["restarts"].as_u64().unwrap() > 0);
+    assert_eq!(counted(&folder), expected);
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Instance, InstanceInput, Notice, Step, slices};
 use crate::barrier::{Barrier, Purpose};
 use crate::checkpoint::{PartitionState, Prepared, Snapshot, StateSnapshot};
+use crate::counters::CutCounts;
 use crate::error::Result;
 use crate::intake::PartitionSeen;
 use crate::state::{BucketSet, Mark};
@@ -72,6 +73,7 @@ impl Instance {
             barrier,
             watermark: self.watermark(),
             partitions: self.partitions(),
+            counts: CutCounts::of(&self.counters),
             ..Snapshot::default()
         };
         // The snapshot before it was not stored in time.
@@ -119,6 +121,7 @@ impl Instance {
             partitions: self.partitions(),
             state,
             prepared: std::mem::take(&mut self.member.prepared),
+            counts: CutCounts::of(&self.counters),
         })))
     }
 

@@ -7,10 +7,8 @@ use std::thread::JoinHandle;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use slackwater_checkpoint::coordinator::Report;
-use slackwater_checkpoint::manifest::Part;
 use slackwater_checkpoint::{PartWriter, Runner, Store};
 use slackwater_engine::checkpoint::{Prepared, Slice, Snapshot, StateSnapshot};
 use slackwater_engine::counters::clock;
@@ -19,82 +17,13 @@ use slackwater_engine::protocol::{Attached, WorkerEvent};
 use slackwater_engine::source::{Resume, SourceConnector};
 use slackwater_sql::program::Program;
 
-use super::{Incarnation, Members, Suspected, partitions_of};
+use super::{Incarnation, Members, partitions_of};
 use thread::AgentThread;
 
+mod event;
 mod thread;
 
-/// What agents report to the coordinator. Members are named by their index in [`Members`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum AgentEvent {
-    /// A source has read something.
-    Changed,
-    /// A member has taken its snapshot.
-    Taken {
-        /// The barrier.
-        barrier: u64,
-        /// The member.
-        member: usize,
-        /// What the member reports.
-        report: Report,
-        /// How long its instance was paused for the snapshot, in nanoseconds.
-        taken_ns: u64,
-    },
-    /// A member has ended.
-    Ended {
-        /// The member.
-        member: usize,
-        /// The last barrier that the member answered.
-        last_barrier: u64,
-        /// What the member reports.
-        report: Report,
-    },
-    /// A part is stored.
-    Stored {
-        /// The barrier.
-        barrier: u64,
-        /// The member.
-        member: usize,
-        /// The stored part.
-        part: Part,
-        /// The longest time for which its instance stopped to copy a slice of it, in nanoseconds.
-        longest_ns: u64,
-    },
-    /// A part could not be stored.
-    Failed {
-        /// The barrier.
-        barrier: u64,
-        /// The reason, with the place.
-        reason: String,
-    },
-    /// All sinks of the process have committed what they had prepared up to a barrier.
-    Committed {
-        /// The barrier.
-        barrier: u64,
-        /// The members that have prepared something since they started.
-        members: Vec<usize>,
-        /// The time from the oldest input of each commit to now, in nanoseconds.
-        delays_ns: Vec<u64>,
-    },
-    /// Rows that a process was processing when it died.
-    Suspects(Vec<Suspected>),
-    /// At its end, what a sink has prepared could not be made durable or committed.
-    NotCommitted {
-        /// The reason, with the place.
-        reason: String,
-    },
-}
-
-impl AgentEvent {
-    /// How long an instance was paused, in nanoseconds, if the event is about that.
-    pub fn paused_ns(&self) -> u64 {
-        match self {
-            AgentEvent::Taken { taken_ns, .. } => *taken_ns,
-            AgentEvent::Stored { longest_ns, .. } => *longest_ns,
-            _ => 0,
-        }
-    }
-}
+pub use event::AgentEvent;
 
 /// Jobs of a member that may wait for the agent's thread: a checkpoint has one at most to store or to
 /// secure, one is under way at a time, and three may have been given up while a slow store still works.
@@ -246,6 +175,12 @@ impl CheckpointAgent {
 
     fn snapshot(&mut self, instance: usize, snapshot: Snapshot) -> Vec<AgentEvent> {
         let barrier = snapshot.barrier;
+        let counted = AgentEvent::Counted {
+            barrier,
+            instance,
+            has_ended: false,
+            counts: snapshot.counts.clone(),
+        };
         let taken_ns = snapshot.state.as_ref().map_or(0, |state| state.taken_ns);
         let (reports, mut failed) = self.reports(instance, snapshot, barrier);
         let events = reports
@@ -256,13 +191,21 @@ impl CheckpointAgent {
                 report,
                 taken_ns,
             });
-        let mut events = self.secured(events.collect());
-        events.append(&mut failed);
-        events
+        // Before the manifest can be stored.
+        let mut told = vec![counted];
+        told.append(&mut self.secured(events.collect()));
+        told.append(&mut failed);
+        told
     }
 
     fn ended(&mut self, instance: usize, last: Snapshot) -> Vec<AgentEvent> {
         let last_barrier = last.barrier;
+        let counted = AgentEvent::Counted {
+            barrier: last_barrier,
+            instance,
+            has_ended: true,
+            counts: last.counts.clone(),
+        };
         // What was prepared or is stored at the end belongs to the next barrier.
         let (reports, failed) = self.reports(instance, last, last_barrier + 1);
         let events = reports
@@ -272,12 +215,13 @@ impl CheckpointAgent {
                 last_barrier,
                 report,
             });
-        let mut events = self.secured(events.collect());
-        events.extend(failed.into_iter().map(|event| match event {
+        let mut told = vec![counted];
+        told.append(&mut self.secured(events.collect()));
+        told.extend(failed.into_iter().map(|event| match event {
             AgentEvent::Failed { reason, .. } => AgentEvent::NotCommitted { reason },
             event => event,
         }));
-        events
+        told
     }
 
     /// The events that can be reported at once. Events of sinks have to wait until what the sinks have

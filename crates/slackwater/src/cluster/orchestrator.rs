@@ -246,7 +246,7 @@ impl Orchestrator {
                 say(&format!("still {}", self.waiting(count, &named)));
             }
             if until.is_some_and(|until| Instant::now() >= until) {
-                return Err(self.too_few(count));
+                return Err(self.too_few());
             }
         }
         let is_first = !self.has_gathered.replace(true);
@@ -307,7 +307,7 @@ impl Orchestrator {
     }
 
     /// The error if hosts have not joined in time.
-    fn too_few(&self, count: usize) -> String {
+    fn too_few(&self) -> String {
         let there = self.names();
         let hosts = self.options.hosts;
         let address = self.options.lobby.unwrap_or_else(|| self.address());
@@ -316,7 +316,7 @@ impl Orchestrator {
         let secret = secret.map_or("", |_| " --secret FILE");
         let needed = self.needed.borrow();
         let lacks = needed.iter().find(|(name, _)| !there.contains(name));
-        if let Some((name, table)) = lacks.filter(|_| there.len() >= count) {
+        if let Some((name, table)) = lacks.filter(|_| self.has_gathered.get()) {
             return format!(
                 "table '{table}' can't do without host {name}, which has not joined again within \
                  {patience} s\n  \

@@ -106,6 +106,10 @@ fn check_files(
         let found = host
             .look(&ask)
             .map_err(|error| SqlError::new(error.to_string()))?;
+        if found.files.len() != files.len() {
+            let reason = format!("{name} did not answer which files it has");
+            return Err(SqlError::new(reason).at(table.span));
+        }
         for ((path, expected), found) in files.iter().zip(found.files) {
             let path = path.display();
             let differs = match found {

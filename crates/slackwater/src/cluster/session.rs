@@ -1,12 +1,8 @@
 //! A session between an orchestrator and an agent: messages both ways over one connection.
 //!
-//! ```text
-//! frame   = kind (1 byte), length (4 bytes, little-endian), payload
-//! message = MESSAGE | WITH_BYTES pieces | WITH_FILE pieces      pieces = PIECE* LAST
-//! ```
-//!
-//! The payload of a message is JSON. What comes with it, counters or state that moves, follows in pieces, and
-//! a message without any may come between two pieces of another one: beats don't wait for state.
+//! Messages are JSON, in the frames of [`slackwater_secure::frames`]. What comes with one, counters or state
+//! that moves, follows in pieces, and a message without any may come between two pieces of another one: beats
+//! don't wait for state.
 //!
 //! Invariants:
 //! - Sending never blocks: messages wait in a queue of bounded size, and a session whose queue is full is
@@ -18,15 +14,15 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slackwater_secure::Stream;
+pub use slackwater_secure::frames::Beside;
+use slackwater_secure::frames::{Frames, Kind, frame};
 
 use super::traffic::Traffic;
 
@@ -34,45 +30,21 @@ use super::traffic::Traffic;
 /// say in a second, and far more than any SQL text needs.
 pub const QUEUED_BYTES_MAX: usize = 64 << 20;
 
-/// The longest frame that is accepted: the longest message.
-const FRAME_BYTES_MAX: usize = 64 << 20;
-
-/// What a piece has at most: at 100 MB/s another message waits 3 ms for it.
-const PIECE_BYTES: usize = 256 << 10;
-
 /// The kernel breaks a silent session so long after its other end has gone: 5 s + 3 × 2 s. Nothing wakes up
 /// for it here.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// Bytes before a payload: kind and length.
-const HEADER_BYTES: usize = 5;
-
-const MESSAGE: u8 = 0;
-const WITH_BYTES: u8 = 1;
-const WITH_FILE: u8 = 2;
-const PIECE: u8 = 3;
-const LAST: u8 = 4;
-
-/// What comes with a message.
-#[derive(Debug, Default)]
-pub enum Beside {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// Bytes.
-    Bytes(Vec<u8>),
-    /// A memory file.
-    File(OwnedFd),
-}
+/// What a piece has at most: at 100 MB/s another message waits 3 ms for it.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// One end of a session.
 pub struct Session {
     stream: Arc<Stream>,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// The bytes of all frames so far.
+    /// What goes both ways.
     pub traffic: Traffic,
 }
 
@@ -192,7 +164,7 @@ impl Session {
                 Beside::Bytes(bytes) => {
                     let mut pieces = bytes.chunks(PIECE_BYTES).peekable();
                     if pieces.peek().is_none() {
-                        self.write(LAST, &[])?;
+                        self.write(Kind::Last, &[])?;
                     }
                     while let Some(piece) = pieces.next() {
                         self.write_piece(piece, pieces.peek().is_none())?;
@@ -206,22 +178,22 @@ impl Session {
     }
 
     /// The next message to send; `None` at the end.
-    fn next(&self) -> Option<(u8, Vec<u8>, Beside)> {
+    fn next(&self) -> Option<(Kind, Vec<u8>, Beside)> {
         let mut queue = self.queue();
         loop {
             if let Some(json) = queue.urgent.pop_front() {
                 queue.bytes -= json.len();
-                return Some((MESSAGE, json, Beside::Nothing));
+                return Some((Kind::Message, json, Beside::Nothing));
             }
             if let Some((json, beside)) = queue.waiting.pop_front() {
                 queue.bytes -= json.len();
                 let kind = match &beside {
-                    Beside::Nothing => MESSAGE,
+                    Beside::Nothing => Kind::Message,
                     Beside::Bytes(bytes) => {
                         queue.bytes -= bytes.len();
-                        WITH_BYTES
+                        Kind::WithBytes
                     }
-                    Beside::File(_) => WITH_FILE,
+                    Beside::File(_) => Kind::WithFile,
                 };
                 return Some((kind, json, beside));
             }
@@ -250,7 +222,7 @@ impl Session {
     }
 
     fn write_piece(&self, piece: &[u8], is_last: bool) -> io::Result<()> {
-        self.write(if is_last { LAST } else { PIECE }, piece)?;
+        self.write(if is_last { Kind::Last } else { Kind::Piece }, piece)?;
         loop {
             let urgent = {
                 let mut queue = self.queue();
@@ -259,18 +231,15 @@ impl Session {
                 urgent
             };
             match urgent {
-                Some(json) => self.write(MESSAGE, &json)?,
+                Some(json) => self.write(Kind::Message, &json)?,
                 None => return Ok(()),
             }
         }
     }
 
-    fn write(&self, kind: u8, payload: &[u8]) -> io::Result<()> {
-        let mut frame = Vec::with_capacity(HEADER_BYTES + payload.len());
-        frame.push(kind);
+    fn write(&self, kind: Kind, payload: &[u8]) -> io::Result<()> {
         // A queue is smaller than 2^32 bytes, and so is a piece.
-        frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-        frame.extend_from_slice(payload);
+        let frame = frame(kind, payload);
         self.traffic.sent(frame.len());
         (&mut &*self.stream).write_all(&frame)
     }
@@ -282,21 +251,12 @@ fn encoded(message: &impl Serialize) -> Vec<u8> {
 }
 
 /// Receives the messages of the other end.
-pub struct Receiver<R> {
-    from: R,
-    /// The message whose pieces are coming.
-    open: Option<(Vec<u8>, Open)>,
-}
-
-enum Open {
-    Bytes(Vec<u8>),
-    File(File),
-}
+pub struct Receiver<R>(Frames<R>);
 
 impl<R: Read> Receiver<R> {
     /// Receives from a connection.
     pub fn new(from: R) -> Receiver<R> {
-        Receiver { from, open: None }
+        Receiver(Frames::new(from))
     }
 
     /// The next message and what came with it; `None` if the other end has gone between two messages.
@@ -305,86 +265,12 @@ impl<R: Read> Receiver<R> {
     ///
     /// If the connection breaks, or something else comes.
     pub fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<(T, Beside)>> {
-        loop {
-            let Some((kind, payload)) = self.frame()? else {
-                return match self.open {
-                    None => Ok(None),
-                    Some(_) => Err(invalid("the connection ended within a message")),
-                };
-            };
-            let (json, beside) = match (kind, &mut self.open) {
-                (MESSAGE, _) => (payload, Beside::Nothing),
-                (WITH_BYTES, None) => {
-                    self.open = Some((payload, Open::Bytes(Vec::new())));
-                    continue;
-                }
-                (WITH_FILE, None) => {
-                    let file = memfd_create("slackwater-state", MemfdFlags::CLOEXEC)?;
-                    self.open = Some((payload, Open::File(file.into())));
-                    continue;
-                }
-                (PIECE | LAST, Some((_, open))) => {
-                    open.take(&payload)?;
-                    match self.open.take_if(|_| kind == LAST) {
-                        Some((json, Open::Bytes(bytes))) => (json, Beside::Bytes(bytes)),
-                        Some((json, Open::File(file))) => (json, Beside::File(file.into())),
-                        None => continue,
-                    }
-                }
-                (kind, _) => return Err(invalid(&format!("a frame of kind {kind}"))),
-            };
-            let message = serde_json::from_slice(&json).map_err(io::Error::other)?;
-            return Ok(Some((message, beside)));
-        }
-    }
-
-    fn frame(&mut self) -> io::Result<Option<(u8, Vec<u8>)>> {
-        let mut header = [0; HEADER_BYTES];
-        let first = loop {
-            match self.from.read(&mut header) {
-                Ok(count) => break count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        };
-        if first == 0 {
+        let Some((json, beside)) = self.0.receive()? else {
             return Ok(None);
-        }
-        self.from.read_exact(&mut header[first..])?;
-        let [kind, length @ ..] = header;
-        let length = u32::from_le_bytes(length) as usize;
-        if length > FRAME_BYTES_MAX {
-            return Err(invalid(&format!("a message of {length} bytes")));
-        }
-        // Memory follows what comes, not what is announced.
-        let mut payload = Vec::new();
-        (&mut self.from)
-            .take(length as u64)
-            .read_to_end(&mut payload)?;
-        match payload.len() == length {
-            true => Ok(Some((kind, payload))),
-            false => Err(invalid("the connection ended within a message")),
-        }
+        };
+        let message = serde_json::from_slice(&json).map_err(io::Error::other)?;
+        Ok(Some((message, beside)))
     }
-}
-
-impl Open {
-    fn take(&mut self, piece: &[u8]) -> io::Result<()> {
-        match self {
-            Open::Bytes(bytes) if bytes.len() + piece.len() > FRAME_BYTES_MAX => {
-                Err(invalid("more than 64 MiB beside a message"))
-            }
-            Open::Bytes(bytes) => {
-                bytes.extend_from_slice(piece);
-                Ok(())
-            }
-            Open::File(file) => file.write_all(piece),
-        }
-    }
-}
-
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
 }
 
 #[cfg(test)]

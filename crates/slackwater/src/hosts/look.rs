@@ -83,10 +83,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.csv"), "1,2\n").unwrap();
         std::fs::create_dir(folder.path().join("b")).unwrap();
+        let whole = folder.path().join("a.csv");
+        let here = folder.path().join("*.csv").display().to_string();
         let ask = Ask {
             folder: folder.path().to_path_buf(),
             files: ["a.csv", "b", "c"].map(PathBuf::from).to_vec(),
-            patterns: ["*.csv", "*.json", "c"].map(str::to_string).to_vec(),
+            patterns: ["*.csv", "*.json", "c", &*here]
+                .map(str::to_string)
+                .to_vec(),
             marks: ["1,2\n", "1,3\n"]
                 .map(|mark| (PathBuf::from("a.csv"), mark.to_string()))
                 .to_vec(),
@@ -103,6 +107,7 @@ mod tests {
         assert_eq!(found.marks, [true, false]);
         assert_eq!(found.matches[0], Ok(vec![(PathBuf::from("a.csv"), 4)]));
         assert_eq!(found.matches[1], Ok(Vec::new()));
+        assert_eq!(found.matches[3], Ok(vec![(whole, 4)]));
         let NotFound { reason, hint } = found.matches[2].clone().unwrap_err();
         assert!(reason.contains("can't find c"), "{reason}");
         assert!(hint.contains(&*folder.path().to_string_lossy()), "{hint}");

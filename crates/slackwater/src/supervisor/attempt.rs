@@ -24,7 +24,9 @@ use crate::live::Live;
 use crate::metrics::{Gatherer, Spread};
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
-use crate::report::{CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report};
+use crate::report::{
+    CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report, Totals,
+};
 use crate::tally::Tally;
 use crate::tuner::{Clocks, Site, Tuner};
 
@@ -64,8 +66,10 @@ pub struct Attempted {
     pub verdict: Option<Verdict>,
     /// Rows that processes were processing when they died.
     pub suspects: Vec<Suspected>,
-    /// The costs, including those of earlier incarnations.
+    /// The costs, including those of earlier incarnations, and its own rows.
     pub report: Report,
+    /// What was counted up to the barriers of its last checkpoints, since it began.
+    pub counted: Vec<(u64, Totals)>,
     /// Dead-letter files that were written.
     pub dead_letters: Vec<DeadLetterFile>,
     /// What the sinks measured.
@@ -239,6 +243,10 @@ impl Query<'_> {
         report.checkpoints = coordinator.as_ref().map(CheckpointReport::from);
         self.report_hosts(&mut report, &finished);
         let suspects = coordinator.as_ref().map(|takes| takes.suspects().to_vec());
+        let counted = coordinator.iter().flat_map(Coordinator::counted);
+        let counted =
+            counted.map(|(barrier, counts)| (*barrier, Totals::of(program, deployment, counts)));
+        let counted = counted.collect();
         let stopped = stopped && verdict != Some(Verdict::Finished);
         let dead_letters = tally.dead_letters();
         if abandoned {
@@ -250,6 +258,7 @@ impl Query<'_> {
             verdict,
             suspects: suspects.unwrap_or_default(),
             report,
+            counted,
             dead_letters,
             sinks,
             stopped,

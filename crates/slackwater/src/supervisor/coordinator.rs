@@ -1,7 +1,9 @@
 //! Takes the checkpoints of one incarnation, as the pure coordinator decides: it sends barriers to the
 //! sources, manifests to the store and commits to the sinks.
 
+mod cuts;
 mod figures;
+mod jobs;
 mod traced;
 
 use std::collections::BTreeSet;
@@ -11,8 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use slackwater_checkpoint::coordinator::{self, Costs, Input, Output, Plan, Settings};
 use slackwater_checkpoint::manifest::{Manifest, Partition};
-use slackwater_checkpoint::{CheckpointWriter, Kind, Runner};
+use slackwater_checkpoint::{CheckpointWriter, Runner};
 use slackwater_engine::barrier::{Barrier, Purpose};
+use slackwater_engine::counters::CutCounts;
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::protocol::Command;
 use slackwater_engine::time::now_ns;
@@ -20,6 +23,8 @@ use slackwater_engine::time::now_ns;
 use crate::checkpoints::{AgentEvent, Members, Suspected};
 use crate::hosts::{Execution, HostCommand};
 use crate::traces::Traces;
+use cuts::Cuts;
+use jobs::{Job, work};
 
 /// The number of checkpoints that are kept: one to resume from, and two in case it is corrupt.
 const KEPT: usize = 3;
@@ -51,14 +56,6 @@ pub enum Stored {
     Fenced(String),
     /// The incarnation may continue; the reason why no checkpoint was taken.
     Checked(String),
-}
-
-enum Job {
-    Put(Box<Manifest>),
-    /// Removes old checkpoints before this one.
-    Sweep(u64),
-    /// Checks whether a checkpoint failed because of a later incarnation; the reason of the failure.
-    Check(String),
 }
 
 /// The state of an incarnation.
@@ -101,6 +98,8 @@ pub struct Coordinator {
     warned: BTreeSet<String>,
     stall_max_ns: u64,
     delays: Delays,
+    /// The rows that instances had counted at barriers.
+    cuts: Cuts,
     traces: Traces,
     /// The checkpoint that is being taken, and since when.
     taking: Option<(u64, SystemTime)>,
@@ -185,6 +184,7 @@ impl Coordinator {
             warned: BTreeSet::new(),
             stall_max_ns: 0,
             delays: Delays::default(),
+            cuts: Cuts::default(),
             traces,
             taking: None,
         })
@@ -223,6 +223,11 @@ impl Coordinator {
     /// How long rows waited to be committed.
     pub fn delays(&self) -> Delays {
         self.delays
+    }
+
+    /// The rows that instances had counted at the barriers of the last checkpoints.
+    pub fn counted(&self) -> impl Iterator<Item = &(u64, Vec<(usize, CutCounts)>)> {
+        self.cuts.all()
     }
 
     /// The time until the next call of [`Coordinator::tick`]; `None` while there is nothing to wait for.
@@ -295,6 +300,15 @@ impl Coordinator {
                 delays_ns,
             } => {
                 self.committed(barrier, &members, &delays_ns, host);
+                return;
+            }
+            AgentEvent::Counted {
+                barrier,
+                instance,
+                has_ended,
+                counts,
+            } => {
+                self.cuts.add(barrier, instance, has_ended, counts);
                 return;
             }
             AgentEvent::Suspects(mut suspects) => {
@@ -398,7 +412,10 @@ impl Coordinator {
                 };
                 host.tell(HostCommand::Workers(Command::Barrier(barrier)));
             }
-            Output::Store(manifest) => self.give(Job::Put(manifest)),
+            Output::Store(manifest) => {
+                self.cuts.store(manifest.barrier, KEPT);
+                self.give(Job::Put(manifest));
+            }
             Output::Commit { barrier } => {
                 let number = self.last.unwrap_or(0);
                 self.committing.push((barrier, host.agents(), number));
@@ -465,29 +482,5 @@ impl Drop for Coordinator {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-fn work(runner: &Runner, writer: &mut CheckpointWriter, job: Job) -> Stored {
-    match job {
-        Job::Put(manifest) => {
-            let barrier = manifest.barrier;
-            match runner.run(writer.put_manifest(*manifest)) {
-                Ok(number) => Stored::Manifest { barrier, number },
-                Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
-                Err(error) => Stored::Failed {
-                    barrier,
-                    reason: error.to_string(),
-                },
-            }
-        }
-        Job::Check(reason) => match runner.run(writer.check()) {
-            Err(error) if error.kind == Kind::Fenced => Stored::Fenced(error.to_string()),
-            _ => Stored::Checked(reason),
-        },
-        Job::Sweep(committed) => match runner.run(writer.sweep_before(committed, KEPT)) {
-            Ok(_) => Stored::Swept(None),
-            Err(error) => Stored::Swept(Some(error.to_string())),
-        },
     }
 }

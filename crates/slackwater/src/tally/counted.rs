@@ -40,6 +40,14 @@ impl<'a> Counted<'a> {
         own.map(|(_, slots)| slots)
     }
 
+    /// The rows that the sink at `node` was given.
+    pub fn rows_of_sink(&self, node: usize) -> u64 {
+        let rows = self
+            .of_sink(node)
+            .map(|slots| InstanceCounters::read(&slots.rows));
+        rows.sum()
+    }
+
     /// The bytes that the operator of each node holds, as last measured.
     pub fn state_bytes(&self) -> Vec<u64> {
         let mut bytes = vec![0; self.program.graph.nodes.len()];

@@ -11,7 +11,8 @@ fn options_that_are_wrong_are_told_what_is_right() {
         |options: &str| folder.run(&reading("n INT", options, "n INT", "SELECT n FROM t"), &[]);
     let place = ["query.sql:1:", "^"];
     let known = "the options are: connector, csv.comment, csv.delimiter, csv.header, \
-                 csv.null, dead_letter, files, format, idle_timeout, on_error, path, replay_rate, unit_of_work";
+                 csv.null, dead_letter, files, format, idle_timeout, on_error, path, replay_rate, \
+                 unit_of_work";
     with(", 'colour' = 'red'")
         .fails(2, &place)
         .fails(2, &["'colour'", "is not an option of file sources", known]);

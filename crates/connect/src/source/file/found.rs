@@ -125,7 +125,7 @@ pub fn find_files(pattern: &str, folder: &Path) -> Result<Files, OptionError> {
     }
     let whole = match folder.to_str() {
         Some("") => pattern.to_string(),
-        _ if pattern.starts_with('/') => pattern.to_string(),
+        _ if Path::new(pattern).is_absolute() => pattern.to_string(),
         Some(folder) => format!("{}/{pattern}", glob::Pattern::escape(folder)),
         None => {
             let reason = format!("the name of the folder {} is not UTF-8", folder.display());
@@ -151,7 +151,12 @@ pub fn find_files(pattern: &str, folder: &Path) -> Result<Files, OptionError> {
             OptionError::new("path", reason, "check its permissions")
         })?;
         if !path.is_dir() {
-            files.push(look(path.strip_prefix(folder).unwrap_or(&path), folder)?);
+            // As it was written: relative paths stay relative.
+            let written = match Path::new(pattern).is_absolute() {
+                true => path.as_path(),
+                false => path.strip_prefix(folder).unwrap_or(&path),
+            };
+            files.push(look(written, folder)?);
         }
         if files.len() > FILES_MAX {
             let reason = format!("'{pattern}' matches more than {FILES_MAX} files");

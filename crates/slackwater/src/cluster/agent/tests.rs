@@ -4,6 +4,7 @@ use slackwater_control::lease::{Answer, Beat};
 use slackwater_secure::Door;
 
 use super::*;
+use crate::hosts::Ask;
 
 fn begun(receiver: &mut Receiver<&Stream>) -> Beat {
     loop {
@@ -58,14 +59,25 @@ fn processes_that_were_ended_before_their_lease_was_granted_do_not_start() {
         received_ns: 1,
         answered_ns: 1,
     });
-    say(ToAgent::Over { is_drained: false });
+    // The answer to a question comes after whatever the grant has caused.
+    say(ToAgent::Look(Ask {
+        folder: "/".into(),
+        files: Vec::new(),
+        patterns: Vec::new(),
+        marks: Vec::new(),
+    }));
     let mut heard = Vec::new();
-    while let Some((message, _)) = receiver.receive::<FromAgent>().unwrap() {
+    while !matches!(heard.last(), Some(FromAgent::Looked(_))) {
+        let (message, _) = receiver.receive::<FromAgent>().unwrap().expect("an answer");
         heard.push(message);
     }
     assert!(
-        matches!(heard[..], [FromAgent::Ended { epoch: 1 }]),
+        matches!(
+            heard[..],
+            [FromAgent::Ended { epoch: 1 }, FromAgent::Looked(_)]
+        ),
         "{heard:?}"
     );
+    say(ToAgent::Over { is_drained: false });
     assert!(matches!(agent.join().unwrap(), Ending::Over));
 }

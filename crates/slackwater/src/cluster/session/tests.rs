@@ -1,8 +1,10 @@
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use rustix::fs::{MemfdFlags, memfd_create};
 use slackwater_secure::Door;
 
 use super::*;
@@ -114,9 +116,7 @@ proptest! {
     #[test]
     fn what_is_cut_short_is_no_message(cut in 0..60usize) {
         let json = br#""a message of some length, which is cut short""#;
-        let mut frame = vec![MESSAGE];
-        frame.extend_from_slice(&(json.len() as u32).to_le_bytes());
-        frame.extend_from_slice(json);
+        let frame = frame(Kind::Message, json);
         let cut = cut.min(frame.len());
         let received = Receiver::new(&frame[..cut]).receive::<String>();
         match cut {
