@@ -206,8 +206,8 @@ test-hosts:
 	@[ -n "$(HOSTS)" ] || python3 -B tests/hosts/run.py --program target/debug/slackwater --rounds 10
 
 # Queries on a real Ray, PyPI's (in target/ray, 200 MB): a head and three nodes, in namespaces of this
-# machine. A load that rises and falls, raylets, nodes and the head killed, a detached query: a quarter of
-# an hour. Needs root. RAY="--only head" plays some. See docs/ray.md.
+# machine. Raylets, nodes and the head are killed; a detached query. Ten minutes. Needs root.
+# RAY="--only head" plays some. See docs/ray.md.
 RAY_VERSION = 2.60.0
 RAY ?=
 test-ray: test-python

@@ -71,6 +71,8 @@ class Cluster:
         self.environment = dict(
             os.environ, RAY_ADDRESS=f"{HEAD}:{PORT}", RAY_USAGE_STATS_ENABLED="0", PYTHONPATH=str(PACKAGE),
             RAY_gcs_rpc_server_reconnect_timeout_s=str(HEAD_PATIENCE_S), TMPDIR=str(folder),
+            # As docs/ray.md recommends: others on this machine would hold Ray's workers up.
+            RAY_worker_niceness="0",
             # A machine that is busy starts Ray slowly.
             RAY_raylet_start_wait_time_s=str(PATIENCE_S),
         )

@@ -13,18 +13,6 @@ VISITS = """CREATE TABLE visits (
 ) WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'events_per_second' = '1000', %s);
 """
 
-# The generator's first event time.
-START_MS = 1436918400000
-
-# The work for a row depends on when it is due, not on when the query was last resumed.
-HASHES = """CREATE TABLE hashes (start TIMESTAMP(3), country STRING, visits BIGINT, hash STRING)
-WITH ('connector' = 'file', 'path' = '%%s', 'format' = 'csv');
-CREATE VIEW hashed AS SELECT ts, country, MD5(REPEAT(user_agent,
-  CASE WHEN ts_ms BETWEEN %d AND %d THEN 200 ELSE 20 END)) AS hash FROM visits;
-INSERT INTO hashes SELECT window_start, country, COUNT(*), MAX(hash)
-FROM TUMBLE(TABLE hashed, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end, country;
-""" % (START_MS + 40_000, START_MS + 140_000)
-
 # A row every 10 ms on the terminal, so that a pause is seen.
 TICKS = VISITS % "'rate' = '100/s', 'rows' = '10000000'" + "SELECT ts_ms, country FROM visits;\n"
 
@@ -88,46 +76,6 @@ def answer(cluster):
     if left:
         raise Failed(f"left behind: {left}")
     return f"{first_s:.1f} s from the command to a query on three nodes; {report['rows_in']:,} rows"
-
-
-@scenario
-def load(cluster):
-    """Rows that cost four times as much for a while: three hosts, then one; none is read twice."""
-    out = cluster.folder / "out"
-    visits = VISITS.replace("'events_per_second' = '1000'", f"'events_per_second' = '{RATE}'")
-    file = write(cluster, visits % f"'rate' = '{RATE}/s', 'rows' = '{RATE * LOAD_S}'" + HASHES % out)
-    settings = ["hosts_more_after=5 s", "hosts_fewer_after=15 s", "latency_target=200 ms"]
-    more = [word for setting in settings for word in ("--set", setting)]
-    run = cluster.run(file, "1..3", ["--parallelism", "6", *more])
-    begun, seen, most = time.monotonic(), [], 0
-    while run.process.poll() is None:
-        known, used = run.known(), run.used()
-        if known and (not seen or seen[-1][1:] != (known.wanted, used)):
-            seen.append((time.monotonic() - begun, known.wanted, used))
-            at_s = f"{'':19}{seen[-1][0]:6.1f} s"
-            print(f"{at_s}: {known.wanted} wanted ({known.reason}), {used} used", flush=True)
-        most = max(most, used)
-        time.sleep(0.5)
-        if time.monotonic() - begun > 3 * LOAD_S:
-            raise Failed(f"it has not ended\n{run.said()[-3000:]}")
-    report = run.finish()
-    if most != 3 or seen[-1][2] != 1:
-        raise Failed(f"wanted and used: {seen}\n{run.said()[-3000:]}")
-    source = f"'rows' = '{RATE * LOAD_S}'"
-    want = cluster.folder / "expected"
-    alone = write(cluster, visits % source + HASHES % want, "expected.sql")
-    subprocess.run([cluster.program, "run", alone, "--quiet"], check=True, timeout=600)
-    if rows(out) != rows(want):
-        raise Failed("other rows than on one host")
-    if report["restarts"] or report["rows_in"] != RATE * LOAD_S:
-        raise Failed(f"{report['restarts']} restarts, {report['rows_in']} of {RATE * LOAD_S} rows read")
-    return f"{report['rescales']} changes of hosts, {report['rows_in']:,} rows, none read twice"
-
-
-# Rows a second that keep one core of this machine less than half busy when they cost little, and nearly two
-# when they cost more; and how long they come.
-RATE = 44_000
-LOAD_S = 240
 
 
 @scenario

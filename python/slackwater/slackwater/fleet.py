@@ -3,6 +3,7 @@
 The decisions alone: nodes are whatever `Nodes` says, so that tests need no Ray.
 
 - Hosts that have joined without being started here count, too: those of an earlier fleet, whose Ray has gone.
+- A host that the query has lost is replaced at once: Ray may take long to notice that a node is dead.
 - A node on which an agent has failed is left alone for a while, longer each time.
 - While the query doesn't answer, nothing is drained, and as many hosts are wanted as before.
 """
@@ -16,6 +17,8 @@ from .hosts import Known, Limits
 
 PAUSE_MIN_S = 1.0
 PAUSE_MAX_S = 60.0
+# An agent that was started so long ago has joined, or is lost.
+JOIN_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Nodes(Protocol):
 @dataclass
 class _Agent:
     node: Node
+    started_s: float
     drained: bool = False
 
 
@@ -84,6 +88,8 @@ class Fleet:
 
     def tick(self, now_s: float, known: Optional[Known]) -> None:
         """Does what is to be done now."""
+        # The query was asked before: agents that have ended since are among the hosts that it knows.
+        counted = len(self._agents)
         for node_id, gone in self.nodes.ended():
             self._has_ended(node_id, gone, now_s)
         if known is not None:
@@ -96,13 +102,16 @@ class Fleet:
             self.nodes.request(self._wanted)
             self._requested = self._wanted
         staying = [agent for agent in self._agents.values() if not agent.drained]
-        others = max(0, known.joined - len(self._agents)) if known else 0
-        missing = self._wanted - len(staying) - others
+        others = max(0, known.joined - counted) if known else 0
+        settled = [agent for agent in staying if now_s - agent.started_s >= JOIN_PATIENCE_S]
+        lost = max(0, len(settled) - known.joined) if known else 0
+        missing = self._wanted - (len(staying) - lost) - others
         if missing > 0:
             self._start(missing, now_s)
         elif known is not None:
-            # The last ones that came.
-            for agent in staying[::-1][: max(0, -missing)]:
+            # The last ones that came, and only as many as the query has too many: some may be lost.
+            surplus = min(-missing, known.joined - self._wanted)
+            for agent in staying[::-1][: max(0, surplus)]:
                 self.tell(f"{agent.node}: is drained")
                 agent.drained = True
                 self.nodes.drain(agent.node.id)
@@ -130,7 +139,7 @@ class Fleet:
 
         free = [node for node in self.nodes.alive() if is_free(node)]
         for node in free[:missing]:
-            self._agents[node.id] = _Agent(node)
+            self._agents[node.id] = _Agent(node, now_s)
             self.nodes.start(node)
         lacking = missing - len(free[:missing])
         told = f"{lacking} more nodes are needed" if lacking else ""

@@ -81,9 +81,11 @@ class Follows(unittest.TestCase):
         fleet.tick(1, self.known(3, nodes))
         self.assertEqual(nodes.running, ["n1", "n2", "n3"])
         fleet.tick(2, self.known(1, nodes))
+        self.assertEqual(nodes.drained, ["n3", "n2"])
+        nodes.gone = [("n3", Gone(False, ""))]
         fleet.tick(3, self.known(1, nodes))
         self.assertEqual(nodes.drained, ["n3", "n2"], "each once")
-        nodes.gone = [("n3", Gone(False, "")), ("n2", Gone(False, ""))]
+        nodes.gone = [("n2", Gone(False, ""))]
         fleet.tick(4, self.known(1, nodes))
         self.assertEqual((nodes.running, fleet.size, nodes.requested), (["n1"], 1, [1, 3, 1]))
         self.assertIn("3 hosts are wanted (busy)", self.told)
@@ -126,6 +128,23 @@ class Follows(unittest.TestCase):
         self.assertIn("warning: node 10.0.0.1 (n1): its actor is lost", self.told)
         fleet.tick(2.5, Known(2, 1, "busy"))
         self.assertEqual(nodes.running, ["n2", "n1"])
+
+    def test_a_host_that_the_query_has_lost_is_replaced_before_ray_notices(self):
+        nodes = Nodes(3)
+        fleet = self.fleet(nodes)
+        fleet.tick(0, Known(1, 0, "unknown"))
+        for second in range(1, 20):
+            fleet.tick(second, Known(1, 1, "fits"))
+        fleet.tick(20, Known(1, 0, "fits"))
+        self.assertEqual(nodes.running, ["n1", "n2"])
+        # It joins, and only then Ray says that the first one is dead.
+        fleet.tick(21, Known(1, 0, "fits"))
+        for second in range(22, 60):
+            fleet.tick(second, Known(1, 1, "fits"))
+        self.assertEqual((nodes.running, nodes.drained), (["n1", "n2"], []))
+        nodes.gone = [("n1", Gone(True, "its actor is lost"))]
+        fleet.tick(60, Known(1, 1, "fits"))
+        self.assertEqual((nodes.running, nodes.drained), (["n2"], []))
 
     def test_a_node_that_fails_again_and_again_is_tried_less_and_less(self):
         nodes = Nodes(1)
