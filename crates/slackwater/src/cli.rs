@@ -92,15 +92,7 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
     /// Show a stream with its page: needs no files and no network.
     Demo(demo::Arguments),
     /// Show how a query would run: query graph, subqueries, instances, placement.
-    #[command(after_help = "\
-With a latency target it also shows how the query will meet the target, the next best way to do so, and
-what both are predicted to cost. --analyze also runs the query and shows the measured figures.
-
-  slackwater explain query.sql --set 'latency_target=20 ms'
-  slackwater explain query.sql --targets --rate 20000/s
-  slackwater explain query.sql --analyze --duration 10s
-  slackwater explain query.sql --parallelism 36 --topology bullion-s16
-  slackwater explain query.sql --parallelism 4 --format svg > plan.svg")]
+    #[command(after_help = explained::HELP)]
     Explain {
         #[command(flatten)]
         query: QueryArguments,

@@ -15,7 +15,8 @@
 //! The layers: messages and their transport (`messages`, `traffic`, `session`), a host that has joined
 //! (`joined`), all of them (`members`, `admission`, `membership`), what a query asks of them
 //! (`orchestrator`), how many hosts it wants (`wanted`), and the agent on the other side (`pulse`, `agent`).
-//! Beside them: which of several orchestrators leads (`election`, `standby`, `standing`, `leadership`), and what it is asked (`asking`).
+//! Beside them: which of several orchestrators leads (`election`, `standby`, `standing`, `leadership`), and
+//! what it is asked (`asking`).
 
 mod messages;
 mod traffic;

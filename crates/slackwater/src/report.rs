@@ -9,7 +9,6 @@ mod partitions;
 mod sinks;
 mod sources;
 mod threads;
-mod totals;
 mod tuning;
 
 use hdrhistogram::Histogram;
@@ -23,7 +22,6 @@ pub use partitions::{
 };
 pub use sources::{ParsersReport, SourceReport};
 pub use threads::{ProcessReport, ThreadReport};
-pub use totals::Totals;
 pub use tuning::{LatenessReport, TuningReport};
 
 /// The result of a run.

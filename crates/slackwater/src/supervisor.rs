@@ -38,7 +38,7 @@ pub use questions::Asker;
 
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
-use crate::report::Totals;
+use crate::tally::Totals;
 
 /// Where and how a query keeps its checkpoints.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! Adds up the results of a run: counters, the sinks' measurements and the reports of other processes.
 
 mod counted;
+mod totals;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::report::{
 use crate::targets::Targets;
 use crate::tuner::Tuned;
 pub use counted::Counted;
+pub use totals::Totals;
 
 /// A finished run.
 pub struct Tally<'a> {

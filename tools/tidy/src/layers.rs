@@ -75,7 +75,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             ("the secret and what follows from it", "keys secret"),
             ("TLS without I/O", "tls"),
-            ("sessions", "stream"),
+            ("sessions", "frames stream"),
             ("who is let in", "door"),
             ("beside tests", "fuzz"),
         ],

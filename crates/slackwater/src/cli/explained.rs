@@ -18,6 +18,16 @@ use crate::run::{Outcome, RunOptions, run_script};
 use crate::script::Script;
 use crate::terminal::{USAGE, print, say};
 
+pub(super) const HELP: &str = "\
+With a latency target it also shows how the query will meet the target, the next best way to do so, and
+what both are predicted to cost. --analyze also runs the query and shows the measured figures.
+
+  slackwater explain query.sql --set 'latency_target=20 ms'
+  slackwater explain query.sql --targets --rate 20000/s
+  slackwater explain query.sql --analyze --duration 10s
+  slackwater explain query.sql --parallelism 36 --topology bullion-s16
+  slackwater explain query.sql --parallelism 4 --format svg > plan.svg";
+
 /// What to explain.
 pub(super) struct Explain {
     pub(super) format: Format,

@@ -12,9 +12,11 @@
 //! Shutdown: a signal asks the orchestrator to go on without this host, and ends the session after 30 s at
 //! the latest; a second one ends it at once (`stopping.rs`). Without a session the processes are killed.
 
+mod mark;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use crate::hosts::{
 };
 use crate::machine::Machine;
 use crate::terminal::say;
+use mark::Mark;
 
 /// How long a connection and its greeting may take.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
@@ -273,36 +276,6 @@ fn connect(address: &str, secret: Option<&Secret>, patience: Duration) -> io::Re
         }
     }
     Err(last.unwrap_or_else(|| io::Error::other("the name has no address")))
-}
-
-/// The file that says that the agent has joined: it is removed when this is dropped.
-struct Mark<'a>(&'a Path);
-
-impl Mark<'_> {
-    /// Removes the mark of an earlier agent that was killed, and makes sure that there can be one.
-    fn check(path: &Path) -> Result<(), String> {
-        let made = std::fs::write(path, "").and_then(|()| std::fs::remove_file(path));
-        made.map_err(|error| {
-            format!(
-                "--joined {}: {error}\n  = name a file in a folder that the agent may write",
-                path.display()
-            )
-        })
-    }
-
-    fn set(path: &Path) -> Mark<'_> {
-        if let Err(error) = std::fs::write(path, "") {
-            say(&format!("warning: --joined {}: {error}\n", path.display()));
-        }
-        Mark(path)
-    }
-}
-
-impl Drop for Mark<'_> {
-    fn drop(&mut self) {
-        // Whoever has removed it knows.
-        let _ = std::fs::remove_file(self.0);
-    }
 }
 
 /// An agent that has joined.

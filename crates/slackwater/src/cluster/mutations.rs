@@ -144,7 +144,7 @@ fn hello() -> &'static [u8] {
     })
 }
 
-/// Texts that numbers, words and lists may be replaced by.
+/// What numbers, words and lists may be replaced by.
 const REPLACED: [&str; 9] = [
     "0",
     "-1",

@@ -24,9 +24,7 @@ use crate::live::Live;
 use crate::metrics::{Gatherer, Spread};
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
-use crate::report::{
-    CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report, Totals,
-};
+use crate::report::{CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report};
 use crate::tally::Tally;
 use crate::tuner::{Clocks, Site, Tuner};
 

@@ -6,8 +6,8 @@ use slackwater_engine::counters::{CutCounts, InstanceCounters};
 use slackwater_engine::deploy::Deployment;
 use slackwater_sql::program::Program;
 
-use super::Report;
-use crate::tally::Counted;
+use super::Counted;
+use crate::report::Report;
 
 /// The rows that were counted up to a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
