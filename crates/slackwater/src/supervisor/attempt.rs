@@ -25,7 +25,7 @@ use crate::metrics::{Gatherer, Spread};
 use crate::progress::Progress;
 use crate::rebalancer::Rebalancer;
 use crate::report::{CheckpointReport, DeadLetterFile, FencedReport, RefusedReport, Report};
-use crate::tally::Tally;
+use crate::tally::{Tally, Totals};
 use crate::tuner::{Clocks, Site, Tuner};
 
 /// The number of operators that are named if all together hold too much.
