@@ -412,7 +412,8 @@ mod tests {
             }
             let (less_ns, more_ns) = (one_ns.min(other_ns), one_ns.max(other_ns));
             let latencies = spread.look();
-            let (less, more) = (latencies.later(limit_ns, less_ns, &ONE), latencies.later(limit_ns, more_ns, &ONE));
+            let later = |delay_ns| latencies.later(limit_ns, delay_ns, &ONE);
+            let (less, more) = (later(less_ns), later(more_ns));
             prop_assert!(less <= more * HELD_UP_MAX * HELD_UP_MAX + 1e-9, "{} {}", less, more);
         }
     }
