@@ -254,8 +254,8 @@ bench:
 peers:
 	cargo build --release --locked --manifest-path crates/bench/peers/Cargo.toml --target-dir target/peers
 
-# Apache Flink, which `slackwater bench nexmark` compares the engine with: 123 MB from Maven Central, in
-# target/flink. Needs Java and Maven.
+# Apache Flink, which `slackwater bench nexmark` and `slackwater bench hosts` compare the engine with: 123 MB
+# from Maven Central, in target/flink. Needs Java and Maven.
 peers-flink:
 	mvn -q -B -f crates/bench/peers/flink/pom.xml -Dbuild.folder="$(CURDIR)/target/flink" package
 

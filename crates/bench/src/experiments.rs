@@ -4,8 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::part_process::PartArguments;
 use crate::{
-    balance, broadcast, checkpoint, chunking, fleet, hibench, line, link, nexmark, placement,
-    serve, target, wait,
+    balance, broadcast, checkpoint, chunking, fleet, hibench, hosts, line, link, nexmark,
+    placement, serve, target, wait,
 };
 
 /// Measure: published experiments, one command each.
@@ -36,6 +36,9 @@ enum Command {
     /// The four streaming workloads of HiBench over generated visits, compared with a hand-written
     /// program
     Hibench(hibench::Arguments),
+    /// What several hosts cost, in clear and with TLS, compared with processes of one host and with three
+    /// TaskManagers of Apache Flink
+    Hosts(hosts::Arguments),
     /// Latency through a row of 8 to 32 workers, over TCP and over shared memory
     Line(line::Arguments),
     /// Latency, throughput and CPU time of the links, compared with sockets, pipes and other libraries
@@ -93,6 +96,7 @@ impl CommandLine {
             Command::Checkpoint(arguments) => checkpoint::run(&arguments),
             Command::Chunking(arguments) => chunking::run(&arguments),
             Command::Hibench(arguments) => hibench::run(&arguments),
+            Command::Hosts(arguments) => hosts::run(&arguments),
             Command::Line(arguments) => line::run(&arguments),
             Command::Link(arguments) => link::run(&arguments),
             Command::Nexmark(arguments) => nexmark::run(&arguments),

@@ -16,6 +16,7 @@ mod common;
 mod experiments;
 mod fleet;
 mod hibench;
+mod hosts;
 mod lab;
 mod line;
 mod link;

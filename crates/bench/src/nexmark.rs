@@ -11,7 +11,7 @@
 //! The JIT compiler continues after that, so the comparison is fairer with more events.
 
 mod figures;
-mod flink;
+pub mod flink;
 mod queries;
 
 use std::path::{Path, PathBuf};

@@ -90,6 +90,11 @@ impl Reading {
         }
     }
 
+    /// How often threads of the process have gone to sleep.
+    pub fn voluntary_switches(&self) -> u64 {
+        self.voluntary_switches
+    }
+
     /// What was used between this reading and a later one.
     pub fn until(&self, end: &Reading) -> Usage {
         // What ended threads used is no longer included: no figure goes below zero.

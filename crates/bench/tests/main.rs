@@ -8,6 +8,7 @@ mod checkpoint;
 mod chunking;
 mod command_line;
 mod hibench;
+mod hosts;
 mod link;
 mod nexmark;
 mod placement;

@@ -15,6 +15,17 @@ pub fn children(parent: u32) -> Vec<u32> {
     children
 }
 
+/// A process, the running processes that it has started, those that these have started, and so on.
+pub fn with_descendants(process: u32) -> Vec<u32> {
+    let mut all = vec![process];
+    let mut next = 0;
+    while let Some(&parent) = all.get(next) {
+        all.extend(children(parent));
+        next += 1;
+    }
+    all
+}
+
 /// CPU time of a process and of all processes that it started, including those that have ended.
 ///
 /// # Errors

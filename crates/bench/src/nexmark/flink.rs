@@ -51,14 +51,18 @@ impl Flink {
         }
     }
 
+    /// The class path of the JVM.
+    pub fn classes(&self) -> String {
+        format!("{0}/slackwater-flink.jar:{0}/lib/*", self.folder.display())
+    }
+
     /// Runs a query to its end.
     pub fn run(&self, folder: &Path, text: &str, parallelism: usize) -> Result<FlinkCost, String> {
         let query = folder.join("flink.sql");
         write(&query, text)?;
-        let classes = format!("{0}/slackwater-flink.jar:{0}/lib/*", self.folder.display());
         let mut command = Command::new("java");
         command
-            .args(["-cp", &classes, "slackwater.RunSql"])
+            .args(["-cp", &self.classes(), "slackwater.RunSql"])
             .arg(&query)
             .arg(parallelism.to_string());
         let begun = Instant::now();

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::Usage;
 use crate::lab::folder::Folder;
-use crate::lab::processes::children;
+use crate::lab::processes::with_descendants;
 use crate::programs;
 use crate::usage::Reading;
 
@@ -112,14 +112,7 @@ impl Server {
 
     /// The server's process and those of its jobs.
     pub fn processes(&self) -> Vec<u32> {
-        let own = self.process.id();
-        let mut all = vec![own];
-        let mut next = 0;
-        while let Some(&parent) = all.get(next) {
-            all.extend(children(parent));
-            next += 1;
-        }
-        all
+        with_descendants(self.process.id())
     }
 
     /// What the server and its jobs have used so far.

@@ -12,7 +12,8 @@ import org.apache.flink.table.api.TableEnvironment;
 import org.apache.flink.table.api.TableResult;
 
 /**
- * Runs the statements of a file in this process, until their inputs end: java … slackwater.RunSql FILE PARALLELISM.
+ * Runs the statements of a file, until their inputs end: java … slackwater.RunSql FILE PARALLELISM [PORT], in this
+ * process, or on the cluster whose JobManager takes jobs at this port of this machine.
  *
  * <p>Settings are Flink's defaults, except that objects are reused between chained operators, which is what Flink's
  * documentation advises for speed. Statements are separated by a semicolon at the end of a line. The last line of
@@ -26,6 +27,11 @@ public final class RunSql {
     configuration.setString("parallelism.default", arguments[1]);
     configuration.setString("pipeline.object-reuse", "true");
     configuration.setString("table.local-time-zone", "UTC");
+    if (arguments.length > 2) {
+      configuration.setString("execution.target", "remote");
+      configuration.setString("rest.address", "127.0.0.1");
+      configuration.setString("rest.port", arguments[2]);
+    }
     TableEnvironment tables =
         TableEnvironment.create(
             EnvironmentSettings.newInstance()
