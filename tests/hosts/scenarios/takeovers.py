@@ -184,9 +184,10 @@ def an_old_leaders_host_goes_on(world):
     cluster.need_network()
     cluster.start(Crossing(), RUN_S + 2 * AWAY_S)
     cluster.until_running()
-    cluster.start_agent("h3")
     workers = cluster.workers("h2")
     pids = cluster.stop_member("h2") + cluster.stop_member("o1")
+    # Not before: an agent that runs nothing stays with a leader that is stopped.
+    cluster.start_agent("h3")
     cluster.until_leads("o2")
     cluster.until_more_checkpoints()
     cluster.continue_member(workers)

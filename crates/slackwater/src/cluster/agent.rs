@@ -15,7 +15,7 @@
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slackwater_control::lease::Terms;
 use slackwater_secure::{Secret, Stream};
@@ -40,6 +40,14 @@ const OTHERS_PATIENCE: Duration = Duration::from_secs(2);
 /// The first pause between two attempts to join, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The longest pause if there are several addresses: one of them is about to lead.
+const OTHERS_PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// A connection that fails after so long has met silence. Its address is left out for a while if there are
+/// others: a host that is gone does not delay the next try of the one that is about to lead.
+const SILENCE: Duration = Duration::from_millis(500);
+const SILENT_PAUSE: Duration = Duration::from_secs(5);
 
 /// How an agent joins.
 #[derive(Debug, Clone)]
@@ -72,14 +80,31 @@ pub enum Ending {
 /// Runs an agent to its end.
 pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
     let mut pause = PAUSE_MIN;
-    let mut told = None;
+    // What was last said of each address, however long it takes.
+    let mut told = vec![None; options.join.len()];
     let mut term = 0;
+    let pause_max = match options.join.len() {
+        1 => PAUSE_MAX,
+        _ => OTHERS_PAUSE_MAX,
+    };
+    let mut silent_since = vec![None::<Instant>; options.join.len()];
     loop {
-        for address in &options.join {
+        if silent_since.iter().all(Option::is_some) {
+            silent_since.fill(None);
+        }
+        let tries = told.iter_mut().zip(&mut silent_since);
+        for (address, (told, silent_since)) in options.join.iter().zip(tries) {
+            if silent_since.is_some_and(|since| since.elapsed() < SILENT_PAUSE) {
+                continue;
+            }
             if stopping.is_stopping() {
                 return Ending::Stopped;
             }
-            match attempt(options, address, &mut term, stopping) {
+            let begun = Instant::now();
+            let attempted = attempt(options, address, &mut term, stopping);
+            let is_silent = matches!(attempted, Attempt::Away(_)) && begun.elapsed() >= SILENCE;
+            *silent_since = is_silent.then(Instant::now);
+            match attempted {
                 Attempt::Over { is_drained } => {
                     let why = match is_drained {
                         true => "the query goes on without it",
@@ -93,23 +118,22 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
                 }
                 Attempt::Served(reason) => {
                     pause = PAUSE_MIN;
-                    told = None;
+                    *told = None;
                     if !stopping.is_stopping() {
                         say(&format!("{address}: {reason}: joining again\n"));
                     }
                 }
-                Attempt::Failed(reason) => {
+                Attempt::Failed(reason) | Attempt::Away(reason) => {
                     let reason = at(address, &reason, ": ") + ": trying again\n";
-                    // Said once, however long it takes.
                     if told.as_ref() != Some(&reason) {
                         say(&reason);
-                        told = Some(reason);
+                        *told = Some(reason);
                     }
                 }
             }
         }
         stopping.wait(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+        pause = (pause * 2).min(pause_max);
     }
 }
 
@@ -127,6 +151,8 @@ enum Attempt {
     Served(String),
     /// It has not joined, for now.
     Failed(String),
+    /// Nobody was reached.
+    Away(String),
     /// It has not joined, and won't.
     Refused(String),
     /// It isn't needed any more.
@@ -145,7 +171,7 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             return Attempt::Refused(error.to_string());
         }
-        Err(error) => return failed(error),
+        Err(error) => return Attempt::Away(error.to_string()),
     };
     let own = options.address;
     let own = own.unwrap_or_else(|| stream.local_address().ip());
@@ -418,75 +444,4 @@ impl Agent {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use slackwater_control::lease::{Answer, Beat};
-    use slackwater_secure::Door;
-
-    use super::*;
-
-    fn begun(receiver: &mut Receiver<&Stream>) -> Beat {
-        loop {
-            match receiver.receive().unwrap().expect("the agent goes on").0 {
-                FromAgent::Beat { beat, .. } => return beat,
-                other => println!("{other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn processes_that_were_ended_before_their_lease_was_granted_do_not_start() {
-        let (sender, admitted) = mpsc::channel();
-        let admit = move |stream, _| sender.send(stream).unwrap();
-        let door = Door::bind("127.0.0.1:0".parse().unwrap(), None, admit, |_| {}).unwrap();
-        let options = AgentOptions {
-            join: vec![door.local_address().to_string()],
-            name: "h2".to_string(),
-            secret: None,
-            address: None,
-            ports: None,
-            machine: Machine::this(),
-        };
-        let agent = std::thread::spawn(move || run(&options, &Stopping::default()));
-        let session = Session::new(admitted.recv().unwrap(), "a test").unwrap();
-        let mut receiver = Receiver::new(session.stream());
-        receiver.receive::<Greeting>().unwrap().expect("a greeting");
-        let say = |message: ToAgent| session.send(&message, Beside::Nothing);
-        say(ToAgent::Welcome {
-            term: 1,
-            name: "h1".to_string(),
-            host_timeout_ns: 60_000_000_000,
-        });
-        let (first, count, records) = (0, 1, false);
-        let group = |epoch| Group {
-            epoch,
-            first,
-            count,
-            records,
-        };
-        say(ToAgent::Start(group(1)));
-        let beat = begun(&mut receiver);
-        say(ToAgent::End { epoch: 1 });
-        let answer = Answer {
-            epoch: beat.epoch,
-            number: beat.number,
-            is_granted: true,
-        };
-        say(ToAgent::Answer {
-            answer,
-            received_ns: 1,
-            answered_ns: 1,
-        });
-        say(ToAgent::Over { is_drained: false });
-        let mut heard = Vec::new();
-        while let Some((message, _)) = receiver.receive::<FromAgent>().unwrap() {
-            heard.push(message);
-        }
-        assert!(
-            matches!(heard[..], [FromAgent::Ended { epoch: 1 }]),
-            "{heard:?}"
-        );
-        assert!(matches!(agent.join().unwrap(), Ending::Over));
-    }
-}
+mod tests;
