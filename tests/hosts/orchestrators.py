@@ -134,7 +134,7 @@ class Orchestrated(Cluster):
         return process.tree() if shares else self.net[name].pids()
 
     def is_concluded(self):
-        """Whether an orchestrator has ended by itself."""
+        """Whether an orchestrator has ended that nobody harmed."""
         return any(not run.is_running() and run not in self.harmed for run in self.runs.values())
 
     def revive(self):

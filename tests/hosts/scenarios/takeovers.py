@@ -56,7 +56,7 @@ def killed_leader(world, registry=None):
 
 @scenario
 def kill_the_leader_with_sqlite(world):
-    """kill -9 of the orchestrator that leads: the other one goes on from the last checkpoint."""
+    """kill -9 of the orchestrator that leads: the other one resumes from the last checkpoint."""
     return killed_leader(world)
 
 

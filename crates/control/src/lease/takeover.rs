@@ -1,6 +1,6 @@
 //! Two orchestrators and two agents: a registry with sessions says who leads, a store says whose incarnation
-//! is the last. Orchestrators stop and go on, and are cut off from the registry and from agents; clocks run up
-//! to 1 % fast or slow.
+//! is the last. Orchestrators stop and go on, and are cut off from the registry and from agents; clocks run
+//! up to 1 % fast or slow.
 //!
 //! A leader that was replaced can't know it at once, so processes of two incarnations may live at a time, on
 //! different agents. What has to hold:

@@ -136,8 +136,8 @@ impl Leadership {
     }
 
     /// Makes sure that this orchestrator leads before it claims the store. The first time it waits for a
-    /// registry that can't be reached: another one may have claimed the store, and would be fenced by a leader
-    /// of an earlier term. Later the store itself says whether another one has claimed it.
+    /// registry that can't be reached: another one may have claimed the store, and would be fenced by a
+    /// leader of an earlier term. Later the store itself says whether another one has claimed it.
     ///
     /// # Errors
     ///
@@ -179,8 +179,8 @@ impl Leadership {
         }
     }
 
-    /// Says that the query is over: no other orchestrator goes on with it. Returns false if another one leads,
-    /// and decides that.
+    /// Says that the query is over: no other orchestrator goes on with it. Returns false if another one
+    /// leads, and decides that.
     pub fn conclude(&self, error: Option<&str>) -> bool {
         let conclusion = Conclusion {
             term: self.term(),
