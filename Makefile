@@ -146,6 +146,10 @@ test-crash:
 	    kafka::crash:: -- --include-ignored --nocapture; \
 	else echo "note: java or target/kafka is missing (make test-kafka): kafka to kafka is skipped"; fi
 	cargo test --release -p slackwater-checkpoint -p slackwater-control --lib -- --ignored --nocapture
+	@if [ "$$(id -u)" = 0 ] && command -v ip > /dev/null && command -v nsenter > /dev/null; then \
+	  cargo build -p slackwater $(FEATURES) --features slackwater/zookeeper && \
+	  timeout 7200 python3 -B tests/hosts/run.py --program target/debug/slackwater --rounds 100; \
+	else echo "note: rounds over hosts need root, iproute2 and util-linux (make test-hosts): skipped"; fi
 
 # Random kills, stops, second runs, slow and failing system calls, damaged files, full disks and hostile peers:
 # ten minutes. CHAOS="--seconds 60 --first 1000" changes that, SLACKWATER_SEED=17 repeats a round. System calls are
@@ -201,7 +205,7 @@ test-hosts:
 	@command -v ip > /dev/null && command -v nsenter > /dev/null && command -v openssl > /dev/null || \
 	  { echo "missing: apt-get install iproute2 util-linux openssl"; exit 1; }
 	python3 -B tests/hosts/run.py --self-test
-	cargo build -p slackwater $(FEATURES)
+	cargo build -p slackwater $(FEATURES) --features slackwater/zookeeper
 	python3 -B tests/hosts/run.py --program target/debug/slackwater $(HOSTS)
 	@[ -n "$(HOSTS)" ] || python3 -B tests/hosts/run.py --program target/debug/slackwater --rounds 10
 

@@ -103,6 +103,16 @@ class Cluster:
         process = self.run if name == "h1" else self.agents[name]
         return process.tree() if self.is_clear else self.net[name].pids()
 
+    hands_over = False
+
+    def orchestrators(self):
+        """The orchestrators, by name."""
+        return {"h1": self.run}
+
+    def members(self):
+        """The orchestrators and the agents, by name."""
+        return [*sorted(self.orchestrators()), *sorted(self.agents)]
+
     def all_pids(self):
         return [pid for name in ["h1", *self.agents] for pid in self.member_pids(name)]
 

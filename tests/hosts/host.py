@@ -1,5 +1,6 @@
 """A host of a test: it starts commands, signals their processes and says what they cost."""
 
+import ctypes
 import json
 import os
 import pathlib
@@ -16,6 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 MARK = "SLACKWATER_RIG"
 PATIENCE_S = 60
 MESSAGE_BYTES_MAX = 1 << 17
+CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Failed(Exception):
@@ -203,6 +206,27 @@ class Host:
                 address, port = words[1].split(":")
                 found.add((socket.inet_ntoa(struct.pack("=I", int(address, 16))), int(port, 16)))
         return sorted(found)
+
+    def connect(self, port, limit_s):
+        """A connection to one of its own ports, from inside its network."""
+        outcome = []
+
+        def enter_and_connect():
+            # A network belongs to a thread: this one ends with it.
+            try:
+                with open(f"/proc/{self.init}/ns/net", "rb") as space:
+                    if LIBC.setns(space.fileno(), CLONE_NEWNET) != 0:
+                        raise OSError(ctypes.get_errno(), "setns")
+                outcome.append(socket.create_connection((self.address, port), limit_s))
+            except OSError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=enter_and_connect, daemon=True)
+        thread.start()
+        thread.join()
+        if isinstance(outcome[0], OSError):
+            raise outcome[0]
+        return outcome[0]
 
     def close(self):
         """Ends the host, and with it all of its processes."""

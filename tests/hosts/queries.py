@@ -152,3 +152,88 @@ class Crossing:
                 expected[text, (second * 7 + number) % self.KEYS] += 1
         if found != expected:
             raise Failed(f"{len(found)} windows, {len(expected)} expected, or other counts")
+
+
+class Late:
+    """Counts by key over one file in which every tenth row comes an hour late: those are exactly the late
+    rows, however rows are put into chunks."""
+
+    ROWS, KEYS, LATE_EVERY, HOUR_MS = 12_000, 50, 10, 3_600_000
+    only_last = False
+
+    @property
+    def rows_late(self):
+        return sum(self.is_late(number) for number in range(self.ROWS))
+
+    def is_late(self, number):
+        return number > self.ROWS // 10 and number % self.LATE_EVERY == 0
+
+    def rows(self):
+        """Milliseconds and keys, in the order of the file."""
+        for number in range(self.ROWS):
+            ms = self.HOUR_MS + number * 1000
+            yield number, ms - (self.HOUR_MS if self.is_late(number) else 0), number * 7 % self.KEYS
+
+    def write(self, folder, data, run_s=None):
+        del data
+        lines = (f"{ms},{key}" for _, ms, key in self.rows())
+        (folder / "in.csv").write_text("\n".join(lines) + "\n")
+        rate = f", 'replay_rate' = '{self.ROWS // run_s}/s'" if run_s else ""
+        text = f"""
+            CREATE TABLE events (ms BIGINT, k BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+              WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+            WITH ('connector' = 'file', 'path' = '{folder}/in.csv', 'format' = 'csv'{rate});
+            CREATE TABLE counts (start TIMESTAMP(3), k BIGINT, n BIGINT)
+            WITH ('connector' = 'file', 'path' = '{folder}/counts', 'format' = 'csv');
+            INSERT INTO counts SELECT window_start, k, COUNT(*)
+            FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' MINUTE)
+            GROUP BY window_start, window_end, k;"""
+        file = folder / "late.sql"
+        file.write_text(text)
+        return file
+
+    def compare(self, folder, data):
+        """Raises unless the answer is right."""
+        del data
+        found = collections.Counter()
+        for part in (folder / "counts").glob("*.csv"):
+            found.update(line.replace(".000", "") for line in part.read_text().splitlines())
+        counts = collections.Counter()
+        for number, ms, key in self.rows():
+            if not self.is_late(number):
+                start = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(ms // 600_000 * 600))
+                counts[start, key] += 1
+        expected = collections.Counter(f"{start},{key},{count}" for (start, key), count in counts.items())
+        if found != expected:
+            few, many = list((expected - found).items()), list((found - expected).items())
+            raise Failed(f"missing {few[:3]}, too many {many[:3]}")
+
+
+class Ticks:
+    """A count by key that changes with each row, for minutes: rows come out all the time."""
+
+    FILES = 4
+    only_last = False
+
+    def __init__(self, keys=1_000, rate=4_000, run_s=100):
+        # The rate is in rows per second, of all files.
+        self.keys, self.rate, self.run_s = keys, rate, run_s
+
+    def write(self, folder, data, run_s=None):
+        """Writes the input and the query; returns the query's file."""
+        del data, run_s
+        rows = self.rate * self.run_s // self.FILES
+        for number in range(self.FILES):
+            lines = (f"{row * 10},{(row * self.FILES + number) % self.keys}" for row in range(rows))
+            (folder / f"in-{number}.csv").write_text("\n".join(lines) + "\n")
+        text = f"""
+            CREATE TABLE events (ms BIGINT, k BIGINT)
+            WITH ('connector' = 'file', 'path' = '{folder}/in-*.csv', 'format' = 'csv',
+              'replay_rate' = '{self.rate // 2}/s');
+            CREATE TABLE counts (k BIGINT, n BIGINT)
+            WITH ('connector' = 'file', 'path' = '{folder}/out', 'format' = 'csv', 'changelog' = 'op',
+              'overwrite' = 'false');
+            INSERT INTO counts SELECT k, COUNT(*) FROM events GROUP BY k;"""
+        file = folder / "ticks.sql"
+        file.write_text(text)
+        return file

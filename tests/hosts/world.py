@@ -85,6 +85,13 @@ class World:
         asked = subprocess.run(words, capture_output=True, timeout=60, check=False)
         return option.encode() in asked.stdout
 
+    def knows_zookeeper(self):
+        """Whether the program was built with registries in ZooKeeper."""
+        # Nobody listens there; a program without ZooKeeper says that it is missing.
+        words = [self.program, "status", "--registry", "zk://127.0.0.1:1/none"]
+        asked = subprocess.run(words, capture_output=True, timeout=60, check=False)
+        return b"this build has no registry" not in asked.stderr
+
     def strangers(self, host, kind, address, port, file=None):
         """Starts strangers of a kind in a host."""
         command = [sys.executable, "-B", HERE / "strangers.py", kind, address, port]

@@ -27,6 +27,8 @@ use std::collections::VecDeque;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
+mod takeover;
+#[cfg(test)]
 mod tests;
 
 /// How long an agent may take from its deadline to the end of its processes, in nanoseconds. It wakes up and

@@ -168,6 +168,7 @@ impl Supervisor<'_, '_, '_> {
                 Some(Output::Kill { .. }) => None,
                 Some(Output::End) => break,
                 Some(Output::GiveUp { reason }) => {
+                    self.look_who_leads();
                     error = Some(reason);
                     break;
                 }
@@ -208,6 +209,17 @@ impl Supervisor<'_, '_, '_> {
             before: std::mem::take(&mut self.before),
             error,
         })
+    }
+
+    /// The store may know before the registry that another orchestrator leads.
+    fn look_who_leads(&self) {
+        let (Some(leadership), Some(epoch)) = (&self.query.leadership, self.epoch) else {
+            return;
+        };
+        match self.runner.run(self.store.check_latest(epoch)) {
+            Err(error) if error.kind == Kind::Fenced => leadership.replaced(&error.to_string()),
+            Ok(()) | Err(_) => {}
+        }
     }
 
     /// Waits until the next attempt; returns false if the query is stopped or its time is over.
@@ -271,7 +283,9 @@ impl Supervisor<'_, '_, '_> {
             return Input::Tick;
         }
         let leadership = self.query.leadership.as_ref();
-        if let Some(Err(reason)) = leadership.map(|leadership| leadership.check()) {
+        let is_stopped = || self.query.signals.is_raised();
+        let checked = leadership.map(|leadership| leadership.check(is_first, &is_stopped));
+        if let Some(Err(reason)) = checked {
             return Input::ClaimFailed {
                 is_fatal: true,
                 reason,

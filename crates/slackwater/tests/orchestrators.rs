@@ -103,6 +103,9 @@ fn an_orchestrator_that_is_killed_is_replaced() {
     for agent in agents {
         let told = agent.finish(PATIENCE).ok();
         assert!(told.err.contains("joined o2"), "{}", told.err);
+        // Once for each address and reason, not once for each attempt.
+        let tries = told.err.matches("trying again").count();
+        assert!(tries < 10, "{}", told.err);
     }
     assert!(folder.json("o2.json")["restored_from"].as_u64() > Some(0));
 }
@@ -213,6 +216,38 @@ fn one_registry_is_for_one_query() {
             "a registry of its own",
         ],
     );
+}
+
+#[test]
+fn a_store_is_for_the_orchestrators_of_one_registry() {
+    let folder = folder();
+    let o1 = orchestrator(&folder, "o1", "1");
+    let _h1 = agent(&folder, &o1.address, "h1");
+    wait_for_checkpoints(&folder, 3);
+    // As the same command does with another registry.
+    let o2 = address();
+    let other = [
+        "--registry",
+        "sqlite:other.db",
+        "--listen",
+        &o2,
+        "--name",
+        "o2",
+    ];
+    let options = [&ALL[..4], &ALL[6..], &other[..], &["--hosts", "1"]].concat();
+    let command = [&["run", "query.sql"][..], &options[..]].concat();
+    let second = Running::start_unread(folder.command(&command));
+    let _h2 = agent(&folder, &o2, "h2");
+    let first = o1.running.finish(PATIENCE);
+    assert!(first.err.contains("has taken over"), "{}", first.err);
+    assert_eq!(
+        first.code,
+        Some(1),
+        "and does not take it back: {}",
+        first.err
+    );
+    second.finish(PATIENCE).ok();
+    assert_eq!(output(&folder), expected());
 }
 
 #[test]

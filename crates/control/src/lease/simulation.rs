@@ -4,14 +4,18 @@
 //!
 //! A seed is one run; `SLACKWATER_SEED=17` runs it alone.
 
+mod clock;
+
+pub use clock::Clock;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::{Answer, Beat, Do, Grantor, Holder, KILL_NS, Standing, Terms};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
-const TERMS: Terms = Terms {
+pub const MS: u64 = 1_000_000;
+pub const S: u64 = 1_000 * MS;
+pub const TERMS: Terms = Terms {
     host_timeout_ns: 3 * S,
 };
 
@@ -25,37 +29,41 @@ const SEEDS_LONG: u64 = 10_000;
 
 #[test]
 fn processes_have_ended_when_the_orchestrator_says_so() {
-    run_all(SEEDS);
+    run_seeds(SEEDS, &EVENTS, |seed| World::new(seed).run());
 }
 
 #[test]
 #[ignore = "takes a minute: make test-crash"]
 fn processes_have_ended_when_the_orchestrator_says_so_with_many_seeds() {
-    run_all(SEEDS_LONG);
+    run_seeds(SEEDS_LONG, &EVENTS, |seed| World::new(seed).run());
 }
 
-fn run_all(count: u64) {
+/// Runs a simulation with each seed, and asserts that each of the events happens in some of them.
+pub fn run_seeds(count: u64, events: &[&'static str], run: impl Fn(u64) -> Result<Seen, String>) {
     let only = std::env::var("SLACKWATER_SEED").ok();
     let only = only.map(|seed| seed.parse::<u64>().expect("SLACKWATER_SEED is a number"));
     let seeds = only.map_or(0..count, |seed| seed..seed + 1);
     let mut seen = Seen::default();
     for seed in seeds {
-        let mut world = World::new(seed);
-        if let Err(reason) = world.run() {
-            panic!("SLACKWATER_SEED={seed}: {reason}");
-        }
-        for (event, count) in world.seen {
-            *seen.entry(event).or_default() += count;
+        match run(seed) {
+            Err(reason) => panic!("SLACKWATER_SEED={seed}: {reason}"),
+            Ok(happened) => {
+                for (event, count) in happened {
+                    *seen.entry(event).or_default() += count;
+                }
+            }
         }
     }
     println!("{seen:?}");
-    let missing = EVENTS.iter().filter(|event| !seen.contains_key(*event));
+    let missing = events
+        .iter()
+        .filter(|event| seen.get(*event).is_none_or(|count| *count == 0));
     let missing = missing.collect::<Vec<&&str>>();
     assert!(only.is_some() || missing.is_empty(), "never: {missing:?}");
 }
 
 /// How often something has happened, by name.
-type Seen = BTreeMap<&'static str, u64>;
+pub type Seen = BTreeMap<&'static str, u64>;
 
 /// What has to happen in some seed, or the simulation no longer simulates what it is for.
 const EVENTS: [&str; 11] = [
@@ -91,27 +99,6 @@ enum Event {
     Next,
     /// Of the network: whether messages to the agent, and to the orchestrator, arrive.
     Cut(bool, bool),
-}
-
-/// A clock that is fast by so many parts of a million.
-#[derive(Debug, Clone, Copy)]
-struct Clock {
-    begin_ns: u64,
-    ppm: i64,
-}
-
-impl Clock {
-    fn reads(&self, true_ns: u64) -> u64 {
-        let rate = (1_000_000 + self.ppm) as u128;
-        self.begin_ns + (u128::from(true_ns) * rate / 1_000_000) as u64
-    }
-
-    /// The first moment at which it shows a time or a later one.
-    fn shows(&self, clock_ns: u64) -> u64 {
-        let rate = (1_000_000 + self.ppm) as u128;
-        let since_ns = u128::from(clock_ns.saturating_sub(self.begin_ns));
-        (since_ns * 1_000_000).div_ceil(rate) as u64
-    }
 }
 
 /// The processes of an incarnation.
@@ -153,12 +140,8 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = fastrand::Rng::with_seed(seed);
-        let ppm = [-10_000, 10_000, 0, random.i64(-10_000..=10_000)];
-        let mut clock = || Clock {
-            begin_ns: random.u64(0..1_000_000 * S),
-            ppm: ppm[random.usize(0..4)],
-        };
-        let (agent_clock, orchestrator_clock) = (clock(), clock());
+        let (agent_clock, orchestrator_clock) =
+            (Clock::random(&mut random), Clock::random(&mut random));
         let is_good = random.u8(0..4) == 0;
         let delays = [MS, 50 * MS, S, 20 * S];
         let now_ns = orchestrator_clock.reads(0);
@@ -222,7 +205,7 @@ impl World {
         }
     }
 
-    fn run(&mut self) -> Result<(), String> {
+    fn run(mut self) -> Result<Seen, String> {
         self.set_timers();
         while let Some(Reverse((at_ns, _, event))) = self.events.pop() {
             if at_ns > SETTLED_NS {
@@ -236,7 +219,8 @@ impl World {
             self.look()?;
             self.set_timers();
         }
-        self.check_silence()
+        self.check_silence()?;
+        Ok(self.seen)
     }
 
     /// At the end nothing is due on either side, and the processes are there.

@@ -12,13 +12,14 @@
 //! Shutdown: a signal asks the orchestrator to go on without this host, and ends the session after 30 s at
 //! the latest; a second one ends it at once (`stopping.rs`). Without a session the processes are killed.
 
+mod jobs;
 mod mark;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slackwater_control::lease::Terms;
 use slackwater_secure::{Secret, Stream};
@@ -33,6 +34,7 @@ use crate::hosts::{
 };
 use crate::machine::Machine;
 use crate::terminal::say;
+use jobs::serve_jobs;
 use mark::Mark;
 
 /// How long a connection and its greeting may take.
@@ -44,6 +46,14 @@ const OTHERS_PATIENCE: Duration = Duration::from_secs(2);
 /// The first pause between two attempts to join, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The longest pause if there are several addresses: one of them is about to lead.
+const OTHERS_PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// A connection that fails after so long has met silence. Its address is left out for a while if there are
+/// others: a host that is gone does not delay the next try of the one that is about to lead.
+const SILENCE: Duration = Duration::from_millis(500);
+const SILENT_PAUSE: Duration = Duration::from_secs(5);
 
 /// How an agent joins.
 #[derive(Debug, Clone)]
@@ -83,14 +93,31 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
         return Ending::Refused(error);
     }
     let mut pause = PAUSE_MIN;
-    let mut told = None;
+    // What was last said of each address, however long it takes.
+    let mut told = vec![None; options.join.len()];
     let mut term = 0;
+    let pause_max = match options.join.len() {
+        1 => PAUSE_MAX,
+        _ => OTHERS_PAUSE_MAX,
+    };
+    let mut silent_since = vec![None::<Instant>; options.join.len()];
     loop {
-        for address in &options.join {
+        if silent_since.iter().all(Option::is_some) {
+            silent_since.fill(None);
+        }
+        let tries = told.iter_mut().zip(&mut silent_since);
+        for (address, (told, silent_since)) in options.join.iter().zip(tries) {
+            if silent_since.is_some_and(|since| since.elapsed() < SILENT_PAUSE) {
+                continue;
+            }
             if stopping.is_stopping() {
                 return Ending::Stopped;
             }
-            match attempt(options, address, &mut term, stopping) {
+            let begun = Instant::now();
+            let attempted = attempt(options, address, &mut term, stopping);
+            let is_silent = matches!(attempted, Attempt::Away(_)) && begun.elapsed() >= SILENCE;
+            *silent_since = is_silent.then(Instant::now);
+            match attempted {
                 Attempt::Over { is_drained } => {
                     let why = match is_drained {
                         true => "the query goes on without it",
@@ -104,27 +131,26 @@ pub fn run(options: &AgentOptions, stopping: &Stopping) -> Ending {
                 }
                 Attempt::Freed => {
                     pause = PAUSE_MIN;
-                    told = None;
+                    *told = None;
                 }
                 Attempt::Served(reason) => {
                     pause = PAUSE_MIN;
-                    told = None;
+                    *told = None;
                     if !stopping.is_stopping() {
                         say(&format!("{address}: {reason}: joining again\n"));
                     }
                 }
-                Attempt::Failed(reason) => {
+                Attempt::Failed(reason) | Attempt::Away(reason) => {
                     let reason = at(address, &reason, ": ") + ": trying again\n";
-                    // Said once, however long it takes.
                     if told.as_ref() != Some(&reason) {
                         say(&reason);
-                        told = Some(reason);
+                        *told = Some(reason);
                     }
                 }
             }
         }
         stopping.wait(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
+        pause = (pause * 2).min(pause_max);
     }
 }
 
@@ -142,6 +168,8 @@ enum Attempt {
     Served(String),
     /// It has not joined, for now.
     Failed(String),
+    /// Nobody was reached.
+    Away(String),
     /// It has not joined, and won't.
     Refused(String),
     /// It isn't needed any more.
@@ -162,7 +190,7 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             return Attempt::Refused(error.to_string());
         }
-        Err(error) => return failed(error),
+        Err(error) => return Attempt::Away(error.to_string()),
     };
     let own = options.address;
     let own = own.unwrap_or_else(|| stream.local_address().ip());
@@ -233,38 +261,6 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         },
     };
     agent.serve(&mut receiver, stopping)
-}
-
-/// Joins the orchestrator of the job that a server names, while its session with the server goes on: that
-/// tells the server whether the agent is there.
-fn serve_jobs(
-    options: &AgentOptions,
-    address: &str,
-    session: &Session,
-    receiver: &mut Receiver<&Stream>,
-    stopping: &Stopping,
-) -> Attempt {
-    let (job, port) = match receiver.receive() {
-        Ok(Some((ToAgent::Serve { job, port }, _))) => (job, port),
-        Ok(Some(_)) => return Attempt::Failed("did not name a job".to_string()),
-        Ok(None) => return Attempt::Served("the server has ended".to_string()),
-        Err(error) => return Attempt::Served(error.to_string()),
-    };
-    let server = session.stream().peer_address().ip();
-    let at = SocketAddr::new(server, port).to_string();
-    // Each job counts its own terms.
-    let attempt = attempt(options, &at, &mut 0, stopping);
-    session.end("free again");
-    match attempt {
-        Attempt::Over { .. } => {
-            say(&format!("{}: job '{job}' is over\n", options.name));
-            Attempt::Freed
-        }
-        Attempt::Refused(reason) => Attempt::Failed(format!("job '{job}' ({at}) {reason}")),
-        Attempt::Failed(reason) => Attempt::Failed(format!("job '{job}' ({at}): {reason}")),
-        Attempt::Served(reason) => Attempt::Served(format!("job '{job}' of {address}: {reason}")),
-        Attempt::Freed => Attempt::Freed,
-    }
 }
 
 fn connect(address: &str, secret: Option<&Secret>, patience: Duration) -> io::Result<Stream> {

@@ -97,9 +97,11 @@ impl Election {
         self.state().term.is_some()
     }
 
-    /// Another one leads.
+    /// Another one leads. Only the first reason counts.
     pub fn lose(&self, reason: String) {
-        self.change(|state| state.lost = Some(reason));
+        if self.state().lost.is_none() {
+            self.change(|state| state.lost = Some(reason));
+        }
     }
 
     /// It can't stand.
@@ -130,5 +132,91 @@ impl Election {
     /// What is known.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics under it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    use slackwater_registry::{Expect, Life, open};
+
+    use super::super::standing::Standing;
+    use super::*;
+
+    fn election(
+        folder: &tempfile::TempDir,
+        told: impl Fn(bool) + Send + Sync + 'static,
+    ) -> Election {
+        let path = folder.path().join("registry.db");
+        let me = Candidate {
+            name: "o1".to_string(),
+            address: ([127, 0, 0, 1], 1).into(),
+            pid: 1,
+            id: 1,
+            query: "query.sql".to_string(),
+            job: 1,
+        };
+        Election {
+            registry: open(&format!("sqlite:{}", path.display())).unwrap(),
+            me,
+            secret: None,
+            state: Mutex::default(),
+            told: Box::new(told),
+            before: 0,
+        }
+    }
+
+    #[test]
+    fn an_orchestrator_is_told_once_that_another_one_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&count);
+        let election = election(&folder, move |is_lost| {
+            counts.fetch_add(usize::from(is_lost), Ordering::Relaxed);
+        });
+        election.lose("o2 leads".to_string());
+        election.lose("o3 leads".to_string());
+        assert_eq!(
+            count.load(Ordering::Relaxed),
+            1,
+            "or a signal stops what comes next"
+        );
+        assert_eq!(election.state().lost.as_deref(), Some("o2 leads"));
+    }
+
+    #[test]
+    fn who_is_elected_after_the_end_of_the_query_knows_of_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let leader = election(&folder, |_| {});
+        let another = Candidate {
+            id: 2,
+            ..leader.me.clone()
+        };
+        let another = serde_json::to_vec(&another).unwrap();
+        let other = leader.registry.elect(&another, Box::new(|_| {})).unwrap();
+        let standing = Arc::new(election(&folder, |_| {}));
+        let events = Standing::start(&standing).unwrap();
+        let conclusion = serde_json::to_vec(&Conclusion {
+            term: 1,
+            error: None,
+        })
+        .unwrap();
+        let ended = leader
+            .registry
+            .put(ENDED, Some(&conclusion), Expect::Any, None, Life::Kept);
+        ended.unwrap();
+        drop(other);
+        let begun = Instant::now();
+        while !standing.has_led() && begun.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let state = standing.state();
+        assert!(state.term.is_some(), "{:?}", state.failed);
+        assert_eq!(state.over, Some(None));
+        drop(state);
+        events.send(super::super::standing::Event::End).unwrap();
     }
 }

@@ -16,16 +16,20 @@
 //! Shutdown: dropping a [`Leadership`] gives it up, and the next in the line leads.
 
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use slackwater_registry::{Error, Expect, Kind, LEADER, Life, Registry, TERM, open};
 use slackwater_secure::Secret;
 
 use super::election::{Candidate, Conclusion, ENDED, Election};
-use super::standing::{Event, Standing};
+use super::standing::{Event, Standing, is_final};
 use crate::terminal::say;
 
 /// The key that a leader writes before it claims the store.
 const CLAIMS: &str = "claims";
+
+/// The pause between attempts to reach the registry before the store is claimed for the first time.
+const CLAIM_PAUSE: Duration = Duration::from_millis(200);
 
 /// How standing for leader has ended.
 pub enum Stood {
@@ -35,6 +39,8 @@ pub enum Stood {
     Over(Option<String>),
     /// It was stopped while it waited.
     Stopped,
+    /// The registry can't be reached, for now.
+    Away(String),
 }
 
 /// An orchestrator that leads.
@@ -57,10 +63,16 @@ pub fn stand(
     told: impl Fn(bool) + Send + Sync + 'static,
     wait: &dyn Fn() -> bool,
 ) -> Result<Stood, String> {
-    let failed = |error: Error| format!("--registry {error}");
-    let registry = open(url).map_err(failed)?;
-    let leader = registry.get(LEADER).map_err(failed)?;
-    let last = term_of(&*registry).map_err(failed)?;
+    let opened = open(url).and_then(|registry| {
+        let leader = registry.get(LEADER)?;
+        let last = term_of(&*registry)?;
+        Ok((registry, leader, last))
+    });
+    let (registry, leader, last) = match opened {
+        Ok(opened) => opened,
+        Err(error) if is_final(&error) => return Err(format!("--registry {error}")),
+        Err(error) => return Ok(Stood::Away(format!("--registry {error}"))),
+    };
     let before = match leader.as_ref().and_then(Candidate::read) {
         Some(leader) if leader.job != me.job => {
             return Err(format!(
@@ -123,35 +135,69 @@ impl Leadership {
         self.election.state().lost.clone()
     }
 
-    /// Makes sure that this orchestrator leads before it claims the store. A registry that can't be reached
-    /// doesn't say otherwise: then the store's log decides.
+    /// Makes sure that this orchestrator leads before it claims the store. The first time it waits for a
+    /// registry that can't be reached: another one may have claimed the store, and would be fenced by a
+    /// leader of an earlier term. Later the store itself says whether another one has claimed it.
     ///
     /// # Errors
     ///
-    /// If another one leads.
-    pub fn check(&self) -> Result<(), String> {
-        match self.write(CLAIMS, b"claimed") {
-            Err(error) if error.kind == Kind::Fenced => {
-                let reason = || "another orchestrator has taken over".to_string();
-                Err(self.lost().unwrap_or_else(reason))
+    /// If another one leads, or it is stopped while it waits.
+    pub fn check(&self, is_first: bool, is_stopped: &dyn Fn() -> bool) -> Result<(), String> {
+        let mut told = false;
+        loop {
+            match self.write(CLAIMS, b"claimed") {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind == Kind::Fenced => {
+                    let reason = || "another orchestrator has taken over".to_string();
+                    return Err(self.lost().unwrap_or_else(reason));
+                }
+                Err(_) if !is_first => return Ok(()),
+                Err(error) => {
+                    if let Some(reason) = self.lost() {
+                        return Err(reason);
+                    }
+                    if is_stopped() {
+                        return Err(format!("stopped while waiting for the registry: {error}"));
+                    }
+                    if !std::mem::replace(&mut told, true) {
+                        say(&format!(
+                            "--registry {error}: waiting for it before the query starts\n"
+                        ));
+                    }
+                    std::thread::sleep(CLAIM_PAUSE);
+                }
             }
-            Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// Says that the query is over: no other orchestrator goes on with it.
-    pub fn conclude(&self, error: Option<&str>) {
+    /// Another incarnation has taken over, as the store of checkpoints says. The registry may not have said
+    /// so yet, or can't be reached. If it says that this orchestrator leads, the other incarnation is of
+    /// another registry, and this one does not take the store back.
+    pub fn replaced(&self, reason: &str) {
+        if self.write(CLAIMS, b"claimed").is_err() {
+            self.election.lose(reason.to_string());
+        }
+    }
+
+    /// Says that the query is over: no other orchestrator goes on with it. Returns false if another one
+    /// leads, and decides that.
+    pub fn conclude(&self, error: Option<&str>) -> bool {
         let conclusion = Conclusion {
             term: self.term(),
             error: error.map(str::to_string),
         };
         // A number and a text.
         let json = serde_json::to_vec(&conclusion).expect("plain data");
-        if let Err(error) = self.write(ENDED, &json) {
-            say(&format!(
-                "warning: --registry {error}: orchestrators that stand by don't hear that the query is over: \
-                 the next one resumes it where it has ended\n"
-            ));
+        match self.write(ENDED, &json) {
+            Ok(()) => true,
+            Err(error) if error.kind == Kind::Fenced => false,
+            Err(error) => {
+                say(&format!(
+                    "warning: --registry {error}: orchestrators that stand by don't hear that the query is \
+                     over: the next one resumes it where it has ended\n"
+                ));
+                true
+            }
         }
     }
 

@@ -125,6 +125,10 @@ impl Members {
             return Err(refused(reason, true));
         }
         let mut state = self.state();
+        if state.is_over && (self.hands_over)() {
+            let reason = "leads no more: another orchestrator goes on".to_string();
+            return Err(refused(reason, true));
+        }
         if state.is_over {
             return Err(ToAgent::Over { is_drained: false });
         }
@@ -222,5 +226,64 @@ impl Members {
     /// Who is there.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics under it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::session::tests::sessions;
+    use super::*;
+    use crate::hosts::Facts;
+    use crate::machine::Machine;
+
+    fn ended(hands_over: bool) -> Members {
+        let about = About {
+            name: "o1".to_string(),
+            term: Box::new(|| 1),
+            query: "query.sql".to_string(),
+            hosts_wanted: (1, 1),
+            here: false,
+            terms: Terms {
+                host_timeout_ns: 3_000_000_000,
+            },
+        };
+        let state = State {
+            is_over: true,
+            ..State::default()
+        };
+        Members {
+            about,
+            build: Build::this(),
+            address: OnceLock::new(),
+            told: Box::new(|| {}),
+            hands_over: Box::new(move || hands_over),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    #[test]
+    fn an_agent_that_comes_while_a_query_is_handed_over_tries_again() {
+        let [session, _agent] = sessions();
+        let join = |hands_over| {
+            let hello = Hello {
+                build: Build::this(),
+                facts: Facts::here("h2", [127, 0, 0, 1].into(), &Machine::this()),
+                term: 1,
+            };
+            ended(hands_over).join(hello, &session).unwrap_err()
+        };
+        let later = join(true);
+        assert!(
+            matches!(
+                later,
+                ToAgent::Refused {
+                    try_again: true,
+                    ..
+                }
+            ),
+            "{later:?}"
+        );
+        assert!(matches!(join(false), ToAgent::Over { .. }));
     }
 }

@@ -20,8 +20,10 @@ use super::session::{Beside, Receiver, Session};
 /// How long a connection to the leader may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long after its election a leader may refuse connections: until it listens.
-const LISTEN_PATIENCE: Duration = Duration::from_secs(2);
+/// How long after its election a leader may refuse connections: until it listens. On a busy host that takes
+/// seconds, and leaders that are suspected too early would take turns. The registry itself notices within
+/// less time that a leader's process has ended before it listened.
+const LISTEN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause between two attempts to connect: to one that refuses, and to one that can't be reached.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);

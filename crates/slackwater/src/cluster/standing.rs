@@ -93,6 +93,10 @@ impl Standing {
                 Some(Event::Gone { version }) => self.remove(version),
                 Some(Event::Stage(Stage::Elected(term))) => {
                     self.standby = None;
+                    if !self.election.has_led() {
+                        // The last leader may have ended with the query just now.
+                        self.election.look_for_the_end();
+                    }
                     if !self.election.leads(term) {
                         return self.election.lose("another one led meanwhile".to_string());
                     }
@@ -203,7 +207,7 @@ impl Standing {
 }
 
 /// Whether trying again won't help.
-fn is_final(error: &Error) -> bool {
+pub fn is_final(error: &Error) -> bool {
     matches!(
         error.kind,
         Kind::Damaged | Kind::Later | Kind::Removed | Kind::Invalid

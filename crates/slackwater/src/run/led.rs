@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::gathering::compile_with;
 use super::{Failure, Outcome, RunOptions, run_with};
@@ -11,6 +12,9 @@ use crate::cluster::{Candidate, ClusterOptions, Leadership, Led, Stood, stand};
 use crate::script::Script;
 use crate::supervisor::Signals;
 use crate::terminal::say;
+
+/// The pause between attempts to stand by again while the registry can't be reached.
+const AWAY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The registry of a query, with its other options for hosts.
 pub fn registry(options: &RunOptions) -> Option<(&str, &ClusterOptions)> {
@@ -48,11 +52,19 @@ pub fn run(
         query: script.name().to_string(),
         job: job(script, options),
     };
+    let mut has_led = false;
     loop {
         let told = Arc::clone(signals);
-        let changed = move |is_lost| match is_lost {
-            true => told.stop(),
-            false => told.hosts(),
+        // What is heard after it stands for leader no more would stop the next attempt.
+        let stands = Arc::new(Mutex::new(true));
+        let heard = Arc::clone(&stands);
+        let changed = move |is_lost| {
+            let stands = heard.lock().expect("no thread panics under it");
+            match is_lost {
+                _ if !*stands => {}
+                true => told.stop(),
+                false => told.hosts(),
+            }
         };
         let secret = cluster.secret.as_ref();
         let stood = stand(registry, me.clone(), secret, changed, &|| signals.wait());
@@ -60,21 +72,32 @@ pub fn run(
             Stood::Leads(leadership) => leadership,
             Stood::Stopped | Stood::Over(None) => return Ok(Outcome::Explained(String::new())),
             Stood::Over(Some(error)) => return Err(Failure::Query(error, None)),
+            // It was there when this one began: so it comes back.
+            Stood::Away(_) if has_led && !signals.is_raised() => {
+                std::thread::sleep(AWAY_PAUSE);
+                continue;
+            }
+            Stood::Away(_) if has_led => return Ok(Outcome::Explained(String::new())),
+            Stood::Away(reason) => return Err(Failure::Usage(reason)),
         };
+        has_led = true;
         let result = run_with(script, options, Some(&leadership));
-        if let Some(reason) = leadership.lost() {
-            say(&format!("{}: {reason}\n", me.place()));
-            signals.resume();
-            continue;
-        }
-        if !signals.was_raised() {
+        let mut lost = leadership.lost();
+        if lost.is_none() && !signals.was_raised() {
             let error = match &result {
                 Ok(_) => None,
                 Err(Failure::Usage(error) | Failure::Query(error, _)) => Some(error.as_str()),
             };
-            leadership.conclude(error);
+            if !leadership.conclude(error) && result.is_err() {
+                lost = Some("another orchestrator has taken over".to_string());
+            }
         }
-        return result;
+        let Some(reason) = lost else {
+            return result;
+        };
+        say(&format!("{}: {reason}\n", me.place()));
+        *stands.lock().expect("no thread panics under it") = false;
+        signals.resume();
     }
 }
 
