@@ -174,7 +174,9 @@ const JOIN_FILES: &str =
 /// Where relative paths begin.
 fn relative_to(folder: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    format!("relative paths begin in {}", here.join(folder).display())
+    // Joined part by part: an empty folder is none, and adds no slash.
+    let folder = folder.components().fold(here, |path, part| path.join(part));
+    format!("relative paths begin in {}", folder.display())
 }
 
 fn look(path: &Path, folder: &Path) -> Result<(PathBuf, u64), OptionError> {
