@@ -67,7 +67,10 @@ pub fn run(
             }
         };
         let secret = cluster.secret.as_ref();
-        let stood = stand(registry, me.clone(), secret, changed, &|| signals.wait());
+        let stood = {
+            let news = signals.hear();
+            stand(registry, me.clone(), secret, changed, &|| news.wait())
+        };
         let leadership = match stood.map_err(Failure::Usage)? {
             Stood::Leads(leadership) => leadership,
             Stood::Stopped | Stood::Over(None) => return Ok(Outcome::Explained(String::new())),

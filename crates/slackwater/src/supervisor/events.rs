@@ -153,10 +153,14 @@ impl Signals {
         self.listening.lock().expect("no thread panics under it")
     }
 
-    /// Waits for news of hosts or of orchestrators; returns false if a signal has come.
-    pub fn wait(&self) -> bool {
+    /// Hears of hosts, orchestrators and signals from now on, instead of an attempt.
+    pub fn hear(&self) -> News<'_> {
         let (_sender, events) = self.listen();
-        !matches!(events.recv(), Ok(RunEvent::Signal) | Err(_))
+        News {
+            signals: self,
+            _sender,
+            events,
+        }
     }
 
     /// Tells the current attempt that a host has joined or is to leave.
@@ -201,6 +205,32 @@ impl Signals {
     }
 }
 
+/// News that come while no attempt runs. What comes before somebody waits is kept, and a signal that nobody
+/// has waited for is left to the next attempt.
+pub struct News<'a> {
+    signals: &'a Signals,
+    /// Keeps the queue open.
+    _sender: mpsc::SyncSender<RunEvent>,
+    events: mpsc::Receiver<RunEvent>,
+}
+
+impl News<'_> {
+    /// Waits for the next; returns false if it is a signal.
+    pub fn wait(&self) -> bool {
+        !matches!(self.events.recv(), Ok(RunEvent::Signal) | Err(_))
+    }
+}
+
+impl Drop for News<'_> {
+    fn drop(&mut self) {
+        // With the lock, so that none comes in between.
+        let mut listening = self.signals.lock();
+        let mut left = self.events.try_iter();
+        listening.is_unheard |= left.any(|event| matches!(event, RunEvent::Signal));
+        listening.sender = None;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,5 +246,27 @@ mod tests {
         let (_sender, second) = signals.listen();
         assert!(matches!(second.try_recv(), Ok(RunEvent::Signal)));
         assert!(second.try_recv().is_err(), "once");
+    }
+
+    #[test]
+    fn news_that_come_before_somebody_waits_are_heard() {
+        let signals = Signals::default();
+        let news = signals.hear();
+        signals.hosts();
+        assert!(news.wait(), "or it would wait for ever");
+        signals.raise();
+        assert!(!news.wait());
+        drop(news);
+        assert!(!signals.is_raised(), "it was heard");
+    }
+
+    #[test]
+    fn a_signal_that_nobody_has_waited_for_is_left_to_the_next_attempt() {
+        let signals = Signals::default();
+        let news = signals.hear();
+        signals.raise();
+        drop(news);
+        let (_sender, events) = signals.listen();
+        assert!(matches!(events.try_recv(), Ok(RunEvent::Signal)));
     }
 }
