@@ -107,6 +107,25 @@ def left_of(changes):
     return +counts
 
 
+def counts(folder, files, rows, run_s, window):
+    """Counts by key and window over these files in `folder`, whose rows take about `run_s`."""
+    rate = f", 'replay_rate' = '{rows // run_s}/s'" if run_s else ""
+    return f"""
+        CREATE TABLE events (ms BIGINT, k BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+          WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+        WITH ('connector' = 'file', 'path' = '{folder}/{files}', 'format' = 'csv'{rate});
+        CREATE TABLE counts (start TIMESTAMP(3), k BIGINT, n BIGINT)
+        WITH ('connector' = 'file', 'path' = '{folder}/counts', 'format' = 'csv');
+        INSERT INTO counts SELECT window_start, k, COUNT(*)
+        FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL {window})
+        GROUP BY window_start, window_end, k;"""
+
+
+def written(file, text):
+    file.write_text(text)
+    return file
+
+
 class Crossing:
     """Counts by key over several files, so that every process sends to every other."""
 
@@ -119,19 +138,8 @@ class Crossing:
         for number in range(self.FILES):
             lines = (f"{second * 100},{(second * 7 + number) % self.KEYS}" for second in range(self.ROWS))
             (folder / f"in-{number}.csv").write_text("\n".join(lines) + "\n")
-        rate = f", 'replay_rate' = '{self.FILES * self.ROWS // run_s}/s'" if run_s else ""
-        text = f"""
-            CREATE TABLE events (ms BIGINT, k BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
-              WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-            WITH ('connector' = 'file', 'path' = '{folder}/in-*.csv', 'format' = 'csv'{rate});
-            CREATE TABLE counts (start TIMESTAMP(3), k BIGINT, n BIGINT)
-            WITH ('connector' = 'file', 'path' = '{folder}/counts', 'format' = 'csv');
-            INSERT INTO counts SELECT window_start, k, COUNT(*)
-            FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECOND)
-            GROUP BY window_start, window_end, k;"""
-        file = folder / "crossing.sql"
-        file.write_text(text)
-        return file
+        text = counts(folder, "in-*.csv", self.FILES * self.ROWS, run_s, "'10' SECOND")
+        return written(folder / "crossing.sql", text)
 
     def compare(self, folder, data):
         """Raises unless the answer is right."""
@@ -178,19 +186,8 @@ class Late:
         del data
         lines = (f"{ms},{key}" for _, ms, key in self.rows())
         (folder / "in.csv").write_text("\n".join(lines) + "\n")
-        rate = f", 'replay_rate' = '{self.ROWS // run_s}/s'" if run_s else ""
-        text = f"""
-            CREATE TABLE events (ms BIGINT, k BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
-              WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
-            WITH ('connector' = 'file', 'path' = '{folder}/in.csv', 'format' = 'csv'{rate});
-            CREATE TABLE counts (start TIMESTAMP(3), k BIGINT, n BIGINT)
-            WITH ('connector' = 'file', 'path' = '{folder}/counts', 'format' = 'csv');
-            INSERT INTO counts SELECT window_start, k, COUNT(*)
-            FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' MINUTE)
-            GROUP BY window_start, window_end, k;"""
-        file = folder / "late.sql"
-        file.write_text(text)
-        return file
+        text = counts(folder, "in.csv", self.ROWS, run_s, "'10' MINUTE")
+        return written(folder / "late.sql", text)
 
     def compare(self, folder, data):
         """Raises unless the answer is right."""

@@ -23,6 +23,7 @@ mod traffic;
 
 mod session;
 
+mod greeting;
 mod joined;
 mod members;
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::hosts::{address, agent, key, kill, output, start, wait_for_checkpoints};
+use crate::hosts::{address, agent, key, kill, output, rows, start, sums, wait_for_checkpoints};
 use crate::process::{Folder, PATIENCE, Running};
 
 /// Rows of each host.
@@ -25,29 +25,7 @@ fn can_mount() -> bool {
     can
 }
 
-/// Sums by key and minute of the table `t`, with these options.
-fn query(path: &str, options: &str) -> String {
-    format!(
-        "CREATE TABLE t (k BIGINT, n BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-         WITH ('connector' = 'file', 'path' = '{path}'{options});
-         CREATE TABLE o (start TIMESTAMP(3), k BIGINT, s BIGINT)
-         WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');
-         INSERT INTO o SELECT window_start, k, SUM(n)
-         FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
-         GROUP BY window_start, window_end, k;"
-    )
-}
-
 const PER_HOST: &str = ", 'files' = 'per_host'";
-
-fn rows(host: usize, rows: usize) -> String {
-    let rows = (0..rows).map(|row| {
-        let (hour, minute, second) = (row / 3600, row / 60 % 60, row % 60);
-        let key = (row * 7 + host) % 23;
-        format!("{key},{row},2026-01-01 {hour:02}:{minute:02}:{second:02}\n")
-    });
-    rows.collect()
-}
 
 /// A folder in which `own` is another folder on each host: `own` itself at home, `h2` and `h3` on these.
 fn folder() -> Folder {
@@ -75,7 +53,7 @@ fn expected() -> Vec<String> {
     for (host, count) in [ROWS, ROWS, ROWS, ROWS / 2].into_iter().enumerate() {
         folder.write(&format!("{host}.csv"), rows(host, count).as_bytes());
     }
-    folder.run(&query("?.csv", ""), &[]).ok();
+    folder.run(&sums("?.csv", ""), &[]).ok();
     output(&folder)
 }
 
@@ -123,7 +101,7 @@ fn each_host_reads_its_own_files() {
         let (folder, address) = (folder_of_files(), address());
         let agents = agents(&folder, &address);
         let more = ["--hosts", "3", "--here", "--parallelism", parallelism];
-        let finished = start(&folder, &query("own/*.csv", PER_HOST), &address, &more);
+        let finished = start(&folder, &sums("own/*.csv", PER_HOST), &address, &more);
         finished.finish(PATIENCE).ok();
         for agent in agents {
             agent.finish(PATIENCE).ok();
@@ -145,10 +123,10 @@ fn each_host_reads_its_own_files() {
 fn files_per_host_on_one_host_are_like_others() {
     let folder = Folder::new();
     folder.write("a.csv", rows(0, 100).as_bytes());
-    folder.run(&query("a.csv", PER_HOST), &[]).ok();
+    folder.run(&sums("a.csv", PER_HOST), &[]).ok();
     let per_host = output(&folder);
     std::fs::remove_dir_all(folder.path("out")).unwrap();
-    folder.run(&query("a.csv", ""), &[]).ok();
+    folder.run(&sums("a.csv", ""), &[]).ok();
     assert_eq!(per_host, output(&folder));
 }
 
@@ -164,7 +142,7 @@ fn a_host_reads_on_where_it_was_when_it_has_joined_again() {
         &STATE[..],
     ]
     .concat();
-    let text = query(
+    let text = sums(
         "own/*.csv",
         &format!("{PER_HOST}, 'replay_rate' = '4000/s'"),
     );
@@ -191,7 +169,7 @@ fn a_host_that_does_not_come_back_with_its_files_is_named() {
     let agents = agents(&folder, &address);
     let more = ["--hosts", "2..3", "--here", "--set", "host_patience=2 s"];
     let more = [&more[..], &STATE].concat();
-    let text = query(
+    let text = sums(
         "own/*.csv",
         &format!("{PER_HOST}, 'replay_rate' = '1000/s'"),
     );
@@ -237,7 +215,7 @@ fn a_host_with_files_of_its_own_can_not_leave() {
     let (folder, address) = (folder_of_files(), address());
     let agents = agents(&folder, &address);
     let more = [&["--hosts", "1..3", "--here"], &STATE[..]].concat();
-    let text = query(
+    let text = sums(
         "own/*.csv",
         &format!("{PER_HOST}, 'replay_rate' = '2000/s'"),
     );
@@ -265,13 +243,13 @@ fn hosts_without_a_file_are_named() {
     let _agents = agents(&folder, &address);
     let more = ["--hosts", "3", "--here"];
     // A file that is named has to be there.
-    let run = start(&folder, &query("own/a.csv", PER_HOST), &address, &more);
+    let run = start(&folder, &sums("own/a.csv", PER_HOST), &address, &more);
     run.finish(PATIENCE)
         .fails(2, &["table 't', on h2: can't find own/a.csv"]);
     // A pattern may match nothing somewhere.
     let address = self::address();
     let _agents = agents(&folder, &address);
-    let run = start(&folder, &query("own/*.csv", PER_HOST), &address, &more);
+    let run = start(&folder, &sums("own/*.csv", PER_HOST), &address, &more);
     let finished = run.finish(PATIENCE).ok();
     assert!(
         finished.err.contains("no file matches 'own/*.csv' on h2"),
@@ -281,7 +259,7 @@ fn hosts_without_a_file_are_named() {
     // But not everywhere.
     let address = self::address();
     let _agents = agents(&folder, &address);
-    let run = start(&folder, &query("own/*.json", PER_HOST), &address, &more);
+    let run = start(&folder, &sums("own/*.json", PER_HOST), &address, &more);
     run.finish(PATIENCE)
         .fails(2, &["option 'path': no host has such a file"]);
 }
@@ -294,7 +272,7 @@ fn a_table_on_another_host_needs_no_file_at_home() {
     let (folder, address) = (folder(), address());
     folder.write("h2/a.csv", rows(0, ROWS).as_bytes());
     let agents = agents(&folder, &address);
-    let text = query("own/a.csv", ", 'host' = 'h2'");
+    let text = sums("own/a.csv", ", 'host' = 'h2'");
     // Its rows are printed at home, and not where they are read.
     let text = format!("{text} SELECT k, n FROM t WHERE n < 5;");
     let more = ["--hosts", "3", "--here", "--parallelism", "1"];
@@ -304,7 +282,7 @@ fn a_table_on_another_host_needs_no_file_at_home() {
         assert_eq!(agent.finish(PATIENCE).ok().out, "");
     }
     let alone = Folder::with(&[("a.csv", &rows(0, ROWS))]);
-    alone.run(&query("a.csv", ""), &[]).ok();
+    alone.run(&sums("a.csv", ""), &[]).ok();
     assert_eq!(output(&folder), output(&alone));
     // Elsewhere there is none.
     let address = self::address();
@@ -325,7 +303,7 @@ fn a_file_that_has_grown_on_one_host_is_read_as_it_was_at_home() {
     let at_home = &whole[..whole.len() / 2 + 7];
     let last = whole[at_home.len()..].find('\n').unwrap();
     let alone = Folder::with(&[("a.csv", &whole[..at_home.len() + last + 1])]);
-    alone.run(&query("a.csv", ""), &[]).ok();
+    alone.run(&sums("a.csv", ""), &[]).ok();
     for parsers in ["1", "3"] {
         let (folder, address) = (folder(), address());
         folder.write("own/a.csv", at_home.as_bytes());
@@ -334,7 +312,7 @@ fn a_file_that_has_grown_on_one_host_is_read_as_it_was_at_home() {
         let more = ["--hosts", "1", "--set"];
         let parsers = format!("parsers={parsers}");
         let more = [&more[..], &[&parsers]].concat();
-        let text = query("own/a.csv", "");
+        let text = sums("own/a.csv", "");
         start(&folder, &text, &address, &more).finish(PATIENCE).ok();
         assert_eq!(output(&folder), output(&alone), "{parsers}");
     }
@@ -343,14 +321,9 @@ fn a_file_that_has_grown_on_one_host_is_read_as_it_was_at_home() {
     folder.write("own/a.csv", whole.as_bytes());
     folder.write("h2/a.csv", at_home.as_bytes());
     let _agent = agent_with(&folder, &address, "h2", "h2");
-    start(
-        &folder,
-        &query("own/a.csv", ""),
-        &address,
-        &["--hosts", "1"],
-    )
-    .finish(PATIENCE)
-    .fails(2, &["own/a.csv has", "on h2", "'files' = 'per_host'"]);
+    start(&folder, &sums("own/a.csv", ""), &address, &["--hosts", "1"])
+        .finish(PATIENCE)
+        .fails(2, &["own/a.csv has", "on h2", "'files' = 'per_host'"]);
 }
 
 #[test]
@@ -362,7 +335,7 @@ fn a_replay_rate_is_that_of_all_hosts_together() {
     }
     let _agents = ["h2", "h3"].map(|name| agent(&folder, &address, name));
     let more = ["--hosts", "3", "--here", "--parallelism", "3"];
-    let text = query("?.csv", ", 'replay_rate' = '1500/s'");
+    let text = sums("?.csv", ", 'replay_rate' = '1500/s'");
     start(&folder, &text, &address, &more).finish(PATIENCE).ok();
     let report = folder.json("report.json");
     let hosts = report["hosts"].as_array().unwrap().iter();
@@ -376,7 +349,7 @@ fn a_replay_rate_is_that_of_all_hosts_together() {
 #[test]
 fn what_hosts_have_for_themselves_is_for_files_alone() {
     let folder = Folder::new();
-    let text = query("a.csv", PER_HOST);
+    let text = sums("a.csv", PER_HOST);
     for (find, replace, part) in [
         ("'connector' = 'file'", "'connector' = 'tcp'", "'files'"),
         (
@@ -428,7 +401,7 @@ fn each_row_of_the_answer_is_counted_once_whatever_was_killed() {
     };
     let alone = Folder::new();
     files(&alone);
-    alone.run(&query("?.csv", ""), &["--parallelism", "3"]).ok();
+    alone.run(&sums("?.csv", ""), &["--parallelism", "3"]).ok();
     let expected = counted(&alone);
     let rows_in = 3 * (ROWS + 2);
     assert_eq!(expected[0], rows_in);
@@ -439,7 +412,7 @@ fn each_row_of_the_answer_is_counted_once_whatever_was_killed() {
     );
 
     // A worker process is killed on another host, and one of several at home.
-    let text = query("?.csv", ", 'replay_rate' = '4000/s'");
+    let text = sums("?.csv", ", 'replay_rate' = '4000/s'");
     let (folder, address) = (Folder::new(), address());
     key(&folder, "cluster.key");
     files(&folder);

@@ -21,9 +21,14 @@ pub const FILES: usize = 3;
 /// Counts by key over several files, so that each process sends to each other.
 pub fn query(rate: Option<usize>) -> String {
     let rate = rate.map_or_else(String::new, |rate| format!(", 'replay_rate' = '{rate}/s'"));
+    sums("in-*.csv", &rate)
+}
+
+/// Sums by key and minute of the [`rows`] of files, with these options of their table.
+pub fn sums(path: &str, options: &str) -> String {
     format!(
         "CREATE TABLE t (k BIGINT, n BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
-         WITH ('connector' = 'file', 'path' = 'in-*.csv'{rate});
+         WITH ('connector' = 'file', 'path' = '{path}'{options});
          CREATE TABLE o (start TIMESTAMP(3), k BIGINT, s BIGINT)
          WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');
          INSERT INTO o SELECT window_start, k, SUM(n)
@@ -32,19 +37,21 @@ pub fn query(rate: Option<usize>) -> String {
     )
 }
 
+/// A file of so many rows, with other keys at other times than the next file's.
+pub fn rows(file: usize, rows: usize) -> String {
+    let rows = (0..rows).map(|row| {
+        let (hour, minute, second) = (row / 3600, row / 60 % 60, row % 60);
+        let key = (row * 7 + file) % 23;
+        format!("{key},{row},2026-01-01 {hour:02}:{minute:02}:{second:02}\n")
+    });
+    rows.collect()
+}
+
 /// A folder with the input and a key.
 pub fn folder() -> Folder {
     let folder = Folder::new();
     for file in 0..FILES {
-        let rows = (0..ROWS).map(|row| {
-            let (hour, minute, second) = (row / 3600, row / 60 % 60, row % 60);
-            let key = (row * 7 + file) % 23;
-            format!("{key},{row},2026-01-01 {hour:02}:{minute:02}:{second:02}\n")
-        });
-        folder.write(
-            &format!("in-{file}.csv"),
-            rows.collect::<String>().as_bytes(),
-        );
+        folder.write(&format!("in-{file}.csv"), rows(file, ROWS).as_bytes());
     }
     key(&folder, "cluster.key");
     folder

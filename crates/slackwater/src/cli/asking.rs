@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use slackwater_sql::settings::Hosts;
 
 use super::hosts::check_join;
 use crate::cluster::{Status, drain, leader, status};
@@ -121,10 +122,9 @@ fn table(status: &Status) -> String {
         query,
         ..
     } = status;
-    let (min, max) = status.hosts_wanted;
-    let wanted = match min == max {
-        true => min.to_string(),
-        false => format!("{min}..{max}"),
+    let hosts = Hosts {
+        min: status.hosts_min,
+        max: status.hosts_max,
     };
     let here = if status.here {
         ", this one included"
@@ -132,7 +132,7 @@ fn table(status: &Status) -> String {
         ""
     };
     let mut text = format!(
-        "{query}: {name} ({address}, pid {pid}) directs it, term {term}\nhosts: {wanted}{here}\n"
+        "{query}: {name} ({address}, pid {pid}) directs it, term {term}\nhosts: {hosts}{here}\n"
     );
     let width = status.hosts.iter().map(|host| host.name.len()).max();
     for host in &status.hosts {

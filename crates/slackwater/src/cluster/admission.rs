@@ -1,89 +1,36 @@
 //! Who comes in through the door of an orchestrator: agents that join, orchestrators that stand by, and
 //! people who ask.
 
-use std::cell::Cell;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use slackwater_link::LinkError;
 use slackwater_secure::Stream;
 
+use super::greeting::{answer_last, receive};
 use super::members::Members;
 use super::messages::{Greeting, Hello, Question, Reply, ToAgent};
-use super::session::{Beside, Receiver, Session};
+use super::session::{Receiver, Session};
 use super::traffic::Counted;
 use crate::terminal::say;
-
-/// How often strangers are told of.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// How long a query may take to go on without a host: saving has a minute.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(90);
 
-/// Tells of strangers: at once of the first, and then once a minute.
-pub struct Strangers {
-    members: Weak<Members>,
-    told: Cell<Option<Instant>>,
-    since: Cell<u64>,
-}
-
-impl Strangers {
-    /// Those of an orchestrator, which counts them.
-    pub fn new(members: Weak<Members>) -> Strangers {
-        Strangers {
-            members,
-            told: Cell::default(),
-            since: Cell::default(),
-        }
-    }
-
-    /// Called for each of them.
-    pub fn teller(self) -> impl Fn(&LinkError) {
-        move |refusal| {
-            if let Some(members) = self.members.upgrade() {
-                members.turned_away();
-            }
-            self.since.set(self.since.get() + 1);
-            let told = self.told.get();
-            if told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
-                return;
-            }
-            let LinkError { peer, reason, hint } = refusal;
-            let others = match self.since.take() {
-                0 | 1 => String::new(),
-                count => format!(" ({} more since the last one)", count - 1),
-            };
-            say(&format!(
-                "warning: {peer} was turned away: it {reason}{others}\n  = {hint}\n"
-            ));
-            self.told.set(Some(Instant::now()));
-        }
-    }
-}
-
 /// Greets whoever has come in, on a thread of its own.
 pub fn admit(members: &Arc<Members>, stream: Stream, peer: SocketAddr) {
     let members = Arc::clone(members);
-    // If there is no thread left, an agent tries again.
-    let _ = std::thread::Builder::new()
-        .name("session".to_string())
-        .spawn(move || greet(&members, stream, peer));
+    receive(stream, peer, move |session| greet(&members, session, peer));
 }
 
-fn greet(members: &Arc<Members>, stream: Stream, peer: SocketAddr) {
-    let Ok(session) = Session::new(stream, &peer.to_string()) else {
-        return;
-    };
+fn greet(members: &Arc<Members>, session: &Arc<Session>, peer: SocketAddr) {
     let mut receiver = Receiver::new(Counted {
         from: session.stream(),
         traffic: &session.traffic,
     });
     match receiver.receive() {
-        Ok(Some((Greeting::Join(hello), _))) => {
-            join(members, *hello, &session, &mut receiver, peer)
-        }
+        Ok(Some((Greeting::Join(hello), _))) => join(members, *hello, session, &mut receiver, peer),
         Ok(Some((Greeting::StandBy { name }, _))) => {
             let number = members.stands_by(name);
             // Until it leads, or is gone; it says nothing.
@@ -93,8 +40,7 @@ fn greet(members: &Arc<Members>, stream: Stream, peer: SocketAddr) {
         }
         Ok(Some((Greeting::Ask(question), _))) => {
             let reply = answer(members, question);
-            session.send(&reply, Beside::Nothing);
-            finish(&session, &mut receiver);
+            answer_last(session, &mut receiver, &reply);
         }
         Ok(None) | Err(_) => session.end("no greeting"),
     }
@@ -121,8 +67,7 @@ fn join<R: Read>(
                     "warning: {name} ({peer}) was turned away: {reason}\n"
                 ));
             }
-            session.send(&refused, Beside::Nothing);
-            return finish(session, receiver);
+            return answer_last(session, receiver, &refused);
         }
     };
     say(&format!("{name} ({peer}) has joined\n"));
@@ -171,10 +116,4 @@ fn answer(members: &Arc<Members>, question: Question) -> Reply {
         Ok(()) => Reply::Drained,
         Err(reason) => Reply::Refused(format!("'{host}' can't leave: {reason}")),
     }
-}
-
-/// Ends a session once the other end has read what was sent.
-fn finish<R: Read>(session: &Session, receiver: &mut Receiver<R>) {
-    session.finish();
-    let _ = receiver.receive::<serde_json::Value>();
 }

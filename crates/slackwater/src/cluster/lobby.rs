@@ -12,12 +12,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use slackwater_link::LinkError;
 use slackwater_secure::{Door, Secret, Stream};
 
+use super::greeting::{answer_last, other_program, receive, strangers};
 use super::messages::{Greeting, Hello, Reply, ToAgent};
 use super::session::{Beside, Receiver, Session};
-use crate::hosts::Build;
 
 /// Agents that wait, and jobs that want them. Dropping it ends the sessions of those that wait.
 pub struct Lobby {
@@ -74,13 +73,12 @@ impl Lobby {
         let admitting = Arc::downgrade(&shared);
         let admit = move |stream, peer| admit(&admitting, stream, peer);
         let telling = Arc::downgrade(&shared);
-        let turned_away = move |refusal: &LinkError| {
+        let tell = move |what: &str, hint: &str| {
             if let Some(shared) = telling.upgrade() {
-                let LinkError { peer, reason, hint } = refusal;
-                (shared.log)(&format!("{peer} was turned away: it {reason} = {hint}"));
+                (shared.log)(&format!("{what}; {hint}"));
             }
         };
-        let door = Door::bind(address, secret, admit, turned_away)?;
+        let door = Door::bind(address, secret, admit, strangers(|| {}, tell))?;
         Ok(Lobby { shared, door })
     }
 
@@ -92,14 +90,13 @@ impl Lobby {
     /// A job wants so many agents at its port. It replaces what it has wanted before.
     pub fn want(&self, job: &str, port: u16, agents: usize) {
         let mut state = self.shared.state();
-        state.forget(job);
         state.jobs.insert(job.to_string(), Wants { port, agents });
         state.assign();
     }
 
-    /// A job wants no agents any more.
+    /// A job wants no agents any more. Those that serve it come back by themselves, with another session.
     pub fn forget(&self, job: &str) {
-        self.shared.state().forget(job);
+        self.shared.state().jobs.remove(job);
     }
 }
 
@@ -112,11 +109,6 @@ impl Drop for Lobby {
 }
 
 impl State {
-    /// Forgets a job. Agents that serve it come back by themselves, with another session.
-    fn forget(&mut self, job: &str) {
-        self.jobs.remove(job);
-    }
-
     /// Sends agents that wait to the jobs that lack most.
     fn assign(&mut self) {
         loop {
@@ -146,51 +138,30 @@ impl Shared {
     }
 }
 
-/// Greets whoever has come in, on a thread of its own.
+/// Greets whoever has come in.
 fn admit(shared: &Weak<Shared>, stream: Stream, peer: SocketAddr) {
     let Some(shared) = shared.upgrade() else {
         return;
     };
-    // If there is no thread left, an agent tries again.
-    let _ = std::thread::Builder::new()
-        .name("agent".to_string())
-        .spawn(move || {
-            let Ok(session) = Session::new(stream, &peer.to_string()) else {
-                return;
-            };
-            let mut receiver = Receiver::new(session.stream());
-            match receiver.receive() {
-                Ok(Some((Greeting::Join(hello), _))) => {
-                    shared.join(&hello, &session, &mut receiver)
-                }
-                Ok(Some((Greeting::Ask(_), _))) => {
-                    let reason = "a server answers by SQL: SHOW JOBS, ALTER JOB".to_string();
-                    session.send(&Reply::Refused(reason), Beside::Nothing);
-                    session.finish();
-                    let _ = receiver.receive::<serde_json::Value>();
-                }
-                Ok(Some((Greeting::StandBy { .. }, _)) | None) | Err(_) => {
-                    session.end("no greeting");
-                }
+    receive(stream, peer, move |session| {
+        let mut receiver = Receiver::new(session.stream());
+        match receiver.receive() {
+            Ok(Some((Greeting::Join(hello), _))) => shared.join(&hello, session, &mut receiver),
+            Ok(Some((Greeting::Ask(_), _))) => {
+                let reason = "a server answers by SQL: SHOW JOBS, ALTER JOB".to_string();
+                answer_last(session, &mut receiver, &Reply::Refused(reason));
             }
-        });
+            Ok(Some((Greeting::StandBy { .. }, _)) | None) | Err(_) => session.end("no greeting"),
+        }
+    });
 }
 
 impl Shared {
     /// Keeps an agent until its session ends.
     fn join(&self, hello: &Hello, session: &Arc<Session>, receiver: &mut Receiver<&Stream>) {
         let name = hello.facts.name.clone();
-        let build = Build::this();
-        if hello.build != build {
-            let reason = format!(
-                "runs {build}, and this host {}\n  = run the same program on every host",
-                hello.build
-            );
-            let try_again = false;
-            session.send(&ToAgent::Refused { reason, try_again }, Beside::Nothing);
-            session.finish();
-            let _ = receiver.receive::<serde_json::Value>();
-            return;
+        if let Some(refused) = other_program(hello) {
+            return answer_last(session, receiver, &refused);
         }
         let wait = ToAgent::Wait {
             name: self.name.clone(),

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use slackwater_control::lease::Terms;
 use slackwater_engine::time::now_ns;
+use slackwater_sql::settings::Hosts;
 
+use super::greeting::other_program;
 use super::joined::JoinedHost;
 use super::messages::{Hello, Status, ToAgent};
 use super::session::{Beside, Session};
-use crate::hosts::Build;
 
 /// The shortest wait for a beat.
 const MS_NS: u64 = 1_000_000;
@@ -27,8 +28,8 @@ pub struct About {
     pub term: Box<dyn Fn() -> u64 + Send + Sync>,
     /// The query's name.
     pub query: String,
-    /// How many hosts the query is to run on: the fewest and the most.
-    pub hosts_wanted: (usize, usize),
+    /// How many hosts the query is to run on.
+    pub hosts: Hosts,
     /// Whether the orchestrator's own host is one of them.
     pub here: bool,
     /// The terms of leases.
@@ -39,8 +40,6 @@ pub struct About {
 pub struct Members {
     /// What is told of the orchestrator.
     pub about: About,
-    /// The program that all hosts have to run.
-    pub build: Build,
     /// Where it listens.
     pub address: OnceLock<SocketAddr>,
     /// Called when a host has joined or is to leave.
@@ -110,24 +109,24 @@ pub fn watch(shared: &Weak<Members>) {
 impl Members {
     /// Lets an agent join, or says why not.
     pub fn join(&self, hello: Hello, session: &Arc<Session>) -> Result<Arc<JoinedHost>, ToAgent> {
-        let refused = |reason: String, try_again| ToAgent::Refused { reason, try_again };
+        // For now: it tries again.
+        let refused = |reason: String| ToAgent::Refused {
+            reason,
+            try_again: true,
+        };
         let name = hello.facts.name.clone();
-        if hello.build != self.build {
-            let reason = format!(
-                "runs {}, and this host {}\n  = run the same program on every host",
-                self.build, hello.build
-            );
-            return Err(refused(reason, false));
+        if let Some(refused) = other_program(&hello) {
+            return Err(refused);
         }
         let term = (self.about.term)();
         if hello.term > term {
             let reason = format!("leads term {term}, which is over");
-            return Err(refused(reason, true));
+            return Err(refused(reason));
         }
         let mut state = self.state();
         if state.is_over && (self.hands_over)() {
             let reason = "leads no more: another orchestrator goes on".to_string();
-            return Err(refused(reason, true));
+            return Err(refused(reason));
         }
         if state.is_over {
             return Err(ToAgent::Over { is_drained: false });
@@ -138,10 +137,10 @@ impl Members {
             let there = there.map_or_else(String::new, |peer| format!(" at {peer}"));
             let reason =
                 format!("has a host '{name}'{there} already\n  = choose another name with --name");
-            return Err(refused(reason, true));
+            return Err(refused(reason));
         }
         if state.hosts.len() >= HOSTS_MAX && !state.hosts.contains_key(&name) {
-            return Err(refused(format!("has {HOSTS_MAX} hosts already"), true));
+            return Err(refused(format!("has {HOSTS_MAX} hosts already")));
         }
         let welcome = ToAgent::Welcome {
             term,
@@ -194,7 +193,7 @@ impl Members {
             name,
             term,
             query,
-            hosts_wanted,
+            hosts,
             here,
             ..
         } = &self.about;
@@ -207,7 +206,8 @@ impl Members {
             pid: std::process::id(),
             term: term(),
             query: query.clone(),
-            hosts_wanted: *hosts_wanted,
+            hosts_min: hosts.min,
+            hosts_max: hosts.max,
             here: *here,
             hosts: there.map(|host| host.status()).collect(),
             standbys: state.standbys.values().cloned().collect(),
@@ -233,7 +233,7 @@ impl Members {
 mod tests {
     use super::super::session::tests::sessions;
     use super::*;
-    use crate::hosts::Facts;
+    use crate::hosts::{Build, Facts};
     use crate::machine::Machine;
 
     fn ended(hands_over: bool) -> Members {
@@ -241,7 +241,7 @@ mod tests {
             name: "o1".to_string(),
             term: Box::new(|| 1),
             query: "query.sql".to_string(),
-            hosts_wanted: (1, 1),
+            hosts: Hosts { min: 1, max: 1 },
             here: false,
             terms: Terms {
                 host_timeout_ns: 3_000_000_000,
@@ -253,7 +253,6 @@ mod tests {
         };
         Members {
             about,
-            build: Build::this(),
             address: OnceLock::new(),
             told: Box::new(|| {}),
             hands_over: Box::new(move || hands_over),

@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 
 use slackwater_secure::{Door, Secret};
 
-use super::admission::{Strangers, admit};
+use super::admission::admit;
+use super::greeting::strangers;
 use super::joined::{Joined, JoinedHost};
 use super::members::{About, Members, is_usable, watch};
 use super::messages::ClockKnown;
 use super::traffic::Bytes;
-use crate::hosts::{Build, Host};
+use crate::hosts::Host;
+use crate::terminal::say;
 
 /// How long agents may take to hear that the query is over.
 const DISMISS_PATIENCE: Duration = Duration::from_secs(1);
@@ -47,7 +49,6 @@ impl Membership {
     ) -> io::Result<Membership> {
         let members = Arc::new(Members {
             about,
-            build: Build::this(),
             address: OnceLock::new(),
             told: Box::new(told),
             hands_over: Box::new(hands_over),
@@ -60,8 +61,14 @@ impl Membership {
                 admit(&members, stream, peer);
             }
         };
-        let strangers = Strangers::new(Arc::downgrade(&members));
-        let door = Door::bind(address, secret, admit_one, strangers.teller())?;
+        let counting = Arc::downgrade(&members);
+        let count = move || {
+            if let Some(members) = counting.upgrade() {
+                members.turned_away();
+            }
+        };
+        let tell = |what: &str, hint: &str| say(&format!("warning: {what}\n  = {hint}\n"));
+        let door = Door::bind(address, secret, admit_one, strangers(count, tell))?;
         let _ = members.address.set(door.local_address());
         let watching = Arc::downgrade(&members);
         std::thread::Builder::new()

@@ -77,8 +77,10 @@ pub struct Status {
     pub term: u64,
     /// The query's name.
     pub query: String,
-    /// How many hosts the query is to run on: the fewest and the most.
-    pub hosts_wanted: (usize, usize),
+    /// The query doesn't run on fewer hosts.
+    pub hosts_min: usize,
+    /// It doesn't use more.
+    pub hosts_max: usize,
     /// Whether the orchestrator's own host is one of them.
     pub here: bool,
     /// The hosts that have joined, by name.

@@ -134,7 +134,7 @@ impl Orchestrator {
             name: options.name.clone(),
             term: led.term,
             query: query.to_string(),
-            hosts_wanted: (options.hosts.min, options.hosts.max),
+            hosts: options.hosts,
             here: options.here,
             terms,
         };

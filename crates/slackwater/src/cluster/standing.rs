@@ -184,7 +184,7 @@ impl Standing {
     }
 
     /// The registry can't be used any more. A query that runs goes on, as long as it needs no other leader.
-    fn end(&mut self, error: &Error) {
+    fn end(&self, error: &Error) {
         match self.election.has_led() {
             true => say(&format!(
                 "warning: --registry {error}: the query goes on, but no other orchestrator can take over\n"
