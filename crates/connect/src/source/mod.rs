@@ -150,7 +150,12 @@ pub(crate) mod tests {
         loop {
             assert!(
                 begin.elapsed() < Duration::from_secs(30),
-                "stuck after {drained:?}"
+                "stuck after {} rows in {} chunks, the last {:?}; {} partitions started, {} ended",
+                drained.strings.len(),
+                drained.chunks,
+                drained.strings.last(),
+                drained.started.len(),
+                drained.ended.len(),
             );
             let mut poll = source.poll().unwrap();
             if matches!(poll, SourcePoll::Pending) {
@@ -164,6 +169,9 @@ pub(crate) mod tests {
                     continue;
                 }
                 waiter.retract();
+            } else {
+                // A source that always has something must hear of others, too.
+                waiter.look();
             }
             if let SourcePoll::NotBefore { time_ns } = poll {
                 let wait_ns = time_ns.saturating_sub(now_ns());

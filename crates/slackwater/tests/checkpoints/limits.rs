@@ -69,8 +69,7 @@ impl Drop for SmallDisk {
 
 #[test]
 fn a_full_disk_ends_the_query_with_the_reason_and_nothing_is_lost() {
-    let mut case = Case::new(COUNTS);
-    case.rate = RATE / 2;
+    let case = Case::new(COUNTS);
     let Some(disk) = SmallDisk::mount(&case.path("disk")) else {
         return;
     };

@@ -133,7 +133,7 @@ fn sighup_saves_as_sigterm_does() {
 fn regression_what_could_not_be_saved_is_not_called_saved() {
     use rustix::process::{Pid, Signal, kill_process};
     let mut case = Case::new(COUNTS);
-    case.rate = RATE / 10;
+    case.rate = RATE / 5;
     std::fs::write(case.path("query.sql"), case.text()).unwrap();
     let run = Command::new(env!("CARGO_BIN_EXE_slackwater"))
         .args([
