@@ -24,10 +24,10 @@ use rustix::io::Errno;
 use slackwater_link::LinkError;
 use slackwater_link::tcp::{Refusals, Seal};
 
+use crate::connection::Connection;
 use crate::keys::{Keys, Purpose};
 use crate::secret::{MAKE, Secret};
 use crate::stream::Stream;
-use crate::tls::Tls;
 
 /// The most handshakes in progress at once: 64 × some 13 KB are 0.8 MB, and more hosts than a cluster
 /// starts in the milliseconds that a handshake takes. One more displaces the oldest.
@@ -143,7 +143,7 @@ struct Doorman<F, G> {
 struct Handshake {
     socket: TcpStream,
     peer: SocketAddr,
-    tls: Tls,
+    tls: Connection,
     deadline: Instant,
 }
 
@@ -253,7 +253,8 @@ impl<F: Fn(Stream, SocketAddr), G: Fn(&LinkError)> Doorman<F, G> {
                 continue;
             };
             // A socket that can't be set, or no randomness: no connection.
-            let (Ok(()), Ok(connection)) = (socket.set_nonblocking(true), keys.accepting()) else {
+            let (Ok(()), Ok(tls)) = (socket.set_nonblocking(true), Connection::accepting(keys))
+            else {
                 self.refuse(
                     peer,
                     "could not be served: this host is out of memory".to_owned(),
@@ -268,13 +269,13 @@ impl<F: Fn(Stream, SocketAddr), G: Fn(&LinkError)> Doorman<F, G> {
             self.handshakes.push(Handshake {
                 socket,
                 peer,
-                tls: Tls::new(connection),
+                tls,
                 deadline: now + HANDSHAKE_TIMEOUT,
             });
         }
     }
 
-    fn admit(&self, socket: TcpStream, peer: SocketAddr, tls: Option<Tls>) {
+    fn admit(&self, socket: TcpStream, peer: SocketAddr, tls: Option<Connection>) {
         let stream = socket
             .set_nonblocking(false)
             .and_then(|()| Stream::new(socket, tls));

@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 
 use slackwater_link::tcp::{Moved, Seal};
 
+use crate::connection::Connection;
 use crate::keys::{Keys, Purpose};
 use crate::secret::Secret;
-use crate::tls::Tls;
 
 pub use session::fuzz_session;
 
@@ -33,8 +33,8 @@ pub fn fuzz_handshake(bytes: &[u8]) {
     let Some((&choice, bytes)) = bytes.split_first() else {
         return;
     };
-    let mut accepting = Tls::new(keys().accepting().expect("randomness"));
-    let mut connecting = Tls::new(keys().connecting().expect("randomness"));
+    let mut accepting = Connection::accepting(keys()).expect("randomness");
+    let mut connecting = Connection::connecting(keys()).expect("randomness");
     let is_known = choice & 2 != 0;
     if is_known {
         introduce(&mut connecting, &mut accepting);
@@ -52,7 +52,7 @@ pub fn fuzz_handshake(bytes: &[u8]) {
 }
 
 /// A whole handshake.
-fn introduce(connecting: &mut Tls, accepting: &mut Tls) {
+fn introduce(connecting: &mut Connection, accepting: &mut Connection) {
     for _ in 0..2 {
         hand_over(connecting, accepting);
         hand_over(accepting, connecting);
@@ -60,7 +60,7 @@ fn introduce(connecting: &mut Tls, accepting: &mut Tls) {
     assert!(connecting.is_ready() && accepting.is_ready());
 }
 
-fn hand_over(from: &mut Tls, to: &mut Tls) {
+fn hand_over(from: &mut Connection, to: &mut Connection) {
     let mut sent = Vec::new();
     from.pay(&mut sent).expect("memory takes everything");
     let mut rest = &sent[..];
@@ -70,7 +70,7 @@ fn hand_over(from: &mut Tls, to: &mut Tls) {
     }
 }
 
-fn read(seal: &mut Tls, bytes: &[u8], portion: usize) {
+fn read(seal: &mut Connection, bytes: &[u8], portion: usize) {
     let mut rest = bytes;
     let mut room = [0; 512];
     for _ in 0..STEPS_MAX {
@@ -138,13 +138,13 @@ mod tests {
     #[test]
     #[ignore = "writes the seeds of the corpus"]
     fn write_the_corpus() {
-        let first = |tls: &mut Tls| {
+        let first = |tls: &mut Connection| {
             let mut sent = Vec::new();
             tls.pay(&mut sent).expect("memory takes everything");
             sent
         };
-        let mut connecting = Tls::new(keys().connecting().expect("randomness"));
-        let mut accepting = Tls::new(keys().accepting().expect("randomness"));
+        let mut connecting = Connection::connecting(keys()).expect("randomness");
+        let mut accepting = Connection::accepting(keys()).expect("randomness");
         let hello = first(&mut connecting);
         let mut rest = &hello[..];
         accepting.take(&mut rest).expect("memory gives everything");

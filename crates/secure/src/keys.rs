@@ -9,20 +9,22 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use ring::hkdf::{HKDF_SHA256, Salt};
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::crypto::ring::{cipher_suite, kx_group, sign};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{
     CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
 };
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::server::{
+    AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, UnbufferedServerConnection,
+};
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct,
-    DistinguishedName, Error, ServerConfig, ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
 };
 
 use crate::secret::{KEY_BYTES, Secret};
@@ -95,16 +97,16 @@ impl Keys {
         }
     }
 
-    pub(crate) fn connecting(&self) -> io::Result<Connection> {
+    pub(crate) fn connecting(&self) -> io::Result<UnbufferedClientConnection> {
         // Needed by the call, and used for nothing: an address is not sent, and keys are pinned.
         let nobody = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
-        let connection = ClientConnection::new(Arc::clone(&self.connecting), nobody);
-        connection.map(Connection::from).map_err(io::Error::other)
+        let end = UnbufferedClientConnection::new(Arc::clone(&self.connecting), nobody);
+        end.map_err(io::Error::other)
     }
 
-    pub(crate) fn accepting(&self) -> io::Result<Connection> {
-        let connection = ServerConnection::new(Arc::clone(&self.accepting));
-        connection.map(Connection::from).map_err(io::Error::other)
+    pub(crate) fn accepting(&self) -> io::Result<UnbufferedServerConnection> {
+        let end = UnbufferedServerConnection::new(Arc::clone(&self.accepting));
+        end.map_err(io::Error::other)
     }
 }
 

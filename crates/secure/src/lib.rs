@@ -28,6 +28,7 @@
 
 mod secret;
 
+mod connection;
 mod keys;
 mod tls;
 

@@ -13,18 +13,19 @@
 //!
 //! Shutdown: [`Stream::shutdown`], from any thread, also by dropping it.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use rustix::net::{SendFlags, sockopt};
-use rustls::Connection;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, sockopt};
 use slackwater_link::tcp::{Moved, Seal};
 
+use crate::connection::Connection;
 use crate::keys::{Keys, Purpose};
 use crate::secret::Secret;
-use crate::tls::{self, Input, Tls};
 
 /// A connection between two hosts, in clear or sealed. `&Stream` reads and writes.
 pub struct Stream {
@@ -34,11 +35,9 @@ pub struct Stream {
     sealed: Option<Sealed>,
 }
 
-/// Locked in this order: the input or the output, then the connection.
+/// Locked in this order: the output, then the connection.
 struct Sealed {
     connection: Mutex<Connection>,
-    /// What the reader received.
-    input: Mutex<Input>,
     /// What the writer has sealed, of one call.
     output: Mutex<Vec<u8>>,
 }
@@ -79,7 +78,7 @@ impl Stream {
         let Some(secret) = secret else {
             return Stream::new(socket, None);
         };
-        let mut tls = Tls::new(Keys::new(secret, Purpose::Control).connecting()?);
+        let mut tls = Connection::connecting(&Keys::new(secret, Purpose::Control))?;
         // A handshake has few messages; each round reads some of the peer's.
         loop {
             let shaken = tls.open(&mut []);
@@ -108,16 +107,15 @@ impl Stream {
     }
 
     /// A stream over a socket that blocks, whose handshake is over.
-    pub(crate) fn new(socket: TcpStream, tls: Option<Tls>) -> io::Result<Stream> {
+    pub(crate) fn new(socket: TcpStream, tls: Option<Connection>) -> io::Result<Stream> {
         // What is written is sent: batching is the writer's business.
         socket.set_nodelay(true)?;
         Ok(Stream {
             local: socket.local_addr()?,
             peer: socket.peer_addr()?,
             socket,
-            sealed: tls.map(|tls| Sealed {
-                connection: Mutex::new(tls.connection),
-                input: Mutex::new(tls.input),
+            sealed: tls.map(|connection| Sealed {
+                connection: Mutex::new(connection),
                 output: Mutex::default(),
             }),
         })
@@ -200,20 +198,28 @@ impl Write for &Stream {
 }
 
 impl Sealed {
-    fn read(&self, mut socket: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
-        let mut input = lock(&self.input);
+    fn read(&self, socket: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
         // Each round waits for more from the socket.
         loop {
-            match tls::open(&mut lock(&self.connection), &mut input, room)? {
-                Moved::Bytes(count) => return Ok(count),
-                Moved::End => return Ok(0),
-                Moved::WouldBlock => {}
+            {
+                let mut connection = lock(&self.connection);
+                match connection.open(room)? {
+                    Moved::Bytes(count) => return Ok(count),
+                    Moved::End => return Ok(0),
+                    Moved::WouldBlock => {}
+                }
+                match connection.take(&mut AtOnce(socket)) {
+                    Ok(0) => return Err(cut()),
+                    Ok(_) => continue,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
             }
-            match input.fill(&mut socket) {
-                Ok(0) => return Err(cut()),
-                Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            let mut wanted = [PollFd::new(socket, PollFlags::IN)];
+            match rustix::event::poll(&mut wanted, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -224,8 +230,8 @@ impl Sealed {
         output.clear();
         let count = {
             let mut connection = lock(&self.connection);
-            let count = connection.writer().write(bytes)?;
-            tls::pay(&mut connection, &mut *output)?;
+            let count = connection.seal(&[IoSlice::new(bytes)])?;
+            connection.pay(&mut *output)?;
             count
         };
         socket.write_all(&output)?;
@@ -242,11 +248,21 @@ impl Sealed {
         };
         output.clear();
         let mut connection = lock(&self.connection);
-        connection.send_close_notify();
-        if tls::pay(&mut connection, &mut *output).is_ok() {
+        connection.finish();
+        if connection.pay(&mut *output).is_ok() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             let _ = rustix::net::send(socket, &output, flags);
         }
+    }
+}
+
+/// A socket that blocks, read without waiting.
+struct AtOnce<'a>(&'a TcpStream);
+
+impl Read for AtOnce<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let (count, _) = rustix::net::recv(self.0, room, RecvFlags::DONTWAIT)?;
+        Ok(count)
     }
 }
 

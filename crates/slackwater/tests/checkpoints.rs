@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use slackwater::report::Report;
 use slackwater::run::{Failure, Finished, Outcome, RunOptions, StateOptions, run};
 
-/// Rows of the input; at [`RATE`] they take three seconds, so that a run that is cut short before is cut short
-/// on a busy machine, too.
+/// Rows of the input; at [`RATE`] they take three seconds, so that a run that is cut short before is cut
+/// short on a busy machine, too.
 const ROWS: u64 = 30_000;
 const RATE: u64 = 10_000;
 

@@ -74,7 +74,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         "crates/secure",
         &[
             ("the secret and what follows from it", "keys secret"),
-            ("TLS without I/O", "tls"),
+            ("TLS without I/O", "connection"),
+            ("as the seal of links", "tls"),
             ("sessions", "frames stream"),
             ("who is let in", "door"),
             ("beside tests", "fuzz"),
