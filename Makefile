@@ -17,7 +17,6 @@ test: duckdb
 	@test -d ../shared/data || echo "note: there is no ../shared/data: tests of reference answers are skipped"
 	cargo test -q -p tidy
 	cargo test --workspace $(FEATURES)
-	cargo test -p slackwater-registry --features sqlite
 	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
 	cargo run -q -p slackwater --example reads 10 > target/reads.out
 	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
@@ -244,7 +243,6 @@ loom:
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings
-	cargo clippy -p slackwater-registry --all-targets --features sqlite,zookeeper -- -D warnings
 	@if command -v cargo-deny > /dev/null; then cargo deny --all-features check; \
 	else echo "note: cargo-deny is missing (cargo install cargo-deny): licenses and advisories are not checked"; fi
 

@@ -29,6 +29,8 @@ class Cluster:
         self.settings = {**everywhere, **(settings or {})}
         self.folder = world.folder
         self.run, self.query, self.agents, self.starts = None, None, {}, 0
+        # Whose certificates hosts have, if they have no key.
+        self.authority = None
         # Exit codes and signals that were asked for, by process.
         self.harmed = set()
 
@@ -46,8 +48,11 @@ class Cluster:
     def address(self):
         return f"{self.home().address}:{PORT}"
 
-    def secret(self):
-        return [] if self.is_clear else ["--secret", self.world.secret()]
+    def secret(self, name="h1"):
+        """Options of a host: the key of all of them, or its own certificate."""
+        if self.is_clear:
+            return []
+        return ["--secret", self.authority.host(name) if self.authority else self.world.secret()]
 
     def start(self, query, run_s=None, more=(), agents=True):
         """Writes a query and starts everything; `query` is one of queries.py, or a file."""
@@ -77,7 +82,7 @@ class Cluster:
         return self.run
 
     def start_agent(self, name, more=()):
-        command = [self.world.program, "worker", "--join", self.address(), *self.secret(), "--name", name]
+        command = [self.world.program, "worker", "--join", self.address(), *self.secret(name), "--name", name]
         if not self.is_clear and self.world.has_option("worker", "--ports"):
             command += ["--ports", PORTS]
         process = self.net[name].start(f"agent-{name}", [*command, *more], folder=self.folder)

@@ -10,8 +10,10 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic,
 };
-use rustls::{AlertDescription, CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 use slackwater_link::tcp::Moved;
+
+use crate::certificates::said;
 
 /// The buffer of ciphertext, at first: a handshake's messages are shorter, and so are most of a writer's
 /// credits.
@@ -110,6 +112,8 @@ enum Step {
 /// A connection of TLS, and what it has for the two sides of it.
 pub(crate) struct Connection {
     end: End,
+    /// What the peer has to call the protocol, if it has to.
+    protocol: Option<&'static [u8]>,
     input: Input,
     /// Plaintext that did not fit into the caller's room, from `opened_start`: the rest of one record.
     opened: Vec<u8>,
@@ -126,9 +130,10 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(end: End) -> Connection {
+    pub(crate) fn new(end: End, protocol: Option<&'static [u8]>) -> Connection {
         Connection {
             end,
+            protocol,
             input: Input::default(),
             opened: Vec::new(),
             opened_start: 0,
@@ -161,8 +166,20 @@ impl Connection {
         if self.is_handshaking() {
             // Each round takes a part of the input, or adds to what is owed.
             while self.step(&mut [])? == Step::Own {}
+            if !self.is_handshaking() && self.called() != self.protocol {
+                self.broken = Some(Error::NoApplicationProtocol);
+                return Err(refusal(&Error::NoApplicationProtocol));
+            }
         }
         Ok(!self.is_handshaking())
+    }
+
+    /// What both ends have called the protocol.
+    fn called(&self) -> Option<&[u8]> {
+        match &self.end {
+            End::Connecting(end) => end.alpn_protocol(),
+            End::Accepting(end) => end.alpn_protocol(),
+        }
     }
 
     /// Reads ciphertext once; called after [`Connection::open`] or [`Connection::shake`] found nothing.
@@ -434,6 +451,21 @@ fn refusal(error: &Error) -> io::Error {
     let reason = match error {
         Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
         | Error::AlertReceived(AlertDescription::AccessDenied) => "has another secret".to_owned(),
+        Error::InvalidCertificate(_) => {
+            format!("has a certificate that {}", said(error))
+        }
+        Error::AlertReceived(AlertDescription::UnknownCA) => {
+            "does not accept this host's certificate: it was signed by another authority".to_owned()
+        }
+        Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            "does not accept this host's certificate: it has expired".to_owned()
+        }
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+        | Error::NoApplicationProtocol => "has another purpose".to_owned(),
+        Error::AlertReceived(AlertDescription::UnsupportedCertificate)
+        | Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension) => {
+            "has certificates where this host has a key, or the other way round".to_owned()
+        }
         Error::AlertReceived(alert) => {
             format!("ended the connection with the alert {alert:?} of TLS")
         }

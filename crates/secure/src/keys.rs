@@ -1,4 +1,5 @@
-//! The key pairs that follow from a secret, and the settings of TLS that use them.
+//! The settings of TLS that follow from a secret: with the key pairs that follow from a key, or with
+//! certificates.
 //!
 //! `seed = HKDF-SHA256(salt = SALT, key of the file, info = label)`, and the seed is an Ed25519 private
 //! key. Each side and each purpose has a label of its own: what one side sends can't be sent back to it,
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use ring::hkdf::{HKDF_SHA256, Salt};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, UnbufferedClientConnection};
+use rustls::client::{ResolvesClientCert, Resumption, UnbufferedClientConnection};
 use rustls::crypto::ring::{cipher_suite, kx_group, sign};
 use rustls::crypto::{CryptoProvider, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{
@@ -18,7 +19,8 @@ use rustls::pki_types::{
 };
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
-    AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, UnbufferedServerConnection,
+    AlwaysResolvesServerRawPublicKeys, ClientHello, NoServerSessionStorage, ResolvesServerCert,
+    UnbufferedServerConnection,
 };
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::version::TLS13;
@@ -27,7 +29,8 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::secret::{KEY_BYTES, Secret};
+use crate::certificates::Certificates;
+use crate::secret::{KEY_BYTES, Kind, Secret};
 
 const SALT: &[u8] = b"slackwater cluster key, version 1";
 
@@ -51,28 +54,43 @@ impl Purpose {
             Purpose::Data => ["data, connecting", "data, accepting"],
         }
     }
+
+    fn protocol(self) -> &'static [u8] {
+        match self {
+            Purpose::Control => b"slackwater-control/1",
+            Purpose::Data => b"slackwater-data/1",
+        }
+    }
 }
 
 /// The settings of both sides.
 pub(crate) struct Keys {
     connecting: Arc<ClientConfig>,
     accepting: Arc<ServerConfig>,
+    protocol: Option<&'static [u8]>,
 }
 
 impl Keys {
     pub(crate) fn new(secret: &Secret, purpose: Purpose) -> Keys {
+        match secret.kind() {
+            Kind::Keys(keys) => Keys::of_keys(keys, purpose),
+            Kind::Certificates(certificates) => Keys::of_certificates(certificates, purpose),
+        }
+    }
+
+    fn of_keys(keys: &[[u8; KEY_BYTES]], purpose: Purpose) -> Keys {
         let [connecting, accepting] = purpose.labels();
         let provider = Arc::new(provider());
-        let ours = |label| Arc::new(shown(&derived(&secret.keys()[0], label)));
+        let ours = |label| Arc::new(shown(&derived(&keys[0], label)));
         let accepted = |label| {
-            let pairs = secret.keys().iter().map(|key| derived(key, label));
+            let pairs = keys.iter().map(|key| derived(key, label));
             let keys = pairs.map(|pair| public_key(&pair));
             Arc::new(Pinned {
                 keys: keys.collect(),
                 provider: Arc::clone(&provider),
             })
         };
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
             .expect("the suite is one of TLS 1.3")
             .dangerous()
@@ -80,21 +98,55 @@ impl Keys {
             .with_client_cert_resolver(Arc::new(
                 rustls::client::AlwaysResolvesClientRawPublicKeys::new(ours(connecting)),
             ));
-        client.resumption = Resumption::disabled();
-        client.enable_sni = false;
-        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
             .expect("the suite is one of TLS 1.3")
             .with_client_cert_verifier(accepted(connecting))
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(ours(
                 accepting,
             ))));
+        Keys::configured(client, server)
+    }
+
+    /// The purpose is the name of a protocol, which both sides have to say: certificates have none.
+    fn of_certificates(certificates: &Certificates, purpose: Purpose) -> Keys {
+        let provider = Arc::new(provider());
+        let checked = "it was made when the file was read";
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .expect("the suite is one of TLS 1.3")
+            .dangerous()
+            .with_custom_certificate_verifier(certificates.server_verifier().expect(checked))
+            .with_client_cert_resolver(Arc::new(Shown(certificates.shown())));
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .expect("the suite is one of TLS 1.3")
+            .with_client_cert_verifier(certificates.client_verifier().expect(checked))
+            .with_cert_resolver(Arc::new(Shown(certificates.shown())));
+        client.alpn_protocols = vec![purpose.protocol().to_vec()];
+        server.alpn_protocols = client.alpn_protocols.clone();
+        let keys = Keys::configured(client, server);
+        Keys {
+            protocol: Some(purpose.protocol()),
+            ..keys
+        }
+    }
+
+    fn configured(mut client: ClientConfig, mut server: ServerConfig) -> Keys {
+        client.resumption = Resumption::disabled();
+        client.enable_sni = false;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         Keys {
             connecting: Arc::new(client),
             accepting: Arc::new(server),
+            protocol: None,
         }
+    }
+
+    /// What the peer has to call the protocol, if its keys don't say what they are for.
+    pub(crate) fn protocol(&self) -> Option<&'static [u8]> {
+        self.protocol
     }
 
     pub(crate) fn connecting(&self) -> io::Result<UnbufferedClientConnection> {
@@ -138,6 +190,26 @@ fn public_key(pair: &Arc<dyn SigningKey>) -> CertificateDer<'static> {
 
 fn shown(pair: &Arc<dyn SigningKey>) -> CertifiedKey {
     CertifiedKey::new(vec![public_key(pair)], Arc::clone(pair))
+}
+
+/// The certificate that is always shown.
+#[derive(Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
 }
 
 /// The peer's keys that are accepted.

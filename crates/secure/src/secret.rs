@@ -1,14 +1,17 @@
-//! The secret of a cluster, and the file that holds it.
+//! The secret of a cluster, and the file that holds it: a key that all hosts have, or certificates.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::certificates::{BEGIN, Certificates};
 
 /// The length of a key: as many bits as the hash that everything is derived with.
 pub(crate) const KEY_BYTES: usize = 32;
@@ -16,20 +19,28 @@ pub(crate) const KEY_BYTES: usize = 32;
 /// The most keys of a secret: the new one and the old one, while it is changed.
 const KEYS_MAX: usize = 2;
 
-/// The longest file: two keys are 130 bytes, and the rest is room for comments.
-const FILE_BYTES_MAX: u64 = 16 << 10;
+/// The longest file: two keys are 130 bytes, a certificate is some 2 KB, and the rest is room for comments
+/// and for a chain of certificates.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Makes the file, in messages.
 pub(crate) const MAKE: &str = "slackwater key > cluster.key";
 
-/// What all hosts of a cluster know, and nobody else: one key of 32 random bytes, or two while it is
-/// changed.
+/// What lets a host into a cluster.
 ///
-/// The first key is the one that is shown to others; both are accepted from them.
+/// Mostly what all hosts know, and nobody else: one key of 32 random bytes, or two while it is changed. The
+/// first is the one that is shown to others; both are accepted from them. Otherwise this host's certificate
+/// with its private key, and the authorities whose certificates are accepted.
 #[derive(Clone)]
 pub struct Secret {
+    kind: Kind,
+}
+
+#[derive(Clone)]
+pub(crate) enum Kind {
     /// One or two.
-    keys: Vec<[u8; KEY_BYTES]>,
+    Keys(Vec<[u8; KEY_BYTES]>),
+    Certificates(Arc<Certificates>),
 }
 
 impl Secret {
@@ -42,15 +53,18 @@ impl Secret {
         let mut key = [0; KEY_BYTES];
         let filled = SystemRandom::new().fill(&mut key);
         filled.map_err(|_| io::Error::other("the operating system gave no random bytes"))?;
-        Ok(Secret { keys: vec![key] })
+        let kind = Kind::Keys(vec![key]);
+        Ok(Secret { kind })
     }
 
-    /// Reads a file with one key per line; `#` begins a comment.
+    /// Reads a file with one key per line; `#` begins a comment. Or a file in the PEM format: this host's
+    /// certificate, those between it and the authority, its private key, and the authorities.
     ///
     /// # Errors
     ///
-    /// When the file can't be read, when others can read or change it, or when it doesn't hold one or two
-    /// keys. The message names the file, the line and the fix.
+    /// When the file can't be read, when others can read or change it, when it doesn't hold one or two
+    /// keys, or when the certificate is not one of the authorities, not of this key, or not valid today. The
+    /// message names the file, the line and the fix.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Secret> {
         let path = path.as_ref();
         let file = path.display();
@@ -82,16 +96,20 @@ impl Secret {
         }
     }
 
-    /// The text of a file with this secret: a line of hexadecimal digits for each key.
+    /// The text of a file with this secret: a line of hexadecimal digits for each key, or what was read.
     pub fn text(&self) -> String {
         let hex = |key: &[u8; KEY_BYTES]| key.iter().map(|byte| format!("{byte:02x}")).collect();
-        let lines = self.keys.iter().map(hex).map(|line: String| line + "\n");
-        lines.collect()
+        match &self.kind {
+            Kind::Keys(keys) => {
+                let lines = keys.iter().map(hex).map(|line: String| line + "\n");
+                lines.collect()
+            }
+            Kind::Certificates(certificates) => certificates.text().to_owned(),
+        }
     }
 
-    /// The key that is shown, then the other one that is accepted.
-    pub(crate) fn keys(&self) -> &[[u8; KEY_BYTES]] {
-        &self.keys
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
     }
 
     /// Parses the text of a file.
@@ -100,6 +118,10 @@ impl Secret {
     ///
     /// What is wrong, after the name of the file.
     pub fn parse(text: &str) -> Result<Secret, String> {
+        if text.contains(BEGIN) {
+            let kind = Kind::Certificates(Arc::new(Certificates::parse(text)?));
+            return Ok(Secret { kind });
+        }
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
@@ -128,14 +150,18 @@ impl Secret {
         if keys.is_empty() {
             return Err(format!(": holds no key; make one: {MAKE}"));
         }
-        Ok(Secret { keys })
+        let kind = Kind::Keys(keys);
+        Ok(Secret { kind })
     }
 }
 
 /// The key never reaches a log.
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Secret({} keys)", self.keys.len())
+        match &self.kind {
+            Kind::Keys(keys) => write!(formatter, "Secret({} keys)", keys.len()),
+            Kind::Certificates(_) => write!(formatter, "Secret(certificates)"),
+        }
     }
 }
 

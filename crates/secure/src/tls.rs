@@ -18,14 +18,16 @@ const RECORDS_SHORT: u64 = 8;
 impl Connection {
     /// The end that calls. Its greeting is owed.
     pub(crate) fn connecting(keys: &Keys) -> io::Result<Connection> {
-        let mut connection = Connection::new(End::Connecting(keys.connecting()?));
+        let end = End::Connecting(keys.connecting()?);
+        let mut connection = Connection::new(end, keys.protocol());
         connection.shake()?;
         Ok(connection)
     }
 
     /// The end that is called.
     pub(crate) fn accepting(keys: &Keys) -> io::Result<Connection> {
-        Ok(Connection::new(End::Accepting(keys.accepting()?)))
+        let end = End::Accepting(keys.accepting()?);
+        Ok(Connection::new(end, keys.protocol()))
     }
 }
 

@@ -73,7 +73,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
     (
         "crates/secure",
         &[
-            ("the secret and what follows from it", "keys secret"),
+            ("the secret and what follows from it", "certificates keys secret"),
             ("TLS without I/O", "connection"),
             ("as the seal of links", "tls"),
             ("sessions", "frames stream"),

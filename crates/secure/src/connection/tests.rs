@@ -8,8 +8,8 @@ use crate::secret::Secret;
 
 fn pair() -> [Connection; 2] {
     let keys = Keys::new(&Secret::generate().unwrap(), Purpose::Data);
-    let mut connecting = Connection::new(End::Connecting(keys.connecting().unwrap()));
-    let mut accepting = Connection::new(End::Accepting(keys.accepting().unwrap()));
+    let mut connecting = Connection::new(End::Connecting(keys.connecting().unwrap()), None);
+    let mut accepting = Connection::new(End::Accepting(keys.accepting().unwrap()), None);
     for _ in 0..2 {
         for (from, to) in [(0, 1), (1, 0)] {
             let ends = [&mut connecting, &mut accepting];

@@ -15,6 +15,13 @@ fn read(text: &[u8], mode: u32) -> Result<Secret, String> {
     Secret::read(&path).map_err(|error| error.to_string().replace(&prefix, ""))
 }
 
+fn keys(secret: &Secret) -> &[[u8; KEY_BYTES]] {
+    match secret.kind() {
+        Kind::Keys(keys) => keys,
+        Kind::Certificates(_) => panic!("a file without certificates"),
+    }
+}
+
 fn error(text: &str, mode: u32) -> String {
     read(text.as_bytes(), mode).expect_err("an error")
 }
@@ -23,8 +30,8 @@ fn error(text: &str, mode: u32) -> String {
 fn what_is_written_is_read() {
     let secret = Secret::generate().expect("randomness");
     let read = read(secret.text().as_bytes(), 0o600).expect("a secret");
-    assert_eq!(read.keys, secret.keys);
-    assert_ne!(read.keys, Secret::generate().expect("randomness").keys);
+    assert_eq!(keys(&read), keys(&secret));
+    assert_ne!(keys(&read), keys(&Secret::generate().expect("randomness")));
 }
 
 #[test]
@@ -36,7 +43,7 @@ fn a_file_has_comments_and_one_or_two_keys_in_hex_or_base64() {
             std::array::from_fn(|byte| byte as u8),
             std::array::from_fn(|byte| byte as u8 + 32),
         ];
-        assert_eq!(secret.keys, expected);
+        assert_eq!(keys(&secret), expected);
     }
     let upper = read(HEX.to_uppercase().as_bytes(), 0o600).expect("a secret");
     assert_eq!(upper.text().trim(), HEX);
@@ -85,7 +92,7 @@ fn errors_name_the_file_the_line_and_the_fix() {
         message.starts_with("cluster.key:3: a third key"),
         "{message}"
     );
-    let message = error(&"#".repeat(20_000), 0o600);
+    let message = error(&"#".repeat(70_000), 0o600);
     assert!(message.contains("longer than"), "{message}");
     assert!(
         read(&[0xFF; 40], 0o600)

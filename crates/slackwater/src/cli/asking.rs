@@ -40,7 +40,7 @@ struct Whom {
         required_unless_present = "join"
     )]
     registry: Option<String>,
-    /// The file with the orchestrator's key (see slackwater key)
+    /// The file with the orchestrator's key (see slackwater key), or with certificates
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
 }

@@ -62,7 +62,8 @@ pub(super) struct HostArguments {
     /// [default: any that is free]
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports, requires = "listen")]
     ports: Option<(u16, u16)>,
-    /// With --listen: the file with the key that agents need, too (see slackwater key)
+    /// With --listen: the file with the key that agents need, too (see slackwater key), or with this host's
+    /// certificate, its private key and the authority, in the PEM format
     #[arg(long, value_name = "FILE", requires = "listen")]
     secret: Option<PathBuf>,
     /// With --listen and --state: where several orchestrators of the same query agree who leads, such as
@@ -152,7 +153,8 @@ pub(super) struct WorkerArguments {
     /// The addresses at which orchestrators listen: whoever answers first is joined
     #[arg(long, value_name = "ADDRESS", required = true, value_delimiter = ',')]
     join: Vec<String>,
-    /// The file with the orchestrator's key (see slackwater key)
+    /// The file with the orchestrator's key (see slackwater key), or with this host's certificate, its
+    /// private key and the authority, in the PEM format
     #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
     /// The name of this host [default: what the system calls it]

@@ -46,7 +46,7 @@ pub(super) struct ServeArguments {
     /// Where agents of other hosts join (slackwater worker), for jobs with SET 'hosts' = 'N'
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// With --listen: the file with the key that agents need, too (see slackwater key)
+    /// With --listen: the file with the key that agents need, too (see slackwater key), or with certificates
     #[arg(long, value_name = "FILE", requires = "listen")]
     secret: Option<PathBuf>,
     /// With --listen: the name of this host [default: what the system calls it]
