@@ -1,5 +1,6 @@
 """What is played on a cluster; each returns what it has measured."""
 
+import json
 import subprocess
 import time
 
@@ -76,6 +77,54 @@ def answer(cluster):
     if left:
         raise Failed(f"left behind: {left}")
     return f"{first_s:.1f} s from the command to a query on three nodes; {report['rows_in']:,} rows"
+
+
+# How long the load takes to rise to four times as much and to fall again.
+PERIOD_S = 180
+
+
+@scenario
+def load(cluster):
+    """The load rises to four times as much, and falls again: one node, three, one; the rows of one host."""
+    out = cluster.folder / "out"
+    # At first two fifths of a core, so that four times as much is more than two nodes should bear.
+    cost_s = cpu_s_of_a_row(cluster)
+    rate = int(0.4 / cost_s)
+    rows_in = int(2.5 * rate * PERIOD_S)
+    curve = f"'rate' = '{rate}/s', 'rate_max' = '{4 * rate}/s', 'rate_period' = '{PERIOD_S} s', "
+    file = write(cluster, VISITS % f"{curve}'rows' = '{rows_in}'" + COUNTS % out)
+    settings = ["hosts_more_after=3 s", "hosts_fewer_after=5 s", "checkpoint_interval=1 s"]
+    more = [word for setting in settings for word in ("--set", setting)]
+    run = cluster.run(file, "1..3", ["--parallelism", "3", *more])
+    begun, changes = time.monotonic(), []
+    for hosts in (1, 3, 1):
+        wait_for(lambda: f"{hosts} hosts; {changes}\n{run.said()[-3000:]}",
+                 lambda: followed(run, changes, begun) == hosts, PERIOD_S + PATIENCE_S)
+    report = run.finish(PERIOD_S + PATIENCE_S)
+    if rows(out) != expected(cluster, f"'rows' = '{rows_in}'"):
+        raise Failed("other rows than on one host")
+    if report["rows_in"] != rows_in or report["restarts"]:
+        raise Failed(f"{report['rows_in']} of {rows_in} rows counted, {report['restarts']} restarts")
+    told = ", ".join(f"{hosts} after {at_s:.0f} s" for at_s, hosts in changes)
+    return f"{rate:,} to {4 * rate:,} rows/s and back in {PERIOD_S} s; nodes used: {told}"
+
+
+def cpu_s_of_a_row(cluster):
+    """CPU time of a row of the query, on one host."""
+    report = cluster.folder / "cost.json"
+    text = VISITS % "'rows' = '400000'" + COUNTS % (cluster.folder / "cost")
+    command = [cluster.program, "run", write(cluster, text, "cost.sql"), "--quiet", "--report", report]
+    subprocess.run(command, check=True, timeout=PATIENCE_S)
+    return json.loads(report.read_text())["cpu_us_per_row"] / 1e6
+
+
+def followed(run, changes, begun):
+    """How many hosts are used, which is also added to the changes."""
+    run.check_running()
+    used = run.used()
+    if used and (not changes or changes[-1][1] != used):
+        changes.append((time.monotonic() - begun, used))
+    return used
 
 
 @scenario

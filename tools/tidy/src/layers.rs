@@ -73,7 +73,10 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
     (
         "crates/secure",
         &[
-            ("the secret and what follows from it", "certificates keys secret"),
+            (
+                "the secret and what follows from it",
+                "certificates keys secret",
+            ),
             ("TLS without I/O", "connection"),
             ("as the seal of links", "tls"),
             ("sessions", "frames stream"),
