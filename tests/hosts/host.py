@@ -273,6 +273,14 @@ def is_alive(pid):
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def kill(pid):
+    """kill -9 of a process, which may have ended meanwhile, as its parent was killed before it."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 def is_program(pid):
     try:
         return b"slackwater" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()

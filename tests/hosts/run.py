@@ -109,7 +109,7 @@ def main():
     options = parser.parse_args()
     if options.list:
         for name, function in SCENARIOS.items():
-            print(f"{name:<36}{' '.join(function.__doc__.split())}")
+            print(f"{name:<41}{' '.join(function.__doc__.split())}")
         return 0
     unknown = sorted(set(options.only) - set(SCENARIOS))
     if unknown:

@@ -123,8 +123,8 @@ pub struct Settings {
     /// How long a greeting may take: 5 s are two lost packets and more.
     pub handshake_timeout: Duration,
     /// The most greetings in progress at once at an acceptor: 256 descriptors and 80 bytes each. One more
-    /// displaces the oldest, so that silent strangers can't keep a writer out. With a [`Guard`] at most
-    /// [`SEALED_HANDSHAKES_MAX`].
+    /// displaces the oldest after 100 ms, so that silent strangers can't keep a writer out. With a [`Guard`]
+    /// at most [`SEALED_HANDSHAKES_MAX`].
     pub handshakes_max: usize,
 }
 

@@ -14,8 +14,7 @@ enum Place<'a> {
     ZooKeeper(&'a str, &'a str),
 }
 
-/// Opens the registry at `url`, `sqlite:PATH` (or the path alone) or `zk://HOST:PORT,…/PATH`, and makes it if
-/// it is not there.
+/// Opens the registry at `url`, `sqlite:PATH` or `zk://HOST:PORT,…/PATH`, and makes it if it is not there.
 ///
 /// # Errors
 ///
@@ -77,13 +76,16 @@ fn place(url: &str) -> Result<Place<'_>> {
             true => Ok(Place::ZooKeeper(servers, path)),
         };
     }
-    match url.strip_prefix("sqlite:").unwrap_or(url) {
+    let Some(path) = url.strip_prefix("sqlite:") else {
+        return refused(match url.contains("://") {
+            true => "is of a kind that there is no registry for",
+            false => "does not say of which kind the registry is",
+        });
+    };
+    match path {
         "" => refused("names no file"),
         path if path.contains('\0') => refused("is not a valid path"),
-        path if path.starts_with("//") && url.len() > path.len() => {
-            refused("has two slashes too many")
-        }
-        path if path.contains("://") => refused("is of a kind that there is no registry for"),
+        path if path.starts_with("//") => refused("has two slashes too many"),
         path => Ok(Place::Sqlite(path)),
     }
 }
@@ -116,8 +118,8 @@ mod tests {
     fn urls_are_paths_or_servers() {
         let sqlite = |path| Ok(Place::Sqlite(path));
         assert_eq!(place("sqlite:a/b.db"), sqlite("a/b.db"));
-        assert_eq!(place("/a/b.db"), sqlite("/a/b.db"));
-        assert_eq!(place("a:b"), sqlite("a:b"));
+        assert_eq!(place("sqlite:/a/b.db"), sqlite("/a/b.db"));
+        assert_eq!(place("sqlite:a:b"), sqlite("a:b"));
         let servers = "h1:2181,10.0.0.1,[::1]:2182";
         let zk = Ok(Place::ZooKeeper(servers, "/slackwater/q"));
         assert_eq!(place(&format!("zk://{servers}/slackwater/q")), zk);

@@ -76,7 +76,14 @@ impl Door {
             return Err(io::Error::new(ErrorKind::PermissionDenied, what));
         }
         let listener = TcpListener::bind(address).map_err(|error| {
-            io::Error::new(error.kind(), format!("can't listen at {address}: {error}"))
+            let why = match error.kind() {
+                ErrorKind::AddrInUse => {
+                    "another program listens there; use another port".to_owned()
+                }
+                ErrorKind::AddrNotAvailable => "it is not an address of this host".to_owned(),
+                _ => error.to_string(),
+            };
+            io::Error::new(error.kind(), format!("can't listen at {address}: {why}"))
         })?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

@@ -62,6 +62,9 @@ pub enum Beside {
     File(OwnedFd),
 }
 
+/// What records of TLS begin with: an alert, and the beginning of a handshake.
+const TLS_KINDS: [u8; 2] = [21, 22];
+
 /// A frame as it is sent; the payload has less than 4 GiB.
 pub fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("payloads are shorter than 4 GiB");
@@ -148,7 +151,10 @@ impl<R: Read> Frames<R> {
         let [kind, length @ ..] = header;
         let length = u32::from_le_bytes(length) as usize;
         let known = KINDS.get(usize::from(kind));
-        let kind = *known.ok_or_else(|| invalid(&format!("a frame of kind {kind}")))?;
+        let kind = *known.ok_or_else(|| match TLS_KINDS.contains(&kind) {
+            true => invalid("needs --secret, the file that is used there"),
+            false => invalid("does not use this protocol"),
+        })?;
         if length > FRAME_BYTES_MAX {
             return Err(invalid(&format!("a message of {length} bytes")));
         }

@@ -78,7 +78,12 @@ impl Secret {
             Err(error) => return wrong(error.kind(), format!(": can't be read: {error}")),
         };
         // Of the file that is open, so that it can't be exchanged in between.
-        let mode = opened.metadata()?.permissions().mode() & 0o777;
+        let metadata = opened.metadata()?;
+        if metadata.is_dir() {
+            let what = format!(" is a folder; name the file in it, or make one: {MAKE}");
+            return wrong(ErrorKind::IsADirectory, what);
+        }
+        let mode = metadata.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             let what =
                 format!(": others can read or change it (mode {mode:o}); run: chmod 600 {file}");

@@ -18,7 +18,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, sockopt};
 use slackwater_link::tcp::{Moved, Seal};
@@ -79,6 +79,7 @@ impl Stream {
             return Stream::new(socket, None);
         };
         let mut tls = Connection::connecting(&Keys::new(secret, Purpose::Control))?;
+        let mut heard = 0;
         // A handshake has few messages; each round reads some of the peer's.
         loop {
             let shaken = tls.open(&mut []);
@@ -97,9 +98,15 @@ impl Stream {
                 break;
             }
             socket.set_read_timeout(Some(left))?;
-            if tls.take(&mut &socket)? == 0 {
-                return Err(cut());
+            let count = match tls.take(&mut &socket) {
+                // A peer in clear, which has read no message of its own.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset && heard == 0 => 0,
+                taken => taken?,
+            };
+            if count == 0 {
+                return Err(if heard == 0 { unheard() } else { cut() });
             }
+            heard += count;
         }
         socket.set_write_timeout(None)?;
         socket.set_read_timeout(None)?;
@@ -155,6 +162,38 @@ impl Stream {
         let all_ms = u32::try_from(all.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(&self.socket, all_ms)?;
         Ok(())
+    }
+
+    /// Waits until the peer has sent something, or has ended.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` if it is silent for so long. The message names its address.
+    pub fn await_answer(&self, timeout: Duration) -> io::Result<()> {
+        let is_taken = |sealed: &Sealed| lock(&sealed.connection).taken() > 0;
+        if self.sealed.as_ref().is_some_and(is_taken) {
+            return Ok(());
+        }
+        let deadline = Instant::now() + timeout;
+        // A signal may end a wait early.
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).map_err(|_| ErrorKind::InvalidInput)?;
+            let mut wanted = [PollFd::new(&self.socket, PollFlags::IN)];
+            match rustix::event::poll(&mut wanted, Some(&left)) {
+                Ok(0) => {
+                    let text = format!(
+                        "{}: no answer within {} s",
+                        self.peer,
+                        timeout.as_secs_f64()
+                    );
+                    return Err(io::Error::new(ErrorKind::TimedOut, text));
+                }
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Ends both directions: a blocked reader and a blocked writer return. The peer sees an end, or, if a
@@ -264,6 +303,13 @@ impl Read for AtOnce<'_> {
         let (count, _) = rustix::net::recv(self.0, room, RecvFlags::DONTWAIT)?;
         Ok(count)
     }
+}
+
+fn unheard() -> io::Error {
+    io::Error::new(
+        ErrorKind::UnexpectedEof,
+        "the connection was closed before a greeting: is --secret used there, too?",
+    )
 }
 
 fn cut() -> io::Error {

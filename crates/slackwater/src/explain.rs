@@ -191,7 +191,18 @@ fn messages(program: &Program, plan: &Plan) -> String {
     if plan.messages.is_empty() {
         return String::new();
     }
-    let kind = program.settings.link.used();
+    let are_apart = |messages: &crate::plan::LinkMessages| {
+        let link = &plan.execution.links[messages.link];
+        let ends = [link.from, link.to].map(|end| plan.placement.worker_of[end]);
+        hosts::host_of(plan, ends[0]) != hosts::host_of(plan, ends[1])
+    };
+    let apart = plan.messages.iter().filter(|one| are_apart(one)).count();
+    let kind = match (apart, program.settings.link.used()) {
+        (0, used) => used.to_string(),
+        (apart, _) if apart == plan.messages.len() => "tcp".to_string(),
+        (_, "tcp") => "tcp".to_string(),
+        (_, used) => format!("{used} on a host, tcp between hosts"),
+    };
     let cost = match crate::calibrate::load() {
         Ok(_) => "calibrated",
         Err(_) => "built-in",

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 use slackwater_registry::{Expect, LEADER, Life, open};
 
 use crate::hosts::{
-    FILES, ROWS, address, agent, expected, folder, kill, output, query, wait_for_checkpoints,
+    FILES, ROWS, address, agent, expected, folder, key, kill, output, query, wait_for_checkpoints,
     wait_until,
 };
 use crate::process::{Folder, PATIENCE, Running};
@@ -274,6 +274,60 @@ fn a_drained_host_leaves_and_its_query_goes_on() {
     assert_eq!(output(&folder), expected());
     let report = folder.json("o1.json");
     assert_eq!(report["rows_in"], ROWS * FILES, "nothing is read twice");
+}
+
+/// One that would take over, and then let no agent in.
+#[test]
+fn regression_a_standby_without_the_secret_is_refused() {
+    let folder = folder();
+    let _o1 = orchestrator(&folder, "o1", "1");
+    wait_until("o1 leads", || {
+        let asked = [
+            "status",
+            "--registry",
+            "sqlite:registry.db",
+            "--secret",
+            "cluster.key",
+        ];
+        folder.slackwater(&asked).code == Some(0)
+    });
+    key(&folder, "other.key");
+    let own = address();
+    let own = ["--listen", &own, "--name", "o2", "--hosts", "1"];
+    let without = [&ALL[2..], &own[..]].concat();
+    let another = [&["--secret", "other.key"], &without[..]].concat();
+    for (options, reason) in [(without, "needs --secret"), (another, "has another secret")] {
+        let refused = folder.run(&query(Some(7)), &options);
+        refused.fails(2, &["does not let this one in", reason]);
+    }
+}
+
+/// Something that accepts connections, and says nothing.
+#[test]
+fn regression_a_silent_peer_is_not_waited_for() {
+    let folder = folder();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let join = silent.local_addr().unwrap().to_string();
+    folder
+        .slackwater(&["status", "--join", &join])
+        .fails(1, &["no answer within 5 s"]);
+    let agent = Running::start_unread(folder.command(&["worker", "--join", &join, "--name", "h1"]));
+    // It tries again until it is told to stop.
+    let connections = (0..3).map(|_| silent.accept().unwrap());
+    let _open = connections.collect::<Vec<_>>();
+    agent.interrupt();
+    agent.finish(PATIENCE).ok();
+}
+
+#[test]
+fn registries_have_a_kind() {
+    let folder = folder();
+    let registry = ["status", "--registry", "registry.db"];
+    let kind = "does not say of which kind the registry is";
+    folder
+        .slackwater(&registry)
+        .fails(1, &[kind, "sqlite:PATH"]);
+    assert!(!folder.path("registry.db").exists());
 }
 
 #[test]

@@ -37,7 +37,8 @@ def parse(text: str) -> Limits:
     except ValueError:
         limits = Limits(0, 0)
     if not 0 < limits.min <= limits.max:
-        raise Problem(f"--hosts {text}: expected at least one host", "write 3, or 1..4", USAGE)
+        reason = f"--hosts {text}: expected a number of hosts, or the fewest and the most"
+        raise Problem(reason, "write 3, or 1..4", USAGE)
     return limits
 
 

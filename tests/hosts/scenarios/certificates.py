@@ -1,11 +1,9 @@
 """Hosts that show certificates of an authority, in the place of a key that all of them have."""
 
-import os
-import signal
 import subprocess
 
 from cluster import restarts_at_least
-from host import is_alive, wait_for
+from host import is_alive, kill, wait_for
 from scenarios.bad_input import check, need_network
 from world import scenario
 
@@ -59,7 +57,7 @@ def hosts_with_certificates(world):
         command = [world.program, "worker", "--join", cluster.address(), "--name", "h9", "--secret", file]
         check(cluster.net["h9"].start("stranger", command), 1, cluster.address(), fragment)
     pid = world.rng.choice(wait_for("workers on h3", lambda: cluster.workers("h3")))
-    os.kill(pid, signal.SIGKILL)
+    kill(pid)
     wait_for("a killed process is gone", lambda: not is_alive(pid))
     report = cluster.finish()
     restarts_at_least(report, 1)

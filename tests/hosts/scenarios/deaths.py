@@ -1,10 +1,9 @@
 """Processes that are killed."""
 
-import os
 import signal
 
 from cluster import restarts_at_least
-from host import Failed, is_alive, wait_for
+from host import Failed, is_alive, kill, wait_for
 from world import scenario
 
 QUERY = "apache.tumble30s_per_ip"
@@ -21,7 +20,7 @@ def kill_a_worker_process(world):
         if not cluster.run.is_running():
             break
         pid = world.rng.choice(wait_for(f"workers on {name}", lambda: cluster.workers(name)))
-        os.kill(pid, signal.SIGKILL)
+        kill(pid)
         wait_for("a killed process is gone", lambda: not is_alive(pid))
     report = cluster.finish()
     restarts_at_least(report, 1)
@@ -56,7 +55,7 @@ def kill_a_host(world):
     pids = cluster.member_pids("h3")
     cluster.harmed.add(cluster.agents["h3"])
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        kill(pid)
     cluster.agents["h3"].wait()
     cluster.net.heal("h3")
     report = cluster.finish()

@@ -92,6 +92,7 @@ def a_session_that_is_replayed(world):
     cluster.start(world.query(QUERY), RUN_S / 2, agents=False)
     join(cluster, "h2", cluster.net["h3"].address)
     cluster.until_running()
+    wait_for("a recording", lambda: recording.exists() and recording.stat().st_size)
     seen = world.seen(world.strangers(cluster.net["h3"], "replay", cluster.home().address, PORT, recording))
     if seen["bytes"] and seen["ended"] < seen["connected"]:
         raise Failed(f"a replayed session goes on: {seen}")

@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //! - A greeting in progress costs a descriptor and 80 bytes, or the state of a seal, for a limited time, and
-//!   their number is limited. One more displaces the oldest: a writer greets at once, so a crowd of silent
-//!   strangers can't keep it out.
+//!   their number is limited. One more displaces the oldest, once that had its time: a writer greets at once,
+//!   so a crowd of silent strangers can't keep it out.
 //! - Seals make their handshakes here, so key exchanges that strangers begin cost this thread and no worker.
 //! - A peer that does not show the token gets no answer.
 //! - The thread answers a writer that comes back even while the reader's own worker is busy: the position
@@ -37,6 +37,12 @@ use crate::waiter::WaiterHandle;
 /// The most connections accepted between two looks at the greetings in progress: a quarter of those that may
 /// be sealed, so that a crowd that comes at once doesn't displace a writer before its next message was read.
 const ACCEPTS_PER_ROUND: usize = SEALED_HANDSHAKES_MAX / 4;
+
+/// How long a greeting in progress is safe from being displaced: a hundred round trips of 1 ms. A query may
+/// have more links than greetings are allowed at once, and they all come in the same moment. A crowd of
+/// strangers is let in at 64 in this time, so that a writer behind 128 of them in the kernel's queue waits
+/// for 0.2 s.
+const GREETING_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The pause after an accept that failed, most likely because no descriptors were left: ten attempts a
 /// second are enough until other parts of this process have closed some.
@@ -157,6 +163,8 @@ struct Greeting {
     address: SocketAddr,
     hello: [u8; HELLO_BYTES],
     filled: usize,
+    /// Until then it is not displaced by others.
+    patience_ns: u64,
     deadline_ns: u64,
 }
 
@@ -193,7 +201,8 @@ impl Doorman {
     /// Returns which greetings have something to read.
     fn sleep(&self) -> Result<Vec<bool>, Errno> {
         let deadlines = self.greetings.iter().map(|greeting| greeting.deadline_ns);
-        let due_ns = deadlines.chain(self.accept_after_ns).min();
+        let room_ns = self.room_after_ns();
+        let due_ns = deadlines.chain(self.accept_after_ns).chain(room_ns).min();
         let timeout = due_ns.map(|due_ns| {
             let left = Duration::from_nanos(due_ns.saturating_sub(now_ns()));
             // Saturates after some 585 years, which the kernel accepts.
@@ -202,7 +211,7 @@ impl Doorman {
                 tv_nsec: 0,
             })
         });
-        let listening = match self.accept_after_ns {
+        let listening = match self.accept_after_ns.or(room_ns) {
             None => PollFlags::IN,
             Some(_) => PollFlags::empty(),
         };
@@ -251,6 +260,9 @@ impl Doorman {
 
     fn accept(&mut self, now_ns: u64) {
         for _ in 0..ACCEPTS_PER_ROUND {
+            if self.room_after_ns().is_some_and(|room_ns| room_ns > now_ns) {
+                return;
+            }
             let (socket, address) = match self.listener.accept() {
                 Ok((stream, address)) => match stream.set_nonblocking(true) {
                     Ok(()) => (OwnedFd::from(stream), address),
@@ -280,11 +292,18 @@ impl Doorman {
                 let error = LinkError::new(oldest.name(), reason);
                 self.refuse(oldest, None, error);
             }
-            let deadline_ns = after(now_ns, self.shared.settings.handshake_timeout);
             let wire = Wire::new(socket, seal);
+            let timeout = self.shared.settings.handshake_timeout;
             self.greetings
-                .push(Greeting::new(wire, address, deadline_ns));
+                .push(Greeting::new(wire, address, now_ns, timeout));
         }
+    }
+
+    /// When there are as many greetings as may be: the time from which one more displaces the oldest. Until
+    /// then it waits in the kernel's queue: it may be one of a hundred links of one query.
+    fn room_after_ns(&self) -> Option<u64> {
+        let oldest = self.greetings.first()?;
+        (self.greetings.len() >= self.greetings_max()).then_some(oldest.patience_ns)
     }
 
     fn greetings_max(&self) -> usize {
@@ -330,13 +349,14 @@ impl Doorman {
 }
 
 impl Greeting {
-    fn new(wire: Wire, address: SocketAddr, deadline_ns: u64) -> Greeting {
+    fn new(wire: Wire, address: SocketAddr, now_ns: u64, timeout: Duration) -> Greeting {
         Greeting {
             wire,
             address,
             hello: [0; HELLO_BYTES],
             filled: 0,
-            deadline_ns,
+            patience_ns: after(now_ns, GREETING_PATIENCE),
+            deadline_ns: after(now_ns, timeout),
         }
     }
 

@@ -240,6 +240,22 @@ fn a_thousand_silent_connections() {
     drop(silent);
 }
 
+/// A query's links come all at once, and may be more than greetings are allowed at a time.
+#[test]
+fn regression_links_of_one_query_don_t_displace_each_other() {
+    let target = Target::new(Settings {
+        handshakes_max: 4,
+        ..settings()
+    });
+    let address = target.acceptor.local_address();
+    let links = (0..60).map(|_| std::thread::spawn(move || HELLO.greet(address).0));
+    let links = links.collect::<Vec<_>>();
+    for link in links {
+        assert_eq!(link.join().expect("an answer"), 0);
+    }
+    assert_eq!(target.acceptor.refused().count, 0);
+}
+
 /// Strangers that begin a handshake, and leave the acceptor with its state.
 #[test]
 fn regression_sealed_handshakes_are_limited() {

@@ -177,7 +177,9 @@ pub(super) struct WorkerArguments {
 
 /// Parses a number of hosts, or the fewest and the most.
 fn hosts(text: &str) -> Result<Hosts, String> {
-    Hosts::parse(text).ok_or_else(|| "expected at least one host, such as 3 or 1..3".to_string())
+    Hosts::parse(text).ok_or_else(|| {
+        "expected a number of hosts, or the fewest and the most, such as 3 or 1..3".to_string()
+    })
 }
 
 /// Parses a range of ports.
@@ -236,7 +238,10 @@ pub(super) fn check_join(join: &[String], file: Option<&Path>) -> Result<Option<
     for join in join {
         let port = join.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         if !matches!(port, Some(Ok(_))) {
-            return Err(format!("--join {join}: write {ADDRESS}"));
+            return Err(match join.is_empty() {
+                true => "--join: an address between commas is empty".to_string(),
+                false => format!("--join {join}: write {ADDRESS}"),
+            });
         }
     }
     if file.is_none() {

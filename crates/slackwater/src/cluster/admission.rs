@@ -101,6 +101,9 @@ fn answer(members: &Arc<Members>, question: Question) -> Reply {
         let names = names.collect::<Vec<String>>();
         return Reply::Refused(match host == status.name {
             true => format!("'{host}' directs the query: stop it, and one that stands by goes on"),
+            false if status.standbys.contains(&host) => {
+                format!("'{host}' stands by, and runs nothing: stop its process")
+            }
             false if names.is_empty() => format!("'{host}' has not joined, and no other host has"),
             false => format!(
                 "'{host}' has not joined\n  = there are {}",

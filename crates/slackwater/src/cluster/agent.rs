@@ -209,6 +209,10 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         term: *term,
     };
     session.send(&Greeting::Join(Box::new(hello)), Beside::Nothing);
+    if let Err(error) = session.stream().await_answer(patience) {
+        session.end("no answer");
+        return Attempt::Away(error.to_string());
+    }
     let mut receiver = Receiver::new(session.stream());
     let (of_leader, terms) = match receiver.receive() {
         Ok(Some((
@@ -244,6 +248,10 @@ fn attempt(options: &AgentOptions, address: &str, term: &mut u64, stopping: &Sto
         }
         Ok(Some(_)) => return Attempt::Failed("did not answer the greeting".to_string()),
         Ok(None) => return Attempt::Failed("closed the connection".to_string()),
+        // It has a secret, or is something else.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Attempt::Refused(error.to_string());
+        }
         Err(error) => return failed(error),
     };
     *term = of_leader;

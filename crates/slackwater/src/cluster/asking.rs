@@ -10,8 +10,12 @@ use super::election::Candidate;
 use super::messages::{Greeting, Question, Reply, Status};
 use super::session::{Beside, Receiver, Session};
 
-/// How long a connection may take.
+/// How long a connection may take, and an answer that is known at once.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a host may take to leave: the query is saved, begins without it, and the agent ends; an agent that
+/// does not end is given up after half a minute.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The address of the orchestrator that leads, as a registry says.
 ///
@@ -64,7 +68,7 @@ fn ask(
     for address in addresses {
         match ask_one(address, secret, question) {
             Ok(reply) => return Ok(reply),
-            Err(error) => reasons.push(format!("{address}: {error}")),
+            Err(error) => reasons.push(of(address, &error.to_string())),
         }
     }
     Err(format!(
@@ -73,14 +77,26 @@ fn ask(
     ))
 }
 
+/// A reason with the address that it is about, unless that is part of it.
+fn of(address: &str, reason: &str) -> String {
+    match reason.starts_with(address) {
+        true => reason.to_string(),
+        false => format!("{address}: {reason}"),
+    }
+}
+
 fn ask_one(address: &str, secret: Option<&Secret>, question: &Question) -> std::io::Result<Reply> {
     let mut found = address.to_socket_addrs()?;
     let none = || std::io::Error::other("the name has no address");
     let stream = Stream::connect(found.next().ok_or_else(none)?, secret, PATIENCE)?;
     let session = Session::new(stream, address)?;
     session.send(&Greeting::Ask(question.clone()), Beside::Nothing);
-    let mut receiver = Receiver::new(session.stream());
-    let received = receiver.receive();
+    let patience = match question {
+        Question::Status => PATIENCE,
+        Question::Drain { .. } => DRAIN_PATIENCE,
+    };
+    let answers = session.stream().await_answer(patience);
+    let received = answers.and_then(|()| Receiver::new(session.stream()).receive());
     session.end("answered");
     match received? {
         Some((reply, _)) => Ok(reply),

@@ -49,6 +49,14 @@ struct State {
     is_over: bool,
 }
 
+/// What was found out.
+enum Found {
+    /// The leader's process is gone.
+    Gone,
+    /// The leader does not let this one in: why.
+    Stranger(String),
+}
+
 /// How an attempt to connect, or a connection, has ended.
 enum Ended {
     /// Nobody listens there.
@@ -57,10 +65,13 @@ enum Ended {
     Gone,
     /// It doesn't answer.
     Silent,
+    /// It has another secret, or is something else.
+    Stranger(String),
 }
 
 impl Standby {
-    /// Connects to the leader whose entry has this version. When its process is gone, `gone` is called.
+    /// Connects to the leader whose entry has this version. When its process is gone, `gone` is called; if it
+    /// does not let this one in, `stranger` with the reason.
     ///
     /// # Errors
     ///
@@ -70,6 +81,7 @@ impl Standby {
         leader: &Candidate,
         version: u64,
         gone: impl FnOnce() + Send + 'static,
+        stranger: impl FnOnce(String) + Send + 'static,
     ) -> io::Result<Standby> {
         let connection = Arc::new(Connection {
             name: election.me.name.clone(),
@@ -80,10 +92,10 @@ impl Standby {
         let watching = Arc::clone(&connection);
         std::thread::Builder::new()
             .name("standby".to_string())
-            .spawn(move || {
-                if watching.watch() {
-                    gone();
-                }
+            .spawn(move || match watching.watch() {
+                Some(Found::Gone) => gone(),
+                Some(Found::Stranger(reason)) => stranger(reason),
+                None => {}
             })?;
         Ok(Standby {
             version,
@@ -113,8 +125,8 @@ impl Drop for Standby {
 }
 
 impl Connection {
-    /// Returns true when the leader's process is gone, and false when nobody wants to know any more.
-    fn watch(&self) -> bool {
+    /// Returns nothing when nobody wants to know any more.
+    fn watch(&self) -> Option<Found> {
         let begun = Instant::now();
         let mut was_connected = false;
         while !self.state().is_over {
@@ -124,16 +136,17 @@ impl Connection {
                     was_connected = true;
                     continue;
                 }
-                Ended::Gone => return true,
+                Ended::Gone => return Some(Found::Gone),
                 Ended::Refused if was_connected || begun.elapsed() > LISTEN_PATIENCE => {
-                    return true;
+                    return Some(Found::Gone);
                 }
+                Ended::Stranger(reason) => return Some(Found::Stranger(reason)),
                 Ended::Refused => REFUSED_PAUSE,
                 Ended::Silent => AWAY_PAUSE,
             };
             std::thread::sleep(pause);
         }
-        false
+        None
     }
 
     /// Connects, and waits for the end of the connection.
@@ -142,6 +155,9 @@ impl Connection {
             Ok(stream) => stream,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 return Ended::Refused;
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Ended::Stranger(error.to_string());
             }
             Err(_) => return Ended::Silent,
         };
@@ -164,6 +180,9 @@ impl Connection {
         match received {
             Ok(_) => Ended::Gone,
             Err(error) if is_end(&error) => Ended::Gone,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Ended::Stranger(format!("{} {error}", self.address))
+            }
             Err(_) => Ended::Silent,
         }
     }

@@ -32,6 +32,11 @@ pub enum Event {
         /// The version of its entry.
         version: u64,
     },
+    /// The leader does not let this one in.
+    Stranger {
+        /// Why.
+        reason: String,
+    },
     /// Nobody needs it any more.
     End,
 }
@@ -91,6 +96,10 @@ impl Standing {
                 None | Some(Event::End) => return,
                 Some(Event::Changed) => self.look(),
                 Some(Event::Gone { version }) => self.remove(version),
+                Some(Event::Stranger { reason }) => self.election.fail(format!(
+                    "the orchestrator that leads does not let this one in: {reason}\n  = all need the same \
+                     --secret, or none"
+                )),
                 Some(Event::Stage(Stage::Elected(term))) => {
                     self.standby = None;
                     if !self.election.has_led() {
@@ -168,11 +177,15 @@ impl Standing {
         let known = self.standby.as_ref().map(Standby::version);
         if known != Some(entry.version) {
             say(&format!("{} leads: standing by\n", leader.place()));
-            let gone = self.sender.clone();
+            let (gone, stranger) = (self.sender.clone(), self.sender.clone());
             let version = entry.version;
-            let standby = Standby::start(&self.election, &leader, version, move || {
+            let gone = move || {
                 let _ = gone.send(Event::Gone { version });
-            });
+            };
+            let stranger = move |reason| {
+                let _ = stranger.send(Event::Stranger { reason });
+            };
+            let standby = Standby::start(&self.election, &leader, version, gone, stranger);
             self.standby = standby.ok();
         }
     }

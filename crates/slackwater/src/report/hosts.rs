@@ -79,7 +79,12 @@ impl Report {
         let refused = self.refused;
         let refused = refused.map_or(0, |refused| refused.sessions + refused.links);
         if refused > 0 {
-            line += &format!("; {} strangers turned away", count(refused));
+            let strangers = if refused == 1 {
+                "stranger"
+            } else {
+                "strangers"
+            };
+            line += &format!("; {} {strangers} turned away", count(refused));
         }
         Some(line)
     }

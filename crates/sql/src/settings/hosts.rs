@@ -124,7 +124,7 @@ fn window_ns(value: &str) -> Option<u64> {
 /// `rescale`.
 pub(super) const RESCALE: Setting = Setting {
     name: "rescale",
-    values: "`'off'`, `'auto'`",
+    values: "'off' or 'auto'",
     default: "'off'",
     since: "0.1.0",
     topic: Topic::Parallelism,

@@ -16,7 +16,7 @@ def load() -> Any:
         import ray  # pylint: disable=import-outside-toplevel
     except ImportError as error:
         raise Problem(
-            f"Ray is not installed: {error}", "python3 -m pip install 'slackwater[ray]'", USAGE
+            f"Ray is not installed: {error}", "python3 -m pip install ray", USAGE
         ) from error
     return ray
 

@@ -18,11 +18,11 @@ of an object store."""
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    top = argparse.ArgumentParser(prog="python -m slackwater.ray", description=__doc__)
+    top = argparse.ArgumentParser(prog="python -m slackwater.ray", description=__doc__, allow_abbrev=False)
     commands = top.add_subparsers(dest="command", required=True)
     run = commands.add_parser(
         "run", help="run a query on nodes of a Ray cluster", epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )
     add = run.add_argument
     add("query", help="the file with the SQL")

@@ -77,7 +77,8 @@ pub(super) fn check_hosts(files: &[FoundFile], per_host: bool, resume: &[Resume]
                 format!("{path} was read on host {host}, and the query has no files of it now"),
                 format!(
                     "start its agent again before the query (slackwater worker --name {host}), or wait \
-                     longer for it: SET 'host_patience'; or start over without the checkpoints"
+                     longer for it: SET 'host_patience'; if this is {host}, add --here; a query that ran on \
+                     several hosts needs --listen and --hosts again; or start over without the checkpoints"
                 ),
             ),
             None if hosts.is_empty() => continue,
