@@ -1,4 +1,5 @@
-//! The front doors of a running query and of the server: HTTP, metrics, the page, and PostgreSQL's protocol.
+//! The front doors of a running query and of the server: HTTP, metrics, the page, and the protocols of
+//! PostgreSQL and Redis.
 //!
 //! Nothing here runs a query or reads SQL: what a door needs it asks of the program that opens it.
 
@@ -10,3 +11,4 @@ mod lock;
 pub mod page;
 pub mod postgres;
 pub mod prometheus;
+pub mod redis;

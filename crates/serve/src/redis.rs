@@ -22,6 +22,8 @@
 
 mod table;
 
+mod rows;
+
 mod request;
 
 mod reply;

@@ -68,6 +68,8 @@ mod supervisor;
 
 pub mod views;
 
+mod redis;
+
 pub mod reads;
 
 // A run, what it would find in checkpoints, a server of runs, and the command line and shell that start them.

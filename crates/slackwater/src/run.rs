@@ -30,6 +30,7 @@ use crate::metrics::{Board, Job};
 use crate::notices::Notices;
 use crate::plan::deployment;
 use crate::planner::{learns, plan_bound, plan_on};
+use crate::redis::Served;
 use crate::report::DeadLetterFile;
 use crate::report::Report;
 use crate::script::Script;
@@ -277,10 +278,16 @@ fn run_with(
     let opened = opened.map(|(doors, board)| doors.open(board, &signals));
     let _opened = opened.transpose().map_err(Failure::Usage)?;
     let _closing = Closing(&program.cuts);
-    if let Some(views) = &options.views {
+    let served = program.settings.serve.as_deref();
+    let own_views = (served.is_some() && options.views.is_none()).then(Arc::<Views>::default);
+    let views = options.views.as_ref().or(own_views.as_ref());
+    if let Some(views) = views {
         let signals = Arc::clone(&signals);
         views.open(&program, plan.processes, move || signals.read());
     }
+    let served = served.zip(views);
+    let served = served.map(|(place, views)| Served::open(place, views));
+    let _served = served.transpose().map_err(Failure::Usage)?;
     let deployment = deployment(&program, &plan);
     let hosts = match &orchestrator {
         Some(_) => hosts,

@@ -142,6 +142,12 @@ impl Views {
         state.open.is_some()
     }
 
+    /// Why the views can't be read, if so.
+    pub fn refused(&self) -> Option<String> {
+        let state = self.state();
+        state.open.as_ref().and_then(|open| open.refused.clone())
+    }
+
     /// The views, in the order of their statements; none before the program is compiled.
     pub fn described(&self) -> Vec<Described> {
         let state = self.state();

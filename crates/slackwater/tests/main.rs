@@ -35,6 +35,7 @@ mod processes;
 mod pushes;
 mod random;
 mod reads;
+mod redis;
 mod server;
 mod shell;
 mod sql_files;

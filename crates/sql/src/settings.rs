@@ -90,6 +90,8 @@ pub struct Settings {
     pub checkpoint_interval_ns: u64,
     /// Where checkpoints are stored; `None` for a query without checkpoints.
     pub state: Option<String>,
+    /// Where materialized views are read over Redis' protocol, as `HOST:PORT`; `None` for nowhere.
+    pub serve: Option<String>,
     /// The maximum number of restarts in ten minutes.
     pub restarts: usize,
     /// On how many hosts a job of a server runs; `None` for the server's alone.
@@ -199,6 +201,7 @@ impl Default for Settings {
             wait_delay_set: false,
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
             state: None,
+            serve: None,
             restarts: RESTARTS,
             hosts: None,
             rescale: Rescale::Off,

@@ -131,7 +131,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("formats", "prometheus"),
             ("HTTP", "client http"),
             ("the page", "page"),
-            ("doors", "api postgres"),
+            ("doors", "api postgres redis"),
         ],
     ),
     (
@@ -165,7 +165,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
                 "doctor explain live metrics progress rebalancer tally tuner",
             ),
             ("recovery", "supervisor"),
-            ("readers of a run", "reads views"),
+            ("readers of a run", "reads redis views"),
             ("run", "check run"),
             ("server", "server"),
             ("command line and shell", "cli shell"),

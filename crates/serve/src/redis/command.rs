@@ -11,11 +11,60 @@ const SCAN_COUNT_MAX: usize = 10_000;
 
 /// Commands that change something in Redis: nothing changes a view but its query.
 const WRITES: &[&str] = &[
-    "APPEND", "COPY", "DECR", "DECRBY", "DEL", "EXPIRE", "EXPIREAT", "FLUSHALL", "FLUSHDB", "GETDEL", "GETEX",
-    "GETSET", "HDEL", "HINCRBY", "HINCRBYFLOAT", "HMSET", "HSET", "HSETNX", "INCR", "INCRBY", "INCRBYFLOAT",
-    "LPOP", "LPUSH", "LREM", "LSET", "LTRIM", "MOVE", "MSET", "MSETNX", "PERSIST", "PEXPIRE", "PEXPIREAT",
-    "PSETEX", "RENAME", "RENAMENX", "RESTORE", "RPOP", "RPUSH", "SADD", "SET", "SETBIT", "SETEX", "SETNX",
-    "SETRANGE", "SPOP", "SREM", "SWAPDB", "UNLINK", "XADD", "XDEL", "XTRIM", "ZADD", "ZINCRBY", "ZREM",
+    "APPEND",
+    "COPY",
+    "DECR",
+    "DECRBY",
+    "DEL",
+    "EXPIRE",
+    "EXPIREAT",
+    "FLUSHALL",
+    "FLUSHDB",
+    "GETDEL",
+    "GETEX",
+    "GETSET",
+    "HDEL",
+    "HINCRBY",
+    "HINCRBYFLOAT",
+    "HMSET",
+    "HSET",
+    "HSETNX",
+    "INCR",
+    "INCRBY",
+    "INCRBYFLOAT",
+    "LPOP",
+    "LPUSH",
+    "LREM",
+    "LSET",
+    "LTRIM",
+    "MOVE",
+    "MSET",
+    "MSETNX",
+    "PERSIST",
+    "PEXPIRE",
+    "PEXPIREAT",
+    "PSETEX",
+    "RENAME",
+    "RENAMENX",
+    "RESTORE",
+    "RPOP",
+    "RPUSH",
+    "SADD",
+    "SET",
+    "SETBIT",
+    "SETEX",
+    "SETNX",
+    "SETRANGE",
+    "SPOP",
+    "SREM",
+    "SWAPDB",
+    "UNLINK",
+    "XADD",
+    "XDEL",
+    "XTRIM",
+    "ZADD",
+    "ZINCRBY",
+    "ZREM",
 ];
 
 /// Who a client is, as far as commands care.
@@ -65,7 +114,9 @@ type Answer = Result<Reply, String>;
 
 fn wrong_number(name: &str) -> Answer {
     let name = name.to_ascii_lowercase();
-    Err(format!("ERR wrong number of arguments for '{name}' command"))
+    Err(format!(
+        "ERR wrong number of arguments for '{name}' command"
+    ))
 }
 
 /// Commands about the connection itself.
@@ -107,7 +158,8 @@ fn connection(
 fn authenticate(password: &[u8], client: &mut Client, server: &Server<'_>) -> Answer {
     match server.password {
         None => Err(
-            "ERR AUTH called without a password: this server has none (set one in 'serve')".to_owned(),
+            "ERR AUTH called without a password: this server has none (set one in 'serve')"
+                .to_owned(),
         ),
         Some(expected) if is_same(expected.as_bytes(), password) => {
             client.is_known = true;
@@ -119,7 +171,10 @@ fn authenticate(password: &[u8], client: &mut Client, server: &Server<'_>) -> An
 
 /// Compares in a time that tells only the length.
 fn is_same(expected: &[u8], given: &[u8]) -> bool {
-    let different = expected.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
+    let different = expected
+        .iter()
+        .zip(given)
+        .fold(0, |all, (a, b)| all | (a ^ b));
     expected.len() == given.len() && different == 0
 }
 
@@ -343,7 +398,8 @@ fn info(sections: &[&[u8]], server: &Server<'_>) -> String {
         let mut all = sections.iter().map(|wanted| wanted.to_ascii_lowercase());
         sections.is_empty()
             || all.any(|wanted| {
-                wanted == section.as_bytes() || [&b"all"[..], b"default", b"everything"].contains(&&*wanted)
+                wanted == section.as_bytes()
+                    || [&b"all"[..], b"default", b"everything"].contains(&&*wanted)
             })
     };
     let mut text = String::new();
@@ -363,12 +419,21 @@ fn info(sections: &[&[u8]], server: &Server<'_>) -> String {
             format!("uptime_in_seconds:{}", server.uptime_s),
         ],
     );
-    section("Clients", &[format!("connected_clients:{}", server.clients)]);
-    section("Replication", &server.role.role(server.tables.offset).info());
+    section(
+        "Clients",
+        &[format!("connected_clients:{}", server.clients)],
+    );
+    section(
+        "Replication",
+        &server.role.role(server.tables.offset).info(),
+    );
     let rows = server.tables.rows_by_table().into_iter();
     let rows = rows.map(|(name, rows)| format!("view_{name}:rows={rows}"));
     let total = format!("db0:keys={},expires=0,avg_ttl=0", server.tables.rows());
-    section("Keyspace", &std::iter::once(total).chain(rows).collect::<Vec<_>>());
+    section(
+        "Keyspace",
+        &std::iter::once(total).chain(rows).collect::<Vec<_>>(),
+    );
     text
 }
 
@@ -396,10 +461,17 @@ mod tests {
             ("", "", true),
             ("", "a", false),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), key.as_bytes()), expected, "{pattern} {key}");
+            assert_eq!(
+                matches(pattern.as_bytes(), key.as_bytes()),
+                expected,
+                "{pattern} {key}"
+            );
         }
         // No exponential time.
         assert!(!matches("a*".repeat(50).as_bytes(), &[b'b'; 10_000]));
-        assert!(!matches(("a*".repeat(50) + "b").as_bytes(), &[b'a'; 10_000]));
+        assert!(!matches(
+            ("a*".repeat(50) + "b").as_bytes(),
+            &[b'a'; 10_000]
+        ));
     }
 }

@@ -72,7 +72,12 @@ impl Connections {
     pub fn new(mut main: Main) -> io::Result<Connections> {
         let sockets = epoll::create(CreateFlags::CLOEXEC)?;
         main.listener.set_nonblocking(true)?;
-        epoll::add(&sockets, &main.listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        epoll::add(
+            &sockets,
+            &main.listener,
+            EventData::new_u64(LISTENER),
+            EventFlags::IN,
+        )?;
         main.waiter.register(sockets.as_fd(), Interest::Read)?;
         Ok(Connections {
             main,
@@ -236,7 +241,9 @@ impl Connections {
                 connection.held.extend_from_slice(&self.room[..count]);
                 false
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
                 return;
             }
             Err(_) => true,
@@ -277,7 +284,14 @@ impl Connections {
                     ends = last;
                     // HELLO is answered in the version that it asks for.
                     let now = connection.client.version;
-                    (if matches!(reply, Reply::Error(_)) { version } else { now }, reply)
+                    (
+                        if matches!(reply, Reply::Error(_)) {
+                            version
+                        } else {
+                            now
+                        },
+                        reply,
+                    )
                 }
                 Err(wrong) => {
                     ends = true;

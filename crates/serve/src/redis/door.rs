@@ -115,7 +115,8 @@ impl Door {
         let address = listener.local_addr()?;
         let (main_waiter, handler_waiter) = (Waiter::new()?, Waiter::new()?);
         let waker = main_waiter.waker();
-        let (orders, taken) = spsc::channel(ORDERS_MAX, handler_waiter.waker(), main_waiter.waker());
+        let (orders, taken) =
+            spsc::channel(ORDERS_MAX, handler_waiter.waker(), main_waiter.waker());
         let (words, heard) = spsc::channel(WORDS_MAX, main_waiter.waker(), handler_waiter.waker());
         let (feed, changes) = feed(main_waiter.waker());
         let handler = Handler::new(handler_waiter, taken, words)?;

@@ -110,7 +110,11 @@ pub(super) struct Handler {
 }
 
 impl Handler {
-    pub fn new(waiter: Waiter, orders: Receiver<Order>, words: Sender<Word>) -> io::Result<Handler> {
+    pub fn new(
+        waiter: Waiter,
+        orders: Receiver<Order>,
+        words: Sender<Word>,
+    ) -> io::Result<Handler> {
         let blocked = epoll::create(CreateFlags::CLOEXEC)?;
         let mut waiter = waiter;
         waiter.register(blocked.as_fd(), Interest::Read)?;

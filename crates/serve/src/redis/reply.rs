@@ -238,7 +238,10 @@ mod tests {
         assert_eq!(encoded(&none, Version::Three), "_\r\n");
         let all = Reply::Whole(row(&[Some("a"), Some("-7.5"), Some("\"x\"\n\u{1}\\")]));
         let expected = r#"{"ip":"a","visits":-7.5,"said":"\"x\"\n\u0001\\"}"#;
-        assert_eq!(encoded(&all, Version::Two), format!("${}\r\n{expected}\r\n", expected.len()));
+        assert_eq!(
+            encoded(&all, Version::Two),
+            format!("${}\r\n{expected}\r\n", expected.len())
+        );
         let odd = Reply::Whole(row(&[Some("a"), Some("NaN"), None]));
         assert!(encoded(&odd, Version::Two).contains(r#""visits":"NaN","said":null"#));
     }
@@ -246,6 +249,9 @@ mod tests {
     #[test]
     fn an_error_is_one_line() {
         let error = Reply::Error("ERR unknown command 'a\r\n+OK'".to_owned());
-        assert_eq!(encoded(&error, Version::Two), "-ERR unknown command 'a  +OK'\r\n");
+        assert_eq!(
+            encoded(&error, Version::Two),
+            "-ERR unknown command 'a  +OK'\r\n"
+        );
     }
 }

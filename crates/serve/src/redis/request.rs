@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn commands_come_in_any_portions() {
-        let bytes = b"*2\r\n$3\r\nGET\r\n$5\r\na\r\nbc\r\nPING\r\n\r\n*1\r\n$4\r\nPING\r\n*0\r\nget  x\n";
+        let bytes =
+            b"*2\r\n$3\r\nGET\r\n$5\r\na\r\nbc\r\nPING\r\n\r\n*1\r\n$4\r\nPING\r\n*0\r\nget  x\n";
         for portion in 1..bytes.len() {
             let found = commands(bytes, portion).unwrap();
             let expected: Vec<Vec<String>> = vec![
@@ -194,8 +195,14 @@ mod tests {
             (b"*1\r\n:5\r\n", "expected '$'"),
             (b"*1\r\n$-1\r\n", "invalid bulk length"),
             (b"*1\r\n$99999999999\r\n", "invalid bulk length"),
-            (b"*1\r\n$1\r\nab\r\n", "expected the end of a line after a string"),
-            (b"*1111111111111111111111111111111111111", "invalid multibulk length"),
+            (
+                b"*1\r\n$1\r\nab\r\n",
+                "expected the end of a line after a string",
+            ),
+            (
+                b"*1111111111111111111111111111111111111",
+                "invalid multibulk length",
+            ),
             (&[b'x'; 70_000], "too big inline request"),
         ];
         for (bytes, expected) in cases {

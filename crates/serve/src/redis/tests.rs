@@ -88,7 +88,10 @@ impl Redis {
             if said == expected {
                 return;
             }
-            assert!(Instant::now() < until, "{command}: {said}, and not {expected}");
+            assert!(
+                Instant::now() < until,
+                "{command}: {said}, and not {expected}"
+            );
         }
     }
 
@@ -102,7 +105,8 @@ fn rows_are_read_as_they_change() {
     let (door, feed) = open(None);
     let mut client = Redis::connect(&door);
     assert_eq!(client.ask("GET totals:10.0.0.1"), "nil");
-    feed.apply(0, vec![put("10.0.0.1", "7"), put("a:b", "1")]).unwrap();
+    feed.apply(0, vec![put("10.0.0.1", "7"), put("a:b", "1")])
+        .unwrap();
     client.wait_for("DBSIZE", ":2");
     for (command, expected) in [
         ("GET totals:10.0.0.1", "7"),
@@ -124,15 +128,24 @@ fn rows_are_read_as_they_change() {
         ("CLIENT SETNAME me", "+OK"),
         ("CLIENT GETNAME", "me"),
         ("GET", "-ERR wrong number of arguments for 'get' command"),
-        ("SET a b", "-READONLY You can't write to a materialized view: its query does"),
+        (
+            "SET a b",
+            "-READONLY You can't write to a materialized view: its query does",
+        ),
         ("NOTHING", "-ERR unknown command 'NOTHING'"),
     ] {
         assert_eq!(client.ask(command), expected, "{command}");
     }
     assert!(client.ask("INFO keyspace").contains("view_totals:rows=2"));
     assert!(client.ask("ROLE").starts_with("[master :"));
-    feed.apply(0, vec![put("10.0.0.1", "8"), Change::Remove(key_of("totals", [Some(&b"a:b"[..])]))])
-        .unwrap();
+    feed.apply(
+        0,
+        vec![
+            put("10.0.0.1", "8"),
+            Change::Remove(key_of("totals", [Some(&b"a:b"[..])])),
+        ],
+    )
+    .unwrap();
     client.wait_for("MGET totals:10.0.0.1 totals:a%3Ab", "[8 nil]");
     feed.apply(0, vec![Change::Clear]).unwrap();
     client.wait_for("DBSIZE", ":0");
@@ -149,13 +162,21 @@ fn a_scan_finds_each_row_once() {
     feed.apply(0, changes.collect()).unwrap();
     let mut client = Redis::connect(&door);
     client.wait_for("DBSIZE", ":5000");
-    for (options, count) in [("", 5000), (" MATCH totals:49?? COUNT 500", 100), (" TYPE string", 0)] {
+    for (options, count) in [
+        ("", 5000),
+        (" MATCH totals:49?? COUNT 500", 100),
+        (" TYPE string", 0),
+    ] {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
             let said = client.ask(&format!("SCAN {cursor}{options}"));
             let (next, keys) = said[1..].split_once(" [").unwrap();
             let keys = keys.trim_end_matches(']');
-            found.extend(keys.split(' ').filter(|key| !key.is_empty()).map(str::to_owned));
+            found.extend(
+                keys.split(' ')
+                    .filter(|key| !key.is_empty())
+                    .map(str::to_owned),
+            );
             cursor = next.to_owned();
             if cursor == "0" {
                 break;
@@ -221,7 +242,10 @@ fn a_client_that_does_not_read_is_not_read_from() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        assert!(Instant::now() < until, "{sent} bytes of commands were taken");
+        assert!(
+            Instant::now() < until,
+            "{sent} bytes of commands were taken"
+        );
     }
     writer.set_nonblocking(false).unwrap();
     for _ in 0..sent / 14 {
@@ -234,7 +258,10 @@ fn a_password_is_asked_for() {
     let (door, feed) = open(Some("open sesame".replace(' ', "-").as_str()));
     feed.apply(0, vec![put("a", "1")]).unwrap();
     let mut client = Redis::connect(&door);
-    assert_eq!(client.ask("GET totals:a"), "-NOAUTH Authentication required.");
+    assert_eq!(
+        client.ask("GET totals:a"),
+        "-NOAUTH Authentication required."
+    );
     assert!(client.ask("HELLO 3").starts_with("-NOAUTH"));
     assert!(client.ask("AUTH wrong").starts_with("-WRONGPASS"));
     assert_eq!(client.ask("AUTH default open-sesame"), "+OK");
@@ -244,16 +271,29 @@ fn a_password_is_asked_for() {
     assert!(said.contains("proto :3"), "{said}");
     assert_eq!(other.ask("GET totals:none"), "_");
     let (door, _feed) = open(None);
-    assert!(Redis::connect(&door).ask("AUTH x").contains("this server has none"));
+    assert!(
+        Redis::connect(&door)
+            .ask("AUTH x")
+            .contains("this server has none")
+    );
 }
 
 #[test]
 fn strangers_are_told_and_left() {
     let (door, _feed) = open(None);
     for (bytes, expected) in [
-        (&b"*x\r\n"[..], "-ERR Protocol error: invalid multibulk length"),
-        (b"*1\r\n$9999999\r\n", "-ERR Protocol error: invalid bulk length"),
-        (&[b'x'; 70_000], "-ERR Protocol error: too big inline request"),
+        (
+            &b"*x\r\n"[..],
+            "-ERR Protocol error: invalid multibulk length",
+        ),
+        (
+            b"*1\r\n$9999999\r\n",
+            "-ERR Protocol error: invalid bulk length",
+        ),
+        (
+            &[b'x'; 70_000],
+            "-ERR Protocol error: too big inline request",
+        ),
     ] {
         let mut client = Redis::connect(&door);
         client.send(bytes);
@@ -262,7 +302,10 @@ fn strangers_are_told_and_left() {
     }
     let mut client = Redis::connect(&door);
     client.send(b"PING\r\nQUIT\r\nPING\r\n");
-    assert_eq!((client.reply(), client.reply()), ("+PONG".into(), "+OK".into()));
+    assert_eq!(
+        (client.reply(), client.reply()),
+        ("+PONG".into(), "+OK".into())
+    );
     assert!(client.has_ended());
     // Half a command, and gone.
     for _ in 0..200 {
@@ -280,8 +323,17 @@ fn strangers_are_told_and_left() {
 #[test]
 fn random_bytes_are_commands_or_an_error() {
     let mut random = fastrand::Rng::with_seed(7);
-    let pieces: [&[u8]; 9] =
-        [b"*", b"$", b"1", b"3", b"\r\n", b"GET", b"\n", b" ", b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n"];
+    let pieces: [&[u8]; 9] = [
+        b"*",
+        b"$",
+        b"1",
+        b"3",
+        b"\r\n",
+        b"GET",
+        b"\n",
+        b" ",
+        b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n",
+    ];
     for _ in 0..3000 {
         let mut bytes = Vec::new();
         for _ in 0..random.usize(0..12) {

@@ -360,6 +360,23 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "serve",
+        values: "'redis://HOST:PORT', or 'none'",
+        default: "'none'",
+        since: "0.1.0",
+        topic: Topic::Results,
+        meaning: "where clients of Redis read the materialized views while the query runs",
+        more: "See [reads over Redis' protocol](views.md#reads-over-redis-protocol).",
+        set: |settings, value| {
+            settings.serve = unless_none(value, |value| {
+                let place = value.strip_prefix("redis://")?;
+                let port = place.rsplit_once(':')?.1;
+                port.parse::<u16>().ok().map(|_| place.to_string())
+            })?;
+            Some(())
+        },
+    },
+    Setting {
         name: "state",
         values: "a directory, or 's3://bucket/folder' in a build with the feature s3",
         default: "none: state is lost when the query ends",

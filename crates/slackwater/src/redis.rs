@@ -1,0 +1,263 @@
+//! The materialized views of a run over Redis' protocol, for `SET 'serve'`.
+//!
+//! Each view has a thread that subscribes to it, and hands its changes to the door. It sleeps while nothing
+//! changes, and ends with the run.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use slackwater_engine::chunk::RowKind;
+use slackwater_serve::redis::{Active, Change, Door, Feed, Options, SplitCores, TableSchema};
+
+use crate::address::resolve;
+use crate::views::{Changes, Described, Ending, Next, NotRead, Views};
+
+/// The environment variable of the password, which is the token of the other doors.
+const TOKEN: &str = "SLACKWATER_TOKEN";
+
+/// What an address is to look like.
+const ADDRESS: &str = "host:port, such as redis://127.0.0.1:6380";
+
+/// How long a view may take to be read for the first time, before it is tried again: longer than a restart.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long nothing may change before the thread looks again: it is woken by everything that counts.
+const SILENCE: Duration = Duration::from_secs(365 * 86_400);
+
+/// How many rows are written at once, of those that are there at first.
+const ROWS: usize = 8192;
+
+/// Views that are served. Dropping it closes the door.
+pub struct Served {
+    door: Option<Door>,
+    over: Arc<Over>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Whether it is over, and what threads wait for.
+#[derive(Default)]
+struct Over {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_over: bool,
+    waits_for: Vec<Arc<Changes>>,
+}
+
+impl Over {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a thread is about to wait for. Returns false if it is over.
+    fn waits(&self, changes: &Arc<Changes>) -> bool {
+        let mut state = self.state();
+        state.waits_for.push(Arc::clone(changes));
+        !state.is_over
+    }
+
+    fn has_waited(&self, changes: &Arc<Changes>) {
+        let mut state = self.state();
+        state.waits_for.retain(|other| !Arc::ptr_eq(other, changes));
+    }
+}
+
+impl Served {
+    /// Opens the door at `place`, and serves the views that have a key.
+    ///
+    /// # Errors
+    ///
+    /// When the address can't be used, others can reach it and there is no password, or no view has a key.
+    pub fn open(place: &str, views: &Arc<Views>) -> Result<Served, String> {
+        let option = "'serve'";
+        let address = resolve(option, place, ADDRESS)?;
+        let password = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+        if password.is_none() && !address.ip().to_canonical().is_loopback() {
+            return Err(format!(
+                "{option} {place}: other machines could read the views\n  = set {TOKEN}, which is then the \
+                 password, or use 127.0.0.1"
+            ));
+        }
+        if let Some(reason) = views.refused() {
+            return Err(format!("{option}: {reason}"));
+        }
+        let served = served(views)?;
+        let schemas = served.iter().map(|(_, schema)| schema.clone());
+        let options = Options {
+            address,
+            password,
+            role: Box::new(Active),
+            cores: SplitCores::default(),
+        };
+        let opened = Door::open(options, schemas.collect());
+        let (door, feed) = opened.map_err(|error| not_opened(option, place, &error))?;
+        say(place, address, door.address());
+        let over = Arc::new(Over::default());
+        let mut threads = Vec::new();
+        for (table, (name, schema)) in served.into_iter().enumerate() {
+            let (views, over, feed) = (Arc::clone(views), Arc::clone(&over), feed.clone());
+            let view = View {
+                name,
+                schema,
+                table,
+                feed,
+            };
+            let spawned = std::thread::Builder::new()
+                .name("redis-view".to_string())
+                .spawn(move || view.follow(&views, &over));
+            threads.push(spawned.map_err(|error| format!("{option}: no thread: {error}"))?);
+        }
+        Ok(Served {
+            door: Some(door),
+            over,
+            threads,
+        })
+    }
+}
+
+/// The port, if any that is free was asked for.
+fn say(place: &str, asked: SocketAddr, bound: SocketAddr) {
+    if asked.port() == 0 {
+        eprintln!("views at redis://{bound} ({place})");
+    }
+}
+
+fn not_opened(option: &str, place: &str, error: &std::io::Error) -> String {
+    let hint = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "use another port; 0 takes any that is free",
+        _ => "use an address of this machine, such as redis://127.0.0.1:6380",
+    };
+    format!("{option} {place}: {error}\n  = {hint}")
+}
+
+/// The views that have a key, with their columns.
+fn served(views: &Views) -> Result<Vec<(String, TableSchema)>, String> {
+    let described = views.described();
+    if described.is_empty() {
+        return Err(
+            "'serve': there is no materialized view\n  = CREATE MATERIALIZED VIEW name AS SELECT …"
+                .to_string(),
+        );
+    }
+    let with_key = |view: &Described| {
+        let key = view.key.clone().filter(|key| !key.is_empty())?;
+        let schema = TableSchema::new(&view.name, &view.schema, key);
+        Some((view.name.clone(), schema))
+    };
+    let served = described.iter().filter_map(with_key).collect::<Vec<_>>();
+    for view in &described {
+        if !served.iter().any(|(name, _)| *name == view.name) {
+            eprintln!(
+                "warning: 'serve': materialized view '{}' has no key, so that its rows can't be read by one",
+                view.name
+            );
+        }
+    }
+    match served.is_empty() {
+        false => Ok(served),
+        true => Err("'serve': no materialized view has a key\n  = declare one: (columns, PRIMARY KEY (…) NOT \
+                     ENFORCED)"
+            .to_string()),
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        {
+            let mut state = self.over.state();
+            state.is_over = true;
+            for changes in state.waits_for.drain(..) {
+                changes.cancel();
+            }
+        }
+        // After this, changes are handed to nobody.
+        self.door = None;
+        for thread in self.threads.drain(..) {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A view, and where its changes go.
+struct View {
+    name: String,
+    schema: TableSchema,
+    table: usize,
+    feed: Feed,
+}
+
+impl View {
+    /// Follows the view until it is over.
+    fn follow(&self, views: &Views, over: &Over) {
+        while !over.state().is_over {
+            match views.subscribe(&self.name, BEGIN_PATIENCE) {
+                Ok((cut, changes)) => {
+                    let is_there = over.waits(&changes);
+                    let goes_on = is_there && self.begin(&cut).is_some();
+                    drop(cut);
+                    let goes_on = goes_on && self.pass_on(&changes);
+                    over.has_waited(&changes);
+                    if !goes_on {
+                        return;
+                    }
+                }
+                Err(NotRead::TimedOut(..)) => {}
+                Err(NotRead::Over(_)) => return,
+                Err(error) => {
+                    eprintln!("warning: 'serve': {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// All rows at once, in the place of those that were there.
+    fn begin(&self, cut: &crate::views::Cut) -> Option<()> {
+        let mut changes = vec![Change::Clear];
+        for batch in cut.batches(ROWS) {
+            let batch = batch
+                .map_err(|error| self.failed(&error.to_string()))
+                .ok()?;
+            let rows = self.schema.changes(&batch, |_| false);
+            let rows = rows.map_err(|error| self.failed(&error.to_string())).ok()?;
+            changes.extend(rows);
+        }
+        self.feed.apply(self.table, changes).ok()
+    }
+
+    /// Hands changes on. Returns whether to subscribe again.
+    fn pass_on(&self, changes: &Changes) -> bool {
+        loop {
+            let chunk = match changes.next(Instant::now() + SILENCE) {
+                Next::Changes(chunk) => chunk,
+                Next::TimedOut => continue,
+                // The rows stay.
+                Next::Ended(Ending::Whole | Ending::Over) => return false,
+                Next::Ended(Ending::Restarted | Ending::Overrun) => return true,
+            };
+            let kinds = chunk.kinds.as_ref();
+            let is_removed =
+                |row: usize| kinds.is_some_and(|kinds| RowKind::is_retraction(kinds.value(row)));
+            match self.schema.changes(&chunk.batch, is_removed) {
+                Ok(rows) if self.feed.apply(self.table, rows).is_ok() => {}
+                Ok(_) => return false,
+                Err(error) => {
+                    self.failed(&error.to_string());
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn failed(&self, reason: &str) {
+        eprintln!(
+            "warning: 'serve': materialized view '{}': {reason}",
+            self.name
+        );
+    }
+}
