@@ -243,13 +243,15 @@ impl View {
             let kinds = chunk.kinds.as_ref();
             let is_removed =
                 |row: usize| kinds.is_some_and(|kinds| RowKind::is_retraction(kinds.value(row)));
-            match self.schema.changes(&chunk.batch, is_removed) {
-                Ok(rows) if self.feed.apply(self.table, rows).is_ok() => {}
-                Ok(_) => return false,
+            let applied = match self.schema.changes(&chunk.batch, is_removed) {
+                Ok(rows) => self.feed.apply(self.table, rows).is_ok(),
                 Err(error) => {
                     self.failed(&error.to_string());
-                    return false;
+                    false
                 }
+            };
+            if !applied {
+                return false;
             }
         }
     }

@@ -430,7 +430,7 @@ impl Greeting {
 #[cfg(any(test, fuzzing))]
 pub(super) fn fuzz_greeting(socket: OwnedFd, shared: &Shared) -> (Option<bool>, bool) {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let mut greeting = Greeting::new(Wire::new(socket, None), address, 0);
+    let mut greeting = Greeting::new(Wire::new(socket, None), address, 0, Duration::ZERO);
     match greeting.go_on(shared) {
         Outcome::UnderWay => (Some(false), false),
         Outcome::Accepted(..) => (Some(true), true),

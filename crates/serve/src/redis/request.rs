@@ -16,6 +16,9 @@ const LENGTH_BYTES_MAX: usize = 32;
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProtocolError(pub &'static str);
 
+/// The words of a command, and how many bytes it took.
+type Command<'a> = (Vec<&'a [u8]>, usize);
+
 /// Where a word is in the bytes of its command.
 type Place = std::ops::Range<usize>;
 
@@ -39,10 +42,7 @@ impl Requests {
     /// # Errors
     ///
     /// When this is not the protocol, or longer than allowed.
-    pub fn next<'a>(
-        &mut self,
-        bytes: &'a [u8],
-    ) -> Result<Option<(Vec<&'a [u8]>, usize)>, ProtocolError> {
+    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<Command<'a>>, ProtocolError> {
         if self.wanted.is_none() {
             match bytes.first() {
                 None => return Ok(None),
@@ -132,7 +132,7 @@ fn number(
 }
 
 /// A line of words with spaces between.
-fn inline(bytes: &[u8]) -> Result<Option<(Vec<&[u8]>, usize)>, ProtocolError> {
+fn inline(bytes: &[u8]) -> Result<Option<Command<'_>>, ProtocolError> {
     let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(INLINE_BYTES_MAX)]) else {
         return match bytes.len() < INLINE_BYTES_MAX {
             true => Ok(None),

@@ -127,10 +127,13 @@ pub fn key_of<'a>(table: &str, values: impl IntoIterator<Item = Option<&'a [u8]>
     key.into()
 }
 
+/// Rows by key: the view's index, and the values.
+type Part = HashMap<Box<[u8]>, (usize, Values), RandomState>;
+
 /// The rows of all views.
 pub(super) struct Tables {
     schemas: Vec<Arc<TableSchema>>,
-    parts: Vec<HashMap<Box<[u8]>, (usize, Values), RandomState>>,
+    parts: Vec<Part>,
     hasher: RandomState,
     rows: usize,
     /// How many bytes of changes were applied: what replication calls an offset.
