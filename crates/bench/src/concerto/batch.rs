@@ -21,6 +21,9 @@ use crate::common::Latency;
 use crate::lab::{self, Table, number, rate, time};
 use crate::usage::Reading;
 
+/// How long a replica is left alone after its copy, before its idle CPU time is measured.
+const SETTLE: Duration = Duration::from_millis(500);
+
 /// How a replica learns of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -113,8 +116,17 @@ pub struct Point {
     pub probes: u64,
     /// CPU time of the beat itself, in percent of a core.
     pub beat_percent: f64,
+    /// CPU time of the replica without any writes, in microseconds a second.
+    pub idle_us_per_s: f64,
     /// Time in which the replica was ready to run and its core was taken, as a share.
     pub disturbed: f64,
+}
+
+impl Point {
+    /// CPU time per write excluding what a silent replica uses in the same time.
+    fn excluding_idle_us(&self) -> f64 {
+        self.cpu_us - self.idle_us_per_s / self.writes_per_s
+    }
 }
 
 /// A replica of a stand-in master.
@@ -122,6 +134,7 @@ struct Pair {
     master: Master,
     link: Link,
     replica: Server,
+    idle_us_per_s: f64,
 }
 
 impl Batch<'_> {
@@ -168,7 +181,12 @@ impl Batch<'_> {
         let replica = Server::start(&setup, &[])?;
         let link = master.accept()?;
         replica.wait_for_link()?;
+        std::thread::sleep(SETTLE);
+        let begin = Reading::of_process(replica.pid())?;
+        std::thread::sleep(Duration::from_secs_f64(self.seconds));
+        let idle = begin.until(&Reading::of_process(replica.pid())?);
         Ok(Pair {
+            idle_us_per_s: idle.cpu_s * 1e6 / idle.wall_s,
             master,
             link,
             replica,
@@ -216,6 +234,7 @@ impl Batch<'_> {
             lag: Latency::of(&lags),
             probes: lags.len(),
             beat_percent: beat_ns as f64 / 1e9 / used.wall_s * 100.0,
+            idle_us_per_s: pair.idle_us_per_s,
             disturbed: used.disturbed(),
         })
     }
@@ -247,6 +266,10 @@ pub struct Summary {
     pub cpu_us: slackwater::measure::Spread,
     /// CPU time compared with the default of the same round.
     pub ratio: slackwater::measure::Spread,
+    /// The same excluding what a silent replica uses.
+    pub ratio_excluding_idle: f64,
+    /// CPU time of a silent replica, in microseconds a second.
+    pub idle_us_per_s: f64,
     /// Wake-ups per second.
     pub wake_ups_per_s: f64,
     /// Visible lag.
@@ -275,12 +298,20 @@ pub fn summarize(points: &[Point]) -> Vec<Summary> {
         let own = own.collect::<Vec<&Point>>();
         let plain = (one.0.clone(), one.1, one.2, Way::Default);
         let plain = points.iter().filter(|point| case(point) == plain);
-        let pairs = own.iter().zip(plain);
+        let pairs = own
+            .iter()
+            .copied()
+            .zip(plain)
+            .collect::<Vec<(&Point, &Point)>>();
         let lags = own.iter().map(|point| point.lag).collect::<Vec<Latency>>();
         let median = |pick: fn(&Point) -> f64| lab::median(&own, |point| pick(point));
         Summary {
             cpu_us: lab::spread(&own, |point| point.cpu_us),
-            ratio: lab::spread(pairs, |(own, plain)| own.cpu_us / plain.cpu_us),
+            ratio: lab::spread(&pairs, |(own, plain)| own.cpu_us / plain.cpu_us),
+            ratio_excluding_idle: lab::median(&pairs, |(own, plain)| {
+                own.excluding_idle_us() / plain.excluding_idle_us()
+            }),
+            idle_us_per_s: median(|point| point.idle_us_per_s),
             wake_ups_per_s: median(|point| point.wake_ups_per_s),
             lag: Latency::medians(&lags),
             beat_percent: median(|point| point.beat_percent),
@@ -305,6 +336,7 @@ pub fn text(summaries: &[Summary], value_bytes: usize) -> String {
         "us/write",
         "lowest to highest",
         "ratio",
+        "- idle",
         "wake-ups/s",
         "lag p50",
         "lag p99",
@@ -327,6 +359,7 @@ pub fn text(summaries: &[Summary], value_bytes: usize) -> String {
             number(one.cpu_us.median),
             format!("{} to {}", number(one.cpu_us.min), number(one.cpu_us.max)),
             format!("{:.2}", one.ratio.median),
+            format!("{:.2}", one.ratio_excluding_idle),
             format!("{:.0}", one.wake_ups_per_s),
             time(one.lag.p50_us),
             time(one.lag.p99_us),
@@ -336,8 +369,10 @@ pub fn text(summaries: &[Summary], value_bytes: usize) -> String {
     }
     format!(
         "Batches (measured): CPU time of a replica per SET of {value_bytes} B, one write to the socket each\n\n{}\
-         \nratio: compared with the default of the same round; beat: CPU time of the beat itself, percent of a \
+         \nratio: compared with the default of the same round; - idle: the same excluding what a silent replica uses, \
+         {:.1} ms\na second; beat: CPU time of the beat itself, percent of a \
          core;\ndisturbed: the replica's core was taken; !: less than 98 % of the rate was reached.\n",
-        table.columns()
+        table.columns(),
+        lab::median(summaries, |one| one.idle_us_per_s) / 1e3
     )
 }

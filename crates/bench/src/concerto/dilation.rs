@@ -1,7 +1,10 @@
-//! The preloaded library that makes a server slow, see `crates/bench/dilate`.
+//! What makes a server slow: a preloaded library (`crates/bench/dilate`), or the cores on which it runs.
 
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
+
+use super::cpufreq::SlowCores;
 
 /// The library's file name.
 const LIBRARY: &str = "libslackwater_dilate.so";
@@ -10,11 +13,17 @@ const LIBRARY: &str = "libslackwater_dilate.so";
 const VARIABLE: &str = "SLACKWATER_DILATE";
 
 /// A slow-down of unmodified programs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Dilation {
-    library: PathBuf,
-    /// How many times as much an instruction costs.
+    means: Means,
+    /// How many times as long an instruction takes.
     pub factor: f64,
+}
+
+#[derive(Debug)]
+enum Means {
+    Library(PathBuf),
+    Cores(SlowCores),
 }
 
 impl Dilation {
@@ -36,12 +45,44 @@ impl Dilation {
                 program.display()
             )
         })?;
-        Ok(Dilation { library, factor })
+        let means = Means::Library(library);
+        Ok(Dilation { means, factor })
+    }
+
+    /// Slow servers run on these cores, and this process leaves them.
+    ///
+    /// # Errors
+    ///
+    /// If there is no other core.
+    pub fn by(cores: SlowCores) -> Result<Dilation, String> {
+        cores.leave()?;
+        Ok(Dilation {
+            factor: cores.factor,
+            means: Means::Cores(cores),
+        })
     }
 
     /// Makes a program slow that is yet to be started.
     pub fn apply(&self, command: &mut Command) {
-        command.env("LD_PRELOAD", &self.library);
-        command.env(VARIABLE, format!("{:.4}", self.factor));
+        match &self.means {
+            Means::Library(library) => {
+                command.env("LD_PRELOAD", library);
+                command.env(VARIABLE, format!("{:.4}", self.factor));
+            }
+            Means::Cores(cores) => {
+                let set = cores.set();
+                let move_there = move || Ok(rustix::thread::sched_setaffinity(None, &set)?);
+                // SAFETY: between fork and exec only one system call is made, on a plain value.
+                unsafe { command.pre_exec(move_there) };
+            }
+        }
+    }
+
+    /// The means in words.
+    pub fn describe(&self) -> String {
+        match &self.means {
+            Means::Library(_) => format!("dilation by {:.2} (no cpufreq)", self.factor),
+            Means::Cores(_) => format!("cpufreq, {:.2} times slower", self.factor),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::server::Kind;
-use super::{batch, cost, effect, mixes};
+use super::{batch, cost, effect, manager, mixes};
 
 /// The figures of the parts that were run; those of the others are empty.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -26,6 +26,8 @@ pub struct Figures {
     pub batch_points: Vec<batch::Point>,
     /// A saturated master with and without a beat.
     pub effect: Vec<effect::Point>,
+    /// The power manager beside real servers.
+    pub manager: Vec<manager::Point>,
     /// All points of the part cost.
     pub cost: Vec<cost::Point>,
     /// Medians of memtier and YCSB.
@@ -70,6 +72,7 @@ impl Figures {
             batch::text(&self.batch, value_bytes)
         });
         part(!self.effect.is_empty(), &|| effect::text(&self.effect));
+        part(!self.manager.is_empty(), &|| manager::text(&self.manager));
         part(!self.cost.is_empty(), &|| {
             cost::text(&self.cost, self.cost_rate_per_s)
         });

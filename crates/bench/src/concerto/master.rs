@@ -233,3 +233,97 @@ impl Drop for Link {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::beat::Beat;
+    use super::super::probe::Listener;
+    use super::super::replicas::Replica;
+    use super::super::server::{Kind, Server, Setup};
+    use super::*;
+
+    fn setup<'a>(kind: &'a Kind, folder: &'a std::path::Path) -> Setup<'a> {
+        Setup {
+            kind,
+            folder,
+            address: Ipv4Addr::LOCALHOST,
+            namespace: None,
+            master: None,
+            dilation: None,
+            core: None,
+        }
+    }
+
+    fn installed() -> impl Iterator<Item = Kind> {
+        let kinds = ["redis", "valkey"].into_iter();
+        kinds.filter_map(|name| Kind::find(name).ok())
+    }
+
+    #[test]
+    fn a_real_replica_applies_what_is_streamed_with_and_without_a_beat() {
+        for kind in installed() {
+            let folder = tempfile::tempdir().unwrap();
+            let master = Master::listen(Ipv4Addr::LOCALHOST).unwrap();
+            let mut setup = setup(&kind, folder.path());
+            setup.master = Some(master.address);
+            let replica = Server::start(&setup, &[]).unwrap();
+            let mut link = master.accept().unwrap();
+            replica.wait_for_link().unwrap();
+            for interval in [None, Some(Duration::from_millis(10))] {
+                let start = |every| Beat::start(replica.pid(), master.address, every).ok();
+                let beat = interval.and_then(start);
+                let listener = Listener::start(replica.address).unwrap();
+                let stream = Stream {
+                    rate_per_s: 1_000.0,
+                    seconds: 0.2,
+                    value_bytes: 100,
+                    nagle: false,
+                };
+                let writes = link.stream(&stream, &mut Probes::new(1)).unwrap();
+                link.settle().unwrap();
+                drop(beat);
+                assert_eq!(writes, 200, "{}", kind.name);
+                assert!(!listener.end().unwrap().is_empty(), "{}", kind.name);
+            }
+            let mut client = replica.client().unwrap();
+            assert_eq!(client.call(&["DBSIZE"]).unwrap(), Reply::Number(400));
+        }
+    }
+
+    #[test]
+    fn a_real_master_counts_what_a_stand_in_replica_has_read() {
+        for kind in installed() {
+            let folder = tempfile::tempdir().unwrap();
+            let server = Server::start(&setup(&kind, folder.path()), &[]).unwrap();
+            let mut client = server.client().unwrap();
+            client.call(&["SET", "before", "1"]).unwrap();
+            let _replica = Replica::start(server.address).unwrap();
+            // It tells its position when it has read something.
+            let started = Instant::now();
+            loop {
+                client.call(&["SET", "k", "v"]).unwrap();
+                let line = client
+                    .info("replication", "slave0")
+                    .unwrap()
+                    .unwrap_or_default();
+                let is_following = line.contains("state=online") && !line.contains("offset=0,");
+                if is_following {
+                    break;
+                }
+                assert!(started.elapsed() < PATIENCE, "{}: {line}", kind.name);
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+
+    #[test]
+    fn only_replicas_are_accepted() {
+        let master = Master::listen(Ipv4Addr::LOCALHOST).unwrap();
+        for hostile in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"", b"*1\r\n$-5\r\n"] {
+            let mut stream = TcpStream::connect(master.address).unwrap();
+            stream.write_all(hostile).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            assert!(master.accept().is_err());
+        }
+    }
+}

@@ -1,13 +1,17 @@
 //! What is measured, in which order.
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, ValueEnum};
 
 use super::batch::{self, Batch, Way};
 use super::cost;
+use super::cpufreq::{POLICIES, SlowCores};
 use super::dilation::Dilation;
 use super::effect;
 use super::energy::{FAST_GHZ, SLOW_GHZ};
 use super::figures::Figures;
+use super::manager;
 use super::mixes::{self, Case, Mixes};
 use super::network::Network;
 use super::server::Kind;
@@ -29,9 +33,6 @@ const LAG_RATES: [f64; 2] = [1_000.0, 5_000.0];
 
 /// Ways of the part lag: allowed lags of 5, 20 and 100 ms.
 const LAG_WAYS: [Way; 4] = [Way::Default, Way::Beat(5), Way::Beat(20), Way::Beat(100)];
-
-/// Where the first core's frequency is set, if the kernel lets anybody set it.
-const CPUFREQ: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq";
 
 /// A part of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -91,6 +92,9 @@ pub struct Arguments {
         value_parser = clap::value_parser!(u64).range(100..=10_000_000)
     )]
     records: u64,
+    /// The program of the power manager, `slackwater-power`: it is measured beside the part batch
+    #[arg(long, value_name = "PROGRAM")]
+    manager: Option<PathBuf>,
     /// One round of fewer and shorter points: it shows that everything runs
     #[arg(long)]
     quick: bool,
@@ -106,6 +110,7 @@ pub struct Plan {
     rounds: u32,
     seconds: f64,
     records: u64,
+    manager: Option<PathBuf>,
     quick: bool,
 }
 
@@ -122,10 +127,13 @@ impl Plan {
             true => all.to_vec(),
             false => arguments.parts.clone(),
         };
+        let library = || Dilation::of(FAST_GHZ / SLOW_GHZ);
+        let cores = || SlowCores::cap(Path::new(POLICIES)).and_then(Dilation::by);
         let dilation = match arguments.slow {
             Slow::None => None,
-            Slow::Auto | Slow::Dilate => Some(Dilation::of(FAST_GHZ / SLOW_GHZ)?),
-            Slow::Cpufreq => return Err(no_cpufreq()),
+            Slow::Dilate => Some(library()?),
+            Slow::Cpufreq => Some(cores()?),
+            Slow::Auto => Some(cores().or_else(|_| library())?),
         };
         let quick = arguments.quick;
         Ok(Plan {
@@ -135,6 +143,7 @@ impl Plan {
             rounds: if quick { 1 } else { arguments.rounds },
             seconds: if quick { 1.0 } else { arguments.seconds },
             records: if quick { 2_000 } else { arguments.records },
+            manager: arguments.manager.clone(),
             quick,
         })
     }
@@ -153,7 +162,7 @@ impl Plan {
 
     fn slow(&self) -> String {
         match &self.dilation {
-            Some(dilation) => format!("dilation by {:.2} (no cpufreq here)", dilation.factor),
+            Some(dilation) => dilation.describe(),
             None => "nothing; costs of slow servers are computed".to_string(),
         }
     }
@@ -278,6 +287,11 @@ impl Measuring<'_> {
             }
             let effect = effect::measure(kind, folder, seconds, VALUE_BYTES, is_backwards)?;
             figures.effect.extend(effect);
+            if let Some(program) = &plan.manager {
+                self.note("manager");
+                let measured = manager::measure(program, kind, folder, rates, seconds, seed)?;
+                figures.manager.extend(measured);
+            }
         }
         if plan.has(Part::Cost) {
             self.note("cost");
@@ -342,12 +356,4 @@ impl Measuring<'_> {
     fn note(&self, what: &str) {
         self.round.note(format!("{}: {what}", self.kind.name));
     }
-}
-
-fn no_cpufreq() -> String {
-    let what = match std::path::Path::new(CPUFREQ).exists() {
-        true => "is not supported yet by this experiment: use the power manager beside it",
-        false => "is not available on this machine",
-    };
-    format!("--slow cpufreq: {CPUFREQ} {what}\n  = use --slow dilate")
 }

@@ -89,7 +89,11 @@ fn of_beat(beat: &Summary, all: &[Summary]) -> Vec<Verdict> {
             Some(beat.ratio.median),
             RATIO_GOAL,
         )
-        .note(between(&beat.ratio)),
+        .note(between(&beat.ratio))
+        .details(format!(
+            "{:.2} excluding what a silent replica uses",
+            beat.ratio_excluding_idle
+        )),
         Verdict::at_most(
             format!("{place}: p99 of the visible lag, in ms"),
             Some(beat.lag.p99_us / 1e3),
