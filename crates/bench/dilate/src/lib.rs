@@ -13,11 +13,12 @@
 //! then stopped for milliseconds. Here the program is slow in the grain of its system calls, which is
 //! microseconds for a server.
 //!
-//! The library replaces the calls of the C library with which a server reads, writes and waits. Time is the
-//! CPU time of the calling thread, so nothing is added for waiting. Reading that clock costs time as well,
-//! which is measured once and subtracted; what is spun too much or too little is settled at the next call.
-//! The slow-down that results is measured by whoever loads this library: it differs from the wanted one
-//! where a program computes without system calls, or enters the kernel otherwise.
+//! The library replaces the calls of the C library with which a server reads, writes and waits. Only the time
+//! counts in which the thread had a core. The clock of that costs a system call, most of what a short call
+//! costs; so it is read only after longer intervals, and short ones are measured by the processor's counter.
+//! What is spun too much or too little is settled at the next call. The slow-down that results is measured by
+//! whoever loads this library: it differs from the wanted one where a program computes without system calls,
+//! or enters the kernel otherwise.
 //!
 //! Without `SLACKWATER_DILATE`, or with 1 or less, calls are only passed on.
 
@@ -36,22 +37,30 @@ const FACTOR_MAX: f64 = 100.0;
 /// What a thread may owe at most, in nanoseconds: a long computation is not followed by a longer standstill.
 const OWED_NS_MAX: f64 = 50e6;
 
-/// Readings with which the cost of reading the clock is measured.
-const CLOCK_READINGS: u32 = 1_000;
+/// Up to this many nanoseconds between two calls, the thread is taken to have had its core all the time: the
+/// scheduler gives a core to another thread for longer.
+const SHORT_NS: u64 = 50_000;
+
+/// For how long the processor's counter is compared with a clock, once: a tick is known to a thousandth.
+const CALIBRATION_NS: u64 = 2_000_000;
 
 /// What is known about the process.
 struct Dilation {
     /// The slow-down less 1: seconds of spinning for a second of work.
     extra: f64,
-    /// The CPU time of reading the clock.
-    clock_ns: f64,
+    /// The length of a tick of the processor's counter.
+    ns_per_tick: f64,
 }
 
 static DILATION: OnceLock<Option<Dilation>> = OnceLock::new();
 
 thread_local! {
-    /// The thread's CPU time when the last call ended.
+    /// When the last call or spin ended.
     static LAST_NS: Cell<u64> = const { Cell::new(0) };
+    /// The thread's CPU time when it was last read,
+    static CPU_NS: Cell<u64> = const { Cell::new(0) };
+    /// and what of it is known since then.
+    static KNOWN_NS: Cell<u64> = const { Cell::new(0) };
     /// Spinning that is due, in nanoseconds; below zero if too much was spun.
     static OWED_NS: Cell<f64> = const { Cell::new(0.0) };
 }
@@ -70,40 +79,81 @@ impl Dilation {
         if factor <= 1.0 || factor > FACTOR_MAX || factor.is_nan() {
             return None;
         }
-        let begin_ns = thread_cpu_ns();
-        for _ in 0..CLOCK_READINGS {
-            thread_cpu_ns();
-        }
-        let passed_ns = thread_cpu_ns() - begin_ns;
+        let begin = (read_ns(libc::CLOCK_MONOTONIC), ticks());
+        while read_ns(libc::CLOCK_MONOTONIC) < begin.0 + CALIBRATION_NS {}
+        let passed_ns = read_ns(libc::CLOCK_MONOTONIC) - begin.0;
+        let passed = ticks() - begin.1;
         Some(Dilation {
             extra: factor - 1.0,
-            clock_ns: passed_ns as f64 / f64::from(CLOCK_READINGS + 1),
+            ns_per_tick: passed_ns as f64 / passed.max(1) as f64,
         })
     }
 
-    /// Spins for the work since the last reading, and takes the next one.
+    /// The time of the processor's counter, which is the cheapest to read.
+    fn now_ns(&self) -> u64 {
+        (ticks() as f64 * self.ns_per_tick) as u64
+    }
+
+    /// Spins for the work since the last call, or of the call.
     fn settle(&self) {
-        let now_ns = thread_cpu_ns();
-        let work_ns = now_ns.saturating_sub(LAST_NS.get()) as f64 - self.clock_ns;
-        // The clock's own cost is slow-down, too.
-        let owed_ns = OWED_NS.get() + self.extra * work_ns.max(0.0) - self.clock_ns;
-        let owed_ns = owed_ns.min(OWED_NS_MAX);
+        let mut now_ns = self.now_ns();
+        let passed_ns = now_ns.saturating_sub(LAST_NS.get());
+        let work_ns = match passed_ns <= SHORT_NS {
+            true => {
+                KNOWN_NS.set(KNOWN_NS.get() + passed_ns);
+                passed_ns
+            }
+            false => {
+                let work_ns = unknown_ns();
+                now_ns = self.now_ns();
+                work_ns
+            }
+        };
+        let owed_ns = (OWED_NS.get() + self.extra * work_ns as f64).min(OWED_NS_MAX);
         let mut last_ns = now_ns;
         while ((last_ns - now_ns) as f64) < owed_ns {
-            last_ns = thread_cpu_ns();
+            last_ns = self.now_ns();
         }
-        OWED_NS.set(owed_ns - (last_ns - now_ns) as f64);
+        let mut spun_ns = last_ns - now_ns;
+        if spun_ns as f64 > owed_ns + SHORT_NS as f64 {
+            // The thread was interrupted: the rest is spun at the next call.
+            spun_ns = unknown_ns();
+            last_ns = self.now_ns();
+        } else {
+            KNOWN_NS.set(KNOWN_NS.get() + spun_ns);
+        }
+        OWED_NS.set(owed_ns - spun_ns as f64);
         LAST_NS.set(last_ns);
     }
 }
 
-fn thread_cpu_ns() -> u64 {
+/// The thread's CPU time since this was last asked, less what is known of it.
+fn unknown_ns() -> u64 {
+    let now_ns = read_ns(libc::CLOCK_THREAD_CPUTIME_ID);
+    let used_ns = now_ns - CPU_NS.replace(now_ns);
+    used_ns.saturating_sub(KNOWN_NS.replace(0))
+}
+
+/// The processor's counter.
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: each processor of this architecture has the instruction.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// The clock in the place of a counter.
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> u64 {
+    read_ns(libc::CLOCK_MONOTONIC)
+}
+
+fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the pointer is to a `timespec` of this function. The call fails only for an unknown clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -117,7 +167,7 @@ fn dilated(call: impl FnOnce() -> ssize_t) -> ssize_t {
     // SAFETY: the C library returns a valid pointer to this thread's `errno`.
     let errno = unsafe { *libc::__errno_location() };
     dilation.settle();
-    // SAFETY: as above. Reading the clock may have changed it.
+    // SAFETY: as above. Reading a clock may have changed it.
     unsafe { *libc::__errno_location() = errno };
     result
 }

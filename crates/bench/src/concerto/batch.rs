@@ -1,5 +1,5 @@
-//! `--part batch`: what a replica's CPU time per write is, and how far behind it is seen to be, if it is woken
-//! for each write, as its master's kernel collects writes (Nagle), and by a beat.
+//! `--part batch`: what a replica's CPU time per write is, and how far behind it is seen to be, if it is
+//! woken for each write, as its master's kernel collects writes (Nagle), and by a beat.
 //!
 //! ```text
 //! stand-in master ── SET of 1 KB at a fixed rate, PUBLISH ──► replica ── PUBLISH ──► subscriber
@@ -368,10 +368,10 @@ pub fn text(summaries: &[Summary], value_bytes: usize) -> String {
         ]);
     }
     format!(
-        "Batches (measured): CPU time of a replica per SET of {value_bytes} B, one write to the socket each\n\n{}\
-         \nratio: compared with the default of the same round; - idle: the same excluding what a silent replica uses, \
-         {:.1} ms\na second; beat: CPU time of the beat itself, percent of a \
-         core;\ndisturbed: the replica's core was taken; !: less than 98 % of the rate was reached.\n",
+        "Batches (measured): CPU time of a replica per SET of {value_bytes} B, one write to the socket \
+         each\n\n{}\nratio: compared with the default of the same round; - idle: the same excluding what a \
+         silent replica\nuses, {:.1} ms a second; beat: CPU time of the beat itself, percent of a core; \
+         disturbed: the replica's\ncore was taken; !: less than 98 % of the rate was reached.\n",
         table.columns(),
         lab::median(summaries, |one| one.idle_us_per_s) / 1e3
     )

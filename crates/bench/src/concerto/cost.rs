@@ -189,8 +189,8 @@ pub fn text(points: &[Point], rate_per_s: f64) -> String {
         ]);
     }
     format!(
-        "CPU time per SET (measured): masters saturated by {CONNECTIONS} connections, replicas at {rate_per_s} \
-         SET/s, p50 is\nthe visible lag of a replica and else the clients' latency\n\n{}",
+        "CPU time per SET (measured): masters saturated by {CONNECTIONS} connections, replicas at \
+         {rate_per_s} SET/s, p50 is\nthe visible lag of a replica and else the clients' latency\n\n{}",
         table.columns()
     )
 }

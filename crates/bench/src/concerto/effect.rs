@@ -129,7 +129,8 @@ pub fn text(points: &[Point]) -> String {
         ]);
     }
     format!(
-        "A saturated master and its replica (measured: master, replica and clients on this machine's cores)\n\n{}",
+        "A saturated master and its replica (measured: master, replica and clients on this machine's \
+         cores)\n\n{}",
         table.columns()
     )
 }

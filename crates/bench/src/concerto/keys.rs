@@ -2,8 +2,8 @@
 //!
 //! - **Zipfian** (Gray et al., "Quickly Generating Billion-Record Synthetic Databases"): item k with a
 //!   probability proportional to `1 / (k + 1)^0.99`.
-//! - **Scrambled**: zipfian over ten billion items, spread over the records by a hash, so that popular records
-//!   don't lie next to each other.
+//! - **Scrambled**: zipfian over ten billion items, spread over the records by a hash, so that popular
+//!   records don't lie next to each other.
 //! - **Latest**: zipfian counted back from the newest record.
 
 use fastrand::Rng;

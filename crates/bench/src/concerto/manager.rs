@@ -266,7 +266,8 @@ pub fn text(points: &[Point]) -> String {
         ]);
     }
     format!(
-        "The power manager (measured): a real master and replica, SETs of 1 KB by {CONNECTIONS} connections\n\n{}",
+        "The power manager (measured): a real master and replica, SETs of 1 KB by {CONNECTIONS} \
+         connections\n\n{}",
         table.columns()
     )
 }

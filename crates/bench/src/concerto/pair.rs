@@ -11,8 +11,8 @@ use super::workload::Workload;
 use crate::common::Usage;
 use crate::usage::Reading;
 
-/// How long replicas may take to apply what they were sent, some of them slowed, on a machine with fewer cores
-/// than servers.
+/// How long replicas may take to apply what they were sent, some of them slowed, on a machine with fewer
+/// cores than servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often replicas are asked whether they have applied everything.
