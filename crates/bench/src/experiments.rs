@@ -4,7 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::part_process::PartArguments;
 use crate::{
-    balance, broadcast, checkpoint, chunking, fleet, hibench, hosts, line, link, nexmark,
+    balance, broadcast, checkpoint, chunking, concerto, fleet, hibench, hosts, line, link, nexmark,
     placement, serve, target, wait,
 };
 
@@ -33,6 +33,9 @@ enum Command {
     Checkpoint(checkpoint::Arguments),
     /// Partial and complete updates of an image through a pipeline, by link and block size
     Chunking(chunking::Arguments),
+    /// What replicas of Redis and Valkey cost that follow as slowly as their lag allows, and what that
+    /// saves
+    Concerto(concerto::Arguments),
     /// The four streaming workloads of HiBench over generated visits, compared with a hand-written
     /// program
     Hibench(hibench::Arguments),
@@ -95,6 +98,7 @@ impl CommandLine {
             Command::Broadcast(arguments) => broadcast::run(&arguments),
             Command::Checkpoint(arguments) => checkpoint::run(&arguments),
             Command::Chunking(arguments) => chunking::run(&arguments),
+            Command::Concerto(arguments) => concerto::run(&arguments),
             Command::Hibench(arguments) => hibench::run(&arguments),
             Command::Hosts(arguments) => hosts::run(&arguments),
             Command::Line(arguments) => line::run(&arguments),

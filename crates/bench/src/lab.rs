@@ -31,7 +31,7 @@ use serde::Serialize;
 
 pub use chart::Chart;
 pub use conditions::Conditions;
-pub use round::{REPEATED_SHARE_MAX, rounds};
+pub use round::{REPEATED_SHARE_MAX, Round, rounds};
 pub use statistics::{distinct, geometric_mean, median, spread};
 pub use table::{Table, bytes, minutes, number, rate, time};
 pub use verdict::Verdict;

@@ -13,6 +13,7 @@ mod broadcast;
 mod checkpoint;
 mod chunking;
 mod common;
+mod concerto;
 mod experiments;
 mod fleet;
 mod hibench;

@@ -7,6 +7,7 @@ mod broadcast;
 mod checkpoint;
 mod chunking;
 mod command_line;
+mod concerto;
 mod hibench;
 mod hosts;
 mod link;

@@ -141,8 +141,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("processes", "fleet worker_processes"),
             (
                 "experiments",
-                "balance broadcast checkpoint chunking hibench hosts line link nexmark placement \
-                 serve target wait",
+                "balance broadcast checkpoint chunking concerto hibench hosts line link nexmark \
+                 placement serve target wait",
             ),
             ("all experiments", "experiments"),
         ],
