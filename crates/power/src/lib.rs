@@ -13,4 +13,10 @@ pub mod value;
 
 pub mod undo;
 
+pub mod client;
+pub mod config;
+pub mod facts;
+pub mod resp;
+pub mod seed;
+
 pub mod hand;
