@@ -133,6 +133,9 @@ const RATE_NS_MIN: u64 = 100_000_000;
 const BYTES_MIN: u64 = 16_384;
 const READS_MIN: u64 = 16;
 
+/// The fewest reads beside enough bytes of which a cost is taken.
+const READS_BESIDE_MIN: u64 = 4;
+
 /// A cost is taken of bytes if reads have at most this share of the time, and the other way round.
 const OTHER_MAX: f64 = 0.1;
 
@@ -143,8 +146,9 @@ const IDLE_NEW: f64 = 0.25;
 #[derive(Debug, Clone, Default)]
 pub struct Costs {
     last: Option<(u64, Counters)>,
-    /// What has come together since the last sample.
+    /// What has come together since the last rate was taken, and, of times with work, the last cost.
     grown: Grown,
+    worked: Grown,
     under: Option<Under>,
     idle: Law,
     at_once: Fit,
@@ -165,6 +169,23 @@ struct Grown {
     arrived: u64,
 }
 
+impl Grown {
+    fn add(&mut self, other: &Grown) {
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+        self.cycles = self.cycles.saturating_add(other.cycles);
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.reads = self.reads.saturating_add(other.reads);
+        self.arrived = self.arrived.saturating_add(other.arrived);
+    }
+
+    /// The mean frequency.
+    fn khz(&self) -> u32 {
+        let khz = self.cycles / u128::from(self.time_ns.max(1));
+        u32::try_from(khz).unwrap_or(u32::MAX)
+    }
+}
+
 impl Costs {
     /// Takes the counters at a time, and under which setting they have grown since the last ones.
     pub fn take(&mut self, now_ns: u64, counters: Counters, under: Under) {
@@ -182,36 +203,48 @@ impl Costs {
             grown(counters.arrived, last.arrived),
         ) else {
             self.grown = Grown::default();
+            self.worked = Grown::default();
             return;
         };
         if is_changed {
             self.grown = Grown::default();
+            self.worked = Grown::default();
         }
         let time_ns = now_ns.saturating_sub(last_ns);
-        self.grown.time_ns += time_ns;
-        self.grown.cycles += u128::from(time_ns) * u128::from(under.khz);
-        self.grown.cpu_ns = self.grown.cpu_ns.saturating_add(cpu_ns);
-        self.grown.bytes = self.grown.bytes.saturating_add(bytes);
-        self.grown.reads = self.grown.reads.saturating_add(reads);
-        self.grown.arrived = self.grown.arrived.saturating_add(arrived);
+        self.grown.add(&Grown {
+            time_ns,
+            cycles: u128::from(time_ns) * u128::from(under.khz),
+            cpu_ns,
+            bytes,
+            reads,
+            arrived,
+        });
         if self.grown.time_ns >= RATE_NS_MIN {
             let grown = std::mem::take(&mut self.grown);
-            let khz = grown.cycles / u128::from(grown.time_ns);
-            let khz = u32::try_from(khz).unwrap_or(u32::MAX);
-            self.learn(now_ns, &grown, Under { khz, ..under });
+            let time_ns = grown.time_ns as f64;
+            self.bytes.add(now_ns, grown.arrived as f64 / time_ns);
+            self.reads.add(now_ns, grown.reads as f64 / time_ns);
+            if grown.bytes == 0 && grown.reads == 0 {
+                let share = grown.cpu_ns as f64 / time_ns;
+                let share = Law::of(share, grown.khz()).cycles;
+                self.idle.cycles += (share - self.idle.cycles) * IDLE_NEW;
+            } else {
+                self.worked.add(&grown);
+            }
+        }
+        if self.worked.bytes >= BYTES_MIN || self.worked.reads >= READS_MIN {
+            let worked = std::mem::take(&mut self.worked);
+            self.learn(&worked, under.is_beaten);
         }
     }
 
-    fn learn(&mut self, now_ns: u64, grown: &Grown, under: Under) {
+    fn learn(&mut self, grown: &Grown, is_beaten: bool) {
         let time_ns = grown.time_ns as f64;
-        self.bytes.add(now_ns, grown.arrived as f64 / time_ns);
-        self.reads.add(now_ns, grown.reads as f64 / time_ns);
+        let under = Under {
+            khz: grown.khz(),
+            is_beaten,
+        };
         let cpu_ns = grown.cpu_ns as f64;
-        if grown.bytes == 0 && grown.reads == 0 {
-            let share = Law::of(cpu_ns / time_ns, under.khz).cycles;
-            self.idle.cycles += (share - self.idle.cycles) * IDLE_NEW;
-            return;
-        }
         let cpu_ns = (cpu_ns - self.idle.at(under.khz) * time_ns).max(0.0);
         let (bytes, reads) = (grown.bytes as f64, grown.reads as f64);
         let of_reads_ns = self.read.law().map(|law| law.at(under.khz) * reads);
@@ -230,7 +263,7 @@ impl Costs {
                 fit.add(under.khz, cpu_ns / bytes);
             }
         }
-        if grown.reads >= READS_MIN {
+        if grown.reads >= READS_BESIDE_MIN {
             if of_bytes_ns <= OTHER_MAX * cpu_ns {
                 self.read.add(under.khz, (cpu_ns - of_bytes_ns) / reads);
             } else if self.read.law().is_none() {

@@ -3,18 +3,21 @@
 //!
 //! A seed is one run; `SLACKWATER_SEED=17` runs it alone.
 
+mod flapping;
+mod host;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use world::{MS, World};
+use host::MS;
+use world::World;
 
 use super::beat::BEAT_MIN_NS;
 use super::manager::Manager;
-use super::{InstanceId, Limits, Observation, Order, Reason, ReplicaLink, Role, Seen};
+use super::{InstanceId, Limits, Observation, Obstacle, Order, Reason, ReplicaLink, Role, Seen};
 
-/// The ticks of a run: a minute, or ten of those that tick once a second.
-const TICKS: u32 = 700;
+/// The ticks of a run: a minute or more, five of those that tick once a second.
+const TICKS: u32 = 300;
 
 /// A lag may be too long at so many ticks, if the highest frequency suffices.
 const LATE_TICKS_MAX: u32 = 3;
@@ -35,21 +38,32 @@ fn nobody_who_must_be_fast_is_slow_with_many_seeds() {
 }
 
 /// What has to happen in some seed, or the simulation no longer simulates what it is for.
-const EVENTS: [&str; 14] = [
+const EVENTS: [&str; 25] = [
     "slowed",
     "lowest",
     "raised",
     "beats",
-    "boosts",
     "masters lost",
     "masters lost by call",
     "promoted",
-    "shared clocks",
-    "roaming",
     "overtaken",
-    "needs speed",
     "late",
     "undisturbed",
+    "master",
+    "unknown",
+    "master lost",
+    "not following",
+    "busy",
+    "settling",
+    "not measured",
+    "boosted",
+    "follows",
+    "needs speed",
+    "no core",
+    "not settable",
+    "shares a clock",
+    "listed fast",
+    "roams",
 ];
 
 type Happened = BTreeMap<&'static str, u64>;
@@ -67,6 +81,29 @@ fn run_seeds(count: u64) {
     let missing = EVENTS.iter().filter(|event| !happened.contains_key(*event));
     let missing = missing.collect::<Vec<&&str>>();
     assert!(only.is_some() || missing.is_empty(), "never: {missing:?}");
+}
+
+/// A reason, as an event.
+fn word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Master => "master",
+        Reason::Unknown => "unknown",
+        Reason::MasterLost => "master lost",
+        Reason::Promoted => "to be promoted",
+        Reason::NotFollowing => "not following",
+        Reason::Busy(_) => "busy",
+        Reason::Settling => "settling",
+        Reason::NotMeasured => "not measured",
+        Reason::Lag => "boosted",
+        Reason::Follows => "follows",
+        Reason::NeedsSpeed => "needs speed",
+        Reason::NotSlowed(Obstacle::NoCore) => "no core",
+        Reason::NotSlowed(Obstacle::NotSettable { .. }) => "not settable",
+        Reason::NotSlowed(Obstacle::SharesClock { .. }) => "shares a clock",
+        Reason::NotSlowed(Obstacle::ListedFast { .. }) => "listed fast",
+        Reason::NotSlowed(Obstacle::Roams { .. }) => "roams",
+        Reason::Gone => "gone",
+    }
 }
 
 struct Run {
@@ -120,7 +157,7 @@ impl Run {
         self.world.pass();
         self.check_lags(&mut count)?;
         let observation = self.world.observe();
-        if self.world.random.f64() < self.world.trouble.late / 4.0
+        if self.world.random.f64() < self.world.troubled().late / 4.0
             && let Some(before) = self.world.before.clone()
         {
             count("overtaken");
@@ -210,14 +247,8 @@ impl Run {
                 Role::Replica { master: None, .. } | Role::Master => drop(self.followed.remove(id)),
                 Role::Unknown => {}
             }
-            match self.manager.setting(*id).map(|order| order.reason) {
-                Some(Reason::Lag) => count("boosts"),
-                Some(Reason::NeedsSpeed) => count("needs speed"),
-                Some(Reason::NotSlowed(super::Obstacle::SharesClock { .. })) => {
-                    count("shared clocks")
-                }
-                Some(Reason::NotSlowed(super::Obstacle::Roams { .. })) => count("roaming"),
-                _ => {}
+            if let Some(order) = self.manager.setting(*id) {
+                count(word(order.reason));
             }
         }
         self.roles.retain(|id, _| seen.contains_key(id));

@@ -160,3 +160,15 @@ fn beats_have_a_cost_of_their_own() {
     let at_once = server.costs.per_byte(false).expect("a cost");
     assert!(in_beats.at(HIGH) < 3.0 && is_near(at_once.at(HIGH), 10.0));
 }
+
+#[test]
+fn a_trickle_has_a_cost_too() {
+    let mut server = server();
+    server.run(60, 0, 0, false);
+    for _ in 0..100 {
+        server.run(1, 1_000, 0, false);
+        server.run(9, 0, 0, false);
+    }
+    let per_byte = server.costs.per_byte(false).expect("a cost");
+    assert!(is_near(per_byte.at(HIGH), 10.0), "{per_byte:?}");
+}

@@ -3,13 +3,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::host::{self, MS, S, Trouble};
 use crate::power::assign::Lists;
 use crate::power::{
-    Busy, Core, Cpu, InstanceId, Limits, Observation, Order, Policy, ReplicaLink, Role, Seen,
+    Busy, Core, Cpu, InstanceId, Limits, Observation, Order, ReplicaLink, Role, Seen,
 };
-
-pub const MS: u64 = 1_000_000;
-pub const S: u64 = 1_000 * MS;
 
 /// A server.
 #[derive(Debug, Clone)]
@@ -54,17 +52,6 @@ pub struct Group {
     read_cost: f64,
 }
 
-/// How much the world disturbs.
-#[derive(Debug, Clone, Copy)]
-pub struct Trouble {
-    pub lost: f64,
-    pub late: f64,
-    pub jumps: f64,
-    pub flaps: f64,
-    pub fails: f64,
-    pub busy: f64,
-}
-
 pub struct World {
     pub random: fastrand::Rng,
     pub limits: Limits,
@@ -72,7 +59,7 @@ pub struct World {
     pub lists: Lists,
     pub servers: Vec<Server>,
     pub groups: Vec<Group>,
-    pub trouble: Trouble,
+    trouble: Trouble,
     pub tick_ns: u64,
     /// True time, and by how much the clock is wrong.
     now_ns: u64,
@@ -84,37 +71,17 @@ pub struct World {
     pub settings: BTreeMap<InstanceId, Order>,
     last: BTreeMap<InstanceId, Seen>,
     pub before: Option<Observation>,
+    /// Whether anything is disturbed for now.
+    is_troubled: bool,
 }
 
 impl World {
     pub fn new(seed: u64) -> World {
         let mut random = fastrand::Rng::with_seed(seed);
-        let cores = cores(&mut random);
-        let lists = lists(&mut random, &cores);
-        let share = |random: &mut fastrand::Rng, most: f64| match random.u8(0..3) {
-            0 => random.f64() * most,
-            _ => 0.0,
-        };
-        let trouble = Trouble {
-            lost: share(&mut random, 0.05),
-            late: share(&mut random, 0.1),
-            jumps: share(&mut random, 0.02),
-            flaps: share(&mut random, 0.2),
-            fails: share(&mut random, 0.02),
-            busy: share(&mut random, 0.02),
-        };
-        let lag_ns = random.bool().then(|| random.u64(2..200) * MS);
-        let limits = Limits {
-            lag_ns,
-            policy: if random.bool() {
-                Policy::Load
-            } else {
-                Policy::Saturation
-            },
-            floor_khz: (random.u8(0..4) == 0).then(|| random.u32(800_000..2_500_000)),
-            read_delay_ns: (random.u8(0..4) == 0).then(|| random.u64(0..50_000)),
-            settle_ns: random.u64(1..15) * S,
-        };
+        let cores = host::cores(&mut random);
+        let lists = host::lists(&mut random, &cores);
+        let trouble = host::trouble(&mut random);
+        let limits = host::limits(&mut random);
         let mut world = World {
             limits,
             cores,
@@ -122,7 +89,7 @@ impl World {
             servers: Vec::new(),
             groups: Vec::new(),
             trouble,
-            tick_ns: [100 * MS, 100 * MS, 250 * MS, S][random.usize(0..4)],
+            tick_ns: [100 * MS, 250 * MS, 500 * MS, S][random.usize(0..4)],
             now_ns: 0,
             clock_ns: random.u64(0..1_000) * S,
             oversleep_ns: random.u64(0..MS),
@@ -131,6 +98,7 @@ impl World {
             settings: BTreeMap::new(),
             last: BTreeMap::new(),
             before: None,
+            is_troubled: false,
             random,
         };
         for group in 0..world.random.usize(1..4) {
@@ -303,13 +271,16 @@ impl World {
     /// What happens besides: loads change, roles flap, masters end, servers are busy.
     pub fn happen(&mut self) -> Vec<InstanceId> {
         let mut ended = Vec::new();
+        if self.random.f64() < 0.01 {
+            self.is_troubled = !self.is_troubled;
+        }
         for at in 0..self.groups.len() {
             if self.random.f64() < 0.01 {
                 self.new_load(at);
             }
             let members = self.servers.iter().filter(|server| server.group == at);
             let members = members.map(|server| server.id).collect::<Vec<InstanceId>>();
-            let Trouble { flaps, fails, .. } = self.trouble;
+            let Trouble { flaps, fails, .. } = self.troubled();
             if !self.groups[at].is_elsewhere && self.random.f64() < flaps {
                 // Roles change as fast as can be: somebody else leads.
                 let next = members[self.random.usize(0..members.len())];
@@ -339,8 +310,10 @@ impl World {
                 Some(Busy::Saves),
                 Some(Busy::IsWaitedFor),
             ];
-            if self.random.f64() < self.trouble.busy {
+            if self.random.f64() < self.troubled().busy {
                 self.servers[at].busy = busy[self.random.usize(0..4)];
+            } else if self.random.f64() < 0.1 {
+                self.servers[at].busy = None;
             }
             if self.servers[at].link != ReplicaLink::Up && self.random.f64() < 0.3 {
                 let has_master = {
@@ -354,6 +327,14 @@ impl World {
             }
         }
         ended
+    }
+
+    /// How much is disturbed for now.
+    pub fn troubled(&self) -> Trouble {
+        match self.is_troubled {
+            true => self.trouble,
+            false => Trouble::default(),
+        }
     }
 
     fn lead(&mut self, group: usize, next: InstanceId) {
@@ -383,7 +364,7 @@ impl World {
 
     /// What is found out at this tick.
     pub fn observe(&mut self) -> Observation {
-        if self.random.f64() < self.trouble.jumps {
+        if self.random.f64() < self.troubled().jumps {
             let by_ns = self.random.u64(0..4_000) * S;
             self.clock_ns = match self.random.bool() {
                 true => self.clock_ns + by_ns,
@@ -405,10 +386,10 @@ impl World {
                 self.servers[at].disturbed = 5;
                 continue;
             }
-            if self.random.f64() < self.trouble.lost {
+            if self.random.f64() < self.troubled().lost {
                 seen.role = Role::Unknown;
                 self.disturb(server.group);
-            } else if self.random.f64() < self.trouble.late
+            } else if self.random.f64() < self.troubled().late
                 && let Some(last) = self.last.get(&server.id)
             {
                 seen = last.clone();
@@ -461,42 +442,4 @@ impl World {
             mean_khz: self.measures.then_some(khz as u32),
         }
     }
-}
-
-fn cores(random: &mut fastrand::Rng) -> Vec<Core> {
-    let size = [1, 1, 2, 4][random.usize(0..4)];
-    let count = random.u32(2..16);
-    let has_steps = random.bool();
-    let core = |cpu: Cpu| Core {
-        cpu,
-        khz: Some((1_000_000, 2_200_000)),
-        steps_khz: match has_steps {
-            true => (0..7).map(|step| 1_000_000 + step * 200_000).collect(),
-            false => Vec::new(),
-        },
-        domain: (cpu / size * size..cpu / size * size + size).collect(),
-        node: cpu / 8,
-    };
-    let mut cores = (0..count).map(core).collect::<Vec<Core>>();
-    for core in &mut cores {
-        if random.u8(0..30) == 0 {
-            core.khz = None;
-        }
-    }
-    cores
-}
-
-fn lists(random: &mut fastrand::Rng, cores: &[Core]) -> Lists {
-    let mut lists = Lists::default();
-    if random.u8(0..4) > 0 {
-        return lists;
-    }
-    for core in cores {
-        match random.u8(0..4) {
-            0 => drop(lists.fast.insert(core.cpu)),
-            1 => drop(lists.slow.insert(core.cpu)),
-            _ => {}
-        }
-    }
-    lists
 }
