@@ -15,8 +15,8 @@
 //! a replica takes 10.98 at 2.2 GHz and 22.28 at 1.0), that is
 //!
 //! ```text
-//! σ = 1, n replicas:  n · (2.662 − 0.740) / ((1 + n) · 2.662)                     36.1 %, 48.1 %
-//! σ = 0:              n · (0.141 · 2.662 − 0.287 · 0.740) / ((1 + n · 0.141) · 2.662)  5.4 %,  9.6 %
+//! n replicas, σ = 1:  n · (2.662 − 0.740) / ((1 + n) · 2.662)                          36.1, 48.1 %
+//! n replicas, σ = 0:  n · (0.141 · 2.662 − 0.287 · 0.740) / ((1 + n · 0.141) · 2.662)   5.4,  9.6 %
 //! ```
 //!
 //! What isn't known saves nothing: a frequency that was not measured counts as the highest, and so does a

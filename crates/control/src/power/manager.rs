@@ -5,12 +5,14 @@
 //! [`Manager::master_lost`] at once: between two ticks nobody else raises.
 //!
 //! - **Orders are given for changes only**, those that make faster first.
-//! - **One frequency for a clock domain**: the highest that any instance in it needs. If one of them has to be
-//!   fast, all are.
+//! - **One frequency for a clock domain**: the highest that any instance in it needs. If one of them has to
+//!   be fast, all are.
 //! - **Time never goes back** inside: a clock that jumps back stands still, and one that jumps ahead, or a
-//!   machine that slept, is ahead by [`AHEAD_MAX_NS`] at most. Jumps make most decisions late, and a few early.
+//!   machine that slept, is ahead by ten seconds at most (`clock`).
 //! - Memory: what is kept of an instance is bounded, an instance that is not observed is forgotten, and the
 //!   instances are [`INSTANCES_MAX`].
+
+mod clock;
 
 use std::collections::BTreeMap;
 
@@ -22,13 +24,11 @@ use super::roles::{Lag, Phase, Roles, SHORT};
 use super::speed::{self, Floor, Need, Pace, Speed, Wish};
 use super::{Core, Cpu, InstanceId, Limits, Observation, Obstacle, Order, Reason, Role, Seen};
 
+use clock::Clock;
+
 /// The most instances that are managed; of more, those with the lowest numbers. Each takes about 2 KB, so
 /// this is 8 MB.
 pub const INSTANCES_MAX: usize = 4_096;
-
-/// The most by which time passes from one call to the next, in nanoseconds: ten seconds, of ticks that come
-/// once a second on a machine that is not overloaded.
-pub const AHEAD_MAX_NS: u64 = 10_000_000_000;
 
 /// The frequency that counts where none can be set or measured, in kHz: only ratios of it matter then.
 const ANY_KHZ: u32 = 1_000_000;
@@ -62,6 +62,8 @@ struct One {
     cpu: Option<Cpu>,
     order: Option<Order>,
     is_boosted: bool,
+    /// Whether it was a master when it said last what it is.
+    is_master: bool,
 }
 
 /// What an instance wants of its core and its connection.
@@ -188,6 +190,12 @@ impl Manager {
     fn measure(&mut self, now_ns: u64, id: InstanceId, seen: &Seen) {
         let allowed_ns = self.limits.guard_ns();
         let mut one = self.ones.remove(&id).unwrap_or_default();
+        let is_master = seen.role == Role::Master;
+        if seen.role != Role::Unknown && is_master != one.is_master {
+            // A byte costs a master more than its replica.
+            one.costs = Costs::default();
+            one.is_master = is_master;
+        }
         let sent = match seen.role {
             Role::Replica { master_offset, .. } => master_offset,
             Role::Master | Role::Unknown => None,
@@ -472,22 +480,6 @@ fn by_number(instances: &[Seen]) -> BTreeMap<InstanceId, Seen> {
         }
     }
     seen
-}
-
-/// Time as it passes for decisions.
-#[derive(Debug, Clone, Copy, Default)]
-struct Clock {
-    told_ns: Option<u64>,
-    passed_ns: u64,
-}
-
-impl Clock {
-    fn at(&mut self, now_ns: u64) -> u64 {
-        let told_ns = self.told_ns.replace(now_ns).unwrap_or(now_ns);
-        let passed_ns = now_ns.saturating_sub(told_ns).min(AHEAD_MAX_NS);
-        self.passed_ns += passed_ns;
-        self.passed_ns
-    }
 }
 
 #[cfg(test)]
