@@ -22,6 +22,10 @@ const TICKS: u32 = 300;
 /// A lag may be too long at so many ticks, if the highest frequency suffices.
 const LATE_TICKS_MAX: u32 = 3;
 
+/// If it suffices, one tick in so many may be late, and some more for chance.
+const LATE_SHARE_MAX: u32 = 50;
+const LATE_TICKS: u32 = 6;
+
 /// Seeds of an ordinary test.
 const SEEDS: u64 = 300;
 const SEEDS_LONG: u64 = 10_000;
@@ -135,6 +139,15 @@ impl Run {
         for tick in 0..TICKS {
             self.tick(happened)
                 .map_err(|reason| format!("tick {tick}: {reason}; {:?}", self.world.settings))?;
+        }
+        let servers = self.world.servers.iter().filter(|_| self.world.suffices);
+        for server in servers {
+            if server.late > server.counted / LATE_SHARE_MAX + LATE_TICKS {
+                return Err(format!(
+                    "{} is late at {} of {} ticks",
+                    server.id, server.late, server.counted
+                ));
+            }
         }
         Ok(())
     }
@@ -368,8 +381,10 @@ impl Run {
                 true => server.late_ticks += 1,
                 false => server.late_ticks = 0,
             }
+            server.counted += 1;
             if server.late_ticks > 0 {
                 count("late");
+                server.late += 1;
             }
             if suffices && server.late_ticks > LATE_TICKS_MAX {
                 let lag_ms = server.lag_ns / MS;

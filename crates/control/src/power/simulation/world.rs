@@ -26,6 +26,9 @@ pub struct Server {
     /// How far it is behind, and how long that has been too much at ticks that were not disturbed.
     pub lag_ns: u64,
     pub late_ticks: u32,
+    /// How many ticks were counted, and at how many of them it was late.
+    pub counted: u32,
+    pub late: u32,
     /// Ticks that are not counted, for an answer was disturbed.
     pub disturbed: u32,
 }
@@ -50,6 +53,8 @@ pub struct Group {
     beaten: f64,
     memory: f64,
     read_cost: f64,
+    /// What a beat adds to the lag besides its length, in nanoseconds.
+    excess_ns: f64,
 }
 
 pub struct World {
@@ -124,6 +129,8 @@ impl World {
                 reads: 0.0,
                 lag_ns: 0,
                 late_ticks: 0,
+                counted: 0,
+                late: 0,
                 disturbed: 0,
             });
         }
@@ -140,6 +147,10 @@ impl World {
             cost: master_cost * (0.05 + random.f64() * 0.95),
             beaten: 0.2 + random.f64() * 0.8,
             memory: random.f64() * 0.5,
+            excess_ns: match random.u8(0..4) {
+                0 => random.f64() * 0.4 * self.limits.guard_ns() as f64,
+                _ => 0.0,
+            },
             read_cost: 5_000.0 + random.f64() * 50_000.0,
         });
         self.new_load(group);
@@ -211,7 +222,7 @@ impl World {
                 (true, Some(_)) => group.cost * group.beaten,
             };
             let cost = cost * slower * noise;
-            let (sent, rate) = (group.sent, group.rate);
+            let (sent, rate, excess_ns) = (group.sent, group.rate, group.excess_ns);
             let reads = if is_replica {
                 group.read_rate * tick_ns
             } else {
@@ -239,7 +250,7 @@ impl World {
             let held_ns = match beat_ns {
                 Some(beat_ns) => {
                     let over_ns = self.oversleep_ns as f64 * self.random.f64();
-                    beat_ns as f64 * self.random.f64() * (1.0 + busy) + over_ns
+                    beat_ns as f64 * self.random.f64() * (1.0 + busy) + over_ns + excess_ns
                 }
                 None => self.random.f64() * 0.3 * MS as f64,
             };
