@@ -9,14 +9,14 @@
 //! truth lies between, so both are always given. κ is chosen so that a busy core at its highest frequency
 //! costs one second a second: the unit is **core-seconds at the top P-state**, never watts or joules.
 //!
-//! The comparison is with the same work in the same time, all cores at their highest frequency. The master is
-//! at its highest either way. So for each core: `V(f)² f` instead of `V(f_H)² f_H`, and busy for as long as
-//! its bytes take at f instead of at f_H. With the paper's figures, per write of a saturated master (77.69 µs;
-//! a replica takes 10.98 at 2.2 GHz and 22.28 at 1.0), that is
+//! The comparison is with the same work in the same time, all cores at their highest frequency. The master
+//! is at its highest either way. So for each core: `V(f)² f` instead of `V(f_H)² f_H`, and busy for as long
+//! as its bytes take at f instead of at f_H. With the paper's figures, per write of a saturated master
+//! (77.69 µs; a replica takes 10.98 at 2.2 GHz and 22.28 at 1.0), that is
 //!
 //! ```text
-//! n replicas, σ = 1:  n · (2.662 − 0.740) / ((1 + n) · 2.662)                          36.1, 48.1 %
-//! n replicas, σ = 0:  n · (0.141 · 2.662 − 0.287 · 0.740) / ((1 + n · 0.141) · 2.662)   5.4,  9.6 %
+//! n replicas, σ = 1:  n · (2.662 − 0.740) / ((1 + n) · 2.662)                       36.1, 48.1 %
+//! n replicas, σ = 0:  n · (0.141 · 2.662 − 0.287 · 0.740) / ((1 + n · 0.141) · 2.662)  5.4,  9.6 %
 //! ```
 //!
 //! What isn't known saves nothing: a frequency that was not measured counts as the highest, and so does a
