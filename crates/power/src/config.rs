@@ -200,6 +200,15 @@ pub struct Given {
 /// The variable with the password of servers that the command line names.
 pub const PASSWORD_VARIABLE: &str = "SLACKWATER_POWER_PASSWORD";
 
+/// The login that the environment gives.
+pub fn login_of_variable() -> Option<Login> {
+    let password = std::env::var(PASSWORD_VARIABLE).ok()?;
+    Some(Login {
+        user: None,
+        password,
+    })
+}
+
 /// Reads all settings. The command line wins over the file.
 pub fn read(given: &Given) -> Result<Settings> {
     let (file, mut warnings) = match &given.file {

@@ -79,7 +79,7 @@ pub fn cpus_text<'a>(cpus: impl IntoIterator<Item = &'a Cpu>) -> String {
 pub fn duration_text(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs")];
     match units.iter().find(|(size, _)| ns >= *size) {
-        Some((size, unit)) if ns % size == 0 => format!("{} {unit}", ns / size),
+        Some((size, unit)) if ns.is_multiple_of(*size) => format!("{} {unit}", ns / size),
         Some((size, unit)) => format!("{:.1} {unit}", ns as f64 / *size as f64),
         None => format!("{ns} ns"),
     }

@@ -1,7 +1,7 @@
 //! The files that cap cores: opened once, journaled before each write, read back after it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use slackwater_control::power::Cpu;
 
@@ -150,7 +150,7 @@ impl Clocks {
 }
 
 fn open(
-    path: &PathBuf,
+    path: &Path,
     cpu: Cpu,
     khz: (u32, u32),
     preference: Option<&PathBuf>,
@@ -268,10 +268,12 @@ impl Clock {
             _ => false,
         };
         let is_in_journal = journal.entries().files.contains_key(&self.path);
-        if is_in_journal && !theirs {
-            if let Err(error) = self.file.write(&self.found) {
-                return Answer::refused(&error);
-            }
+        let written = match is_in_journal && !theirs {
+            true => self.file.write(&self.found),
+            false => Ok(()),
+        };
+        if let Err(error) = written {
+            return Answer::refused(&error);
         }
         self.set = None;
         let removed = journal.update(|entries| {
@@ -333,7 +335,6 @@ mod tests {
     use super::*;
     use crate::cores::tests::tree;
     use std::fs;
-    use std::path::Path;
 
     struct Bench {
         folder: tempfile::TempDir,
