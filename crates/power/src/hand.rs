@@ -135,7 +135,7 @@ impl Hand {
         }
     }
 
-    /// Restores all that was found.
+    /// Restores all that was found, and tells the head, which then has nothing to undo.
     pub fn restore(mut self) -> crate::undo::Undone {
         // By descriptors and handles that are open: the quickest, and right even if paths have changed.
         for adopted in self.instances.values_mut() {
@@ -152,7 +152,11 @@ impl Hand {
             self.forget(instance);
         }
         let left = self.journal.entries().clone();
-        crate::undo::undo(&mut self.journal, left)
+        let undone = crate::undo::undo(&mut self.journal, left);
+        if undone.failed.is_empty() {
+            self.report(&Report::Ended);
+        }
+        undone
     }
 
     fn due(&self) -> Option<u64> {

@@ -248,7 +248,7 @@ impl Journal {
         }
         let lock = lock(path)?;
         let boot = fs::read_to_string(BOOT_ID).unwrap_or_default();
-        let journal = Self {
+        let mut journal = Self {
             path: path.to_path_buf(),
             boot: boot.trim().to_string(),
             entries: Entries::default(),
@@ -266,6 +266,9 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Entries::default()),
             Err(error) => return Err(failed(error)),
         };
+        if let Ok(found) = &found {
+            journal.entries = found.clone();
+        }
         Ok((journal, found))
     }
 
@@ -412,7 +415,6 @@ mod tests {
         drop(journal);
         let (mut journal, found) = Journal::open(&path).unwrap();
         assert_eq!(found, Ok(entries()));
-        journal.write(entries()).unwrap();
         journal
             .update(|entries| *entries = Entries::default())
             .unwrap();

@@ -149,6 +149,8 @@ pub enum Report {
         /// The instance.
         instance: InstanceId,
     },
+    /// The hand was told to end, and has restored everything.
+    Ended,
     /// Somebody else has changed a core's frequency again and again: it is left alone.
     Conflict {
         /// The core.
@@ -471,6 +473,7 @@ impl Message for Report {
                 instance,
                 ..BLANK
             },
+            Self::Ended => Fields { kind: 134, ..BLANK },
             Self::Conflict { cpu, khz } => Fields {
                 kind: 133,
                 cpu,
@@ -505,6 +508,7 @@ impl Message for Report {
                 cpu: fields.cpu,
                 khz: u32::try_from(fields.value).ok()?,
             },
+            134 => Self::Ended,
             _ => return None,
         })
     }
@@ -657,6 +661,7 @@ mod tests {
             },
             Report::Closed { instance: 7 },
             Report::Gone { instance: 7 },
+            Report::Ended,
             Report::Conflict {
                 cpu: 1,
                 khz: 800_000,

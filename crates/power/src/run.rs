@@ -35,6 +35,9 @@ use crate::system;
 use crate::undo::{self, Undone};
 use crate::user;
 
+/// How long a role has to last for a plan.
+const PLAN_SETTLE_NS: u64 = 500_000_000;
+
 /// What both processes are told by the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -241,7 +244,11 @@ pub fn run_head(settings: Settings, options: &Options, channel: RawFd, page: Raw
     match head.run() {
         head::End::Signal | head::End::Rounds => Ok(0),
         head::End::Hand => {
-            let failed = head.into_grip().undo();
+            let grip = head.into_grip();
+            if grip.has_ended() {
+                return Ok(0);
+            }
+            let failed = grip.undo();
             for line in &failed {
                 eprintln!("slackwater-power: not restored: {line}");
             }
@@ -291,7 +298,9 @@ fn make_head(
 }
 
 /// Looks around for `rounds` seconds without changing anything, and says what is there and what would be done.
-pub fn plan(settings: Settings, options: &Options, rounds: u32) -> Result<Status> {
+pub fn plan(mut settings: Settings, options: &Options, rounds: u32) -> Result<Status> {
+    // Nothing is changed, so no role has to be certain.
+    settings.limits.settle_ns = settings.limits.settle_ns.min(PLAN_SETTLE_NS);
     let failed = |error: std::io::Error| Error::failed("plan", error);
     let folder = std::env::temp_dir().join(format!("slackwater-power-plan-{}", std::process::id()));
     let cores = Cores::read(&options.sysfs);

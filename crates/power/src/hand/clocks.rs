@@ -288,7 +288,8 @@ impl Clock {
     fn look(&mut self, journal: &mut Journal, now_ns: u64) -> Option<LeftAlone> {
         let set = self.set.clone()?;
         let now = self.file.read().ok()?;
-        if now == set {
+        // Empty is what a file of a tree is for a moment while somebody writes it.
+        if now == set || now.is_empty() {
             return None;
         }
         while self

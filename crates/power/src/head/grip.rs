@@ -1,6 +1,6 @@
 //! The head's hold on the hand: it asks, is told what happened, and undoes everything if the hand is gone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slackwater_control::power::{Cpu, InstanceId};
 
-use crate::message::{Answer, Channel, Received, Report, Request};
+use crate::message::{Answer, Channel, Code, Received, Report, Request};
 use crate::system;
 use crate::value::ValueFile;
 
@@ -21,6 +21,14 @@ const REPORTS_MAX: usize = 4_096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandLost;
 
+/// What is known of the hand at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hand {
+    Works,
+    /// It has restored everything itself.
+    Ended,
+}
+
 /// The hold on the hand.
 #[derive(Debug)]
 pub struct Grip {
@@ -31,6 +39,9 @@ pub struct Grip {
     files: Vec<(Cpu, ValueFile, String)>,
     /// Connections whose mark is changed, with the mark that was found.
     sockets: BTreeMap<InstanceId, (OwnedFd, i32)>,
+    hand: Hand,
+    /// Cores that the hand was asked to slow, and not asked to restore, or did not.
+    touched: BTreeSet<Cpu>,
 }
 
 impl Grip {
@@ -41,6 +52,8 @@ impl Grip {
             reports: VecDeque::new(),
             files: Vec::new(),
             sockets: BTreeMap::new(),
+            hand: Hand::Works,
+            touched: BTreeSet::new(),
         };
         grip.ask(Request::Hello)?;
         Ok(grip)
@@ -53,6 +66,22 @@ impl Grip {
 
     /// Asks, and waits for the answer.
     pub fn ask(&mut self, request: Request) -> Result<Answer, HandLost> {
+        // Before it is asked: if it dies now, nobody knows whether it has done it.
+        if let Request::Cap { cpu, khz: Some(_) } = request {
+            self.touched.insert(cpu);
+        }
+        let answer = self.asked(request)?;
+        match (request, answer.code) {
+            (Request::Cap { cpu, khz: None }, Code::Done)
+            | (Request::Cap { cpu, .. }, Code::Conflict) => {
+                self.touched.remove(&cpu);
+            }
+            _ => {}
+        }
+        Ok(answer)
+    }
+
+    fn asked(&mut self, request: Request) -> Result<Answer, HandLost> {
         self.channel.send(&request, None).map_err(|_| HandLost)?;
         let until = system::now_ns() + ANSWER_MAX.as_nanos() as u64;
         loop {
@@ -103,9 +132,16 @@ impl Grip {
                 self.sockets.remove(&instance);
                 self.keep(report)?;
             }
-            Report::Answer(_) | Report::Gone { .. } | Report::Conflict { .. } => {
-                self.keep(report)?
+            Report::Ended => {
+                self.hand = Hand::Ended;
+                return Err(HandLost);
             }
+            Report::Conflict { cpu, .. } => {
+                // The value is somebody else's.
+                self.touched.remove(&cpu);
+                self.keep(report)?;
+            }
+            Report::Answer(_) | Report::Gone { .. } => self.keep(report)?,
         }
         Ok(())
     }
@@ -118,6 +154,11 @@ impl Grip {
         Ok(())
     }
 
+    /// Whether the hand was told to end, and has restored everything itself.
+    pub fn has_ended(&self) -> bool {
+        self.hand == Hand::Ended
+    }
+
     /// Undoes everything that the hand may have set, through descriptors. Returns what could not be undone.
     pub fn undo(self) -> Vec<String> {
         let mut failed = Vec::new();
@@ -128,7 +169,9 @@ impl Grip {
                 ));
             }
         }
-        for (cpu, file, found) in self.files {
+        let touched = self.touched;
+        let files = self.files.into_iter();
+        for (cpu, file, found) in files.filter(|(cpu, _, _)| touched.contains(cpu)) {
             let restored = match file.read() {
                 Ok(now) if now == found => Ok(()),
                 Ok(_) => file.write(&found),

@@ -153,8 +153,8 @@ impl Page {
         self.visitors.iter().map(|visitor| visitor.until).min()
     }
 
-    /// Lets visitors in, and serves those that have asked.
-    pub fn step(&mut self, now: u64, mut serve: impl FnMut(&Asked) -> Served) {
+    /// Lets visitors in, and returns what they ask for. Each that is returned has to be answered.
+    pub fn read(&mut self, now: u64) -> Vec<(usize, Asked)> {
         for door in &self.doors {
             while self.visitors.len() < VISITORS_MAX {
                 let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -170,33 +170,46 @@ impl Page {
                 });
             }
         }
-        self.visitors
-            .retain_mut(|visitor| now < visitor.until && visitor.step(&mut serve));
+        let mut asked = Vec::new();
+        // Those that leave are removed before the others are numbered.
+        let mut lines = Vec::new();
+        self.visitors.retain_mut(|visitor| {
+            let line = match visitor.out.is_empty() {
+                true => visitor.read(),
+                false => visitor.write().then_some(None),
+            };
+            let stays = now < visitor.until && line.is_some();
+            lines.extend(line.filter(|_| stays));
+            stays
+        });
+        for (at, line) in lines.into_iter().enumerate() {
+            let Some(line) = line else { continue };
+            match path(&line) {
+                Some(path) => asked.push((
+                    at,
+                    Asked {
+                        path,
+                        is_private: self.visitors[at].is_private,
+                    },
+                )),
+                None => self.answer(at, &Served::wrong("only GET is supported")),
+            }
+        }
+        asked
+    }
+
+    /// Answers a visitor. What can't be written at once is written later.
+    pub fn answer(&mut self, visitor: usize, served: &Served) {
+        if let Some(visitor) = self.visitors.get_mut(visitor) {
+            visitor.out = served.encode();
+            if !visitor.write() {
+                visitor.until = 0;
+            }
+        }
     }
 }
 
 impl Visitor {
-    /// False if the visit is over.
-    fn step(&mut self, serve: &mut impl FnMut(&Asked) -> Served) -> bool {
-        if self.out.is_empty() {
-            let Some(request) = self.read() else {
-                return false;
-            };
-            let Some(line) = request else {
-                return true;
-            };
-            let served = match path(&line) {
-                Some(path) => serve(&Asked {
-                    path,
-                    is_private: self.is_private,
-                }),
-                None => Served::wrong("only GET is supported"),
-            };
-            self.out = served.encode();
-        }
-        self.write()
-    }
-
     /// The first line of a request, when all of it has come; nothing yet, or the visitor has left.
     fn read(&mut self) -> Option<Option<String>> {
         let mut bytes = [0; REQUEST_MAX];
@@ -223,6 +236,7 @@ impl Visitor {
         }
     }
 
+    /// Writes what it can; false if all is written, or the visitor has left.
     fn write(&mut self) -> bool {
         while !self.out.is_empty() {
             match write(&self.socket, &self.out) {
@@ -260,9 +274,10 @@ mod tests {
         stream.set_nonblocking(true).unwrap();
         let mut text = Vec::new();
         for now in 0..2_000_000 {
-            page.step(now, |asked| {
-                Served::text(format!("{} {}", asked.path, asked.is_private))
-            });
+            for (visitor, asked) in page.read(now) {
+                let text = format!("{} {}", asked.path, asked.is_private);
+                page.answer(visitor, &Served::text(text));
+            }
             match stream.read_to_end(&mut text) {
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -297,10 +312,10 @@ mod tests {
         let streams = streams.collect::<Vec<TcpStream>>();
         let mut page = Page::new(Some(listener), None).unwrap();
         while page.visitors.len() < VISITORS_MAX {
-            page.step(0, |_| Served::missing());
+            page.read(0);
         }
         assert_eq!(page.due(), Some(VISIT_NS));
-        page.step(VISIT_NS, |_| Served::missing());
+        page.read(VISIT_NS);
         assert_eq!(page.visitors.len(), 0);
         drop(streams);
     }

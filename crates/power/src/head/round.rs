@@ -9,7 +9,7 @@ use slackwater_control::power::{
 };
 
 use super::grip::HandLost;
-use super::page::{Asked, Served};
+use super::page::Served;
 use super::server::{self, Server};
 use super::{COLLECT_NS, Head, LIVELY_NS, LONG_NS, Phase, SHORT_NS};
 use crate::cores;
@@ -380,7 +380,8 @@ impl Head {
                         crate::status::CONFLICT
                     );
                 }
-                Report::Answer(_) | Report::File { .. } | Report::Socket { .. } => {}
+                Report::Answer(_) | Report::File { .. } | Report::Socket { .. } | Report::Ended => {
+                }
             }
         }
         Ok(())
@@ -388,42 +389,39 @@ impl Head {
 
     /// Serves visitors of the page.
     pub(super) fn serve(&mut self, now: u64) -> Result<(), HandLost> {
-        let mut raise = Vec::new();
-        let mut page = std::mem::replace(&mut self.page, super::Page::none());
-        page.step(now, |asked: &Asked| match asked.path.as_str() {
-            "/metrics" => Served::text(self.status().metrics()),
-            "/status" => match serde_json::to_string(&self.status()) {
-                Ok(text) => Served::json(text),
-                Err(error) => Served::wrong(&error.to_string()),
-            },
-            path => match path.strip_prefix("/raise/").filter(|_| asked.is_private) {
-                None => Served::missing(),
-                Some(address) => match address.parse::<SocketAddr>() {
-                    Err(_) => Served::wrong("not an address"),
-                    Ok(address) => match self
-                        .servers
-                        .get(&address)
-                        .and_then(|server| server.instance)
-                    {
-                        None => Served::wrong("it is not managed here"),
-                        Some((instance, _)) => {
-                            raise.push(instance);
-                            Served::text("raised\n".to_string())
-                        }
-                    },
+        for (visitor, asked) in self.page.read(now) {
+            let served = match asked.path.as_str() {
+                "/metrics" => Served::text(self.status().metrics()),
+                "/status" => match serde_json::to_string(&self.status()) {
+                    Ok(text) => Served::json(text),
+                    Err(error) => Served::wrong(&error.to_string()),
                 },
-            },
-        });
-        self.page = page;
-        for instance in raise {
-            let orders = self.manager.promote(instance, now);
-            self.obey(&orders)?;
-            self.lively_until = now + LIVELY_NS;
+                path => match path.strip_prefix("/raise/").filter(|_| asked.is_private) {
+                    Some(address) => self.raise(address, now)?,
+                    None => Served::missing(),
+                },
+            };
+            self.page.answer(visitor, &served);
+        }
+        Ok(())
+    }
+
+    /// Makes a server fast that somebody is about to promote.
+    fn raise(&mut self, address: &str, now: u64) -> Result<Served, HandLost> {
+        let server = address.parse::<SocketAddr>().ok();
+        let server = server.and_then(|address| self.servers.get(&address));
+        let Some((instance, _)) = server.and_then(|server| server.instance) else {
+            return Ok(Served::wrong("it is not managed here"));
+        };
+        let orders = self.manager.promote(instance, now);
+        self.obey(&orders)?;
+        self.lively_until = now + LIVELY_NS;
+        if matches!(self.phase, Phase::Idle { .. }) {
             self.phase = Phase::Idle {
                 next: now + SHORT_NS,
             };
         }
-        Ok(())
+        Ok(Served::text("raised\n".to_string()))
     }
 
     /// What is known and done at present.
@@ -584,6 +582,7 @@ fn reason(reason: &Reason) -> String {
         Reason::NotSlowed(Obstacle::NotSettable { .. }) => {
             "it follows; its core's frequency can't be set"
         }
+        Reason::NotSlowed(Obstacle::NoCore) => "it follows; no core is left that can be slowed",
         Reason::NotSlowed(obstacle) => return format!("it follows, but is not slowed: {obstacle}"),
         Reason::Gone => "it is no longer there",
     }
