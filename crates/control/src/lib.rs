@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Of other hosts: what their clocks show (`clock.rs`), when they are lost (`lease.rs`), how many are wanted
-//! (`wanted.rs`).
+//! (`wanted.rs`). Of other people's servers that replicate: which of them may be slow (`power.rs`).
 //!
 //! The engine can't import this crate, and this crate can't import the engine: the program translates a
 //! placed execution graph into the engine's `Deployment`.
@@ -31,3 +31,5 @@ pub mod latency;
 pub mod clock;
 pub mod lease;
 pub mod wanted;
+
+pub mod power;

@@ -26,6 +26,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("while it runs", "balance latency"),
             ("broadcasts", "broadcast"),
             ("other hosts", "clock cluster lease wanted"),
+            ("other people's servers", "power"),
         ],
     ),
     (

@@ -1,0 +1,540 @@
+//! The hand: the only process that changes anything. It has no network, and parses nothing that servers or
+//! people have written; it knows the cores that may be set, and does what the head asks within them.
+//!
+//! Invariants
+//! - Before a change the journal says what was found.
+//! - When the head is gone, or a signal ends the hand, everything is restored.
+//! - The head has a descriptor of everything that slows a core or delays a replica, so that it restores them
+//!   if the hand is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slackwater_control::power::{Cpu, InstanceId};
+
+use crate::cores::Cores;
+use crate::journal::{Journal, Socket};
+use crate::message::{Answer, Channel, Code, Received, Report, Request, Text};
+use crate::process;
+use crate::system;
+
+pub mod clocks;
+pub mod link;
+pub mod threads;
+
+use clocks::Clocks;
+use link::Link;
+use threads::Threads;
+
+/// The most instances that are managed on a host: one for each core of a large one.
+pub const INSTANCES_MAX: usize = 256;
+/// The most requests that are answered before the beats are looked after again.
+const REQUESTS_MAX: usize = 64;
+/// Sleeps whose lateness is kept: those of the last seconds.
+const SLEEPS_MAX: usize = 512;
+
+/// Why the hand has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The head is gone.
+    Head,
+    /// A signal came.
+    Signal,
+}
+
+/// The hand.
+#[derive(Debug)]
+pub struct Hand {
+    journal: Journal,
+    cores: Cores,
+    clocks: Clocks,
+    packages: Vec<std::path::PathBuf>,
+    instances: BTreeMap<InstanceId, Adopted>,
+    channel: Channel,
+    signals: OwnedFd,
+    late: Lateness,
+    /// Nothing is changed, and all is answered as if it was.
+    is_dry: bool,
+}
+
+/// An instance whose process was verified.
+#[derive(Debug)]
+struct Adopted {
+    pid: u32,
+    started: u64,
+    handle: OwnedFd,
+    threads: Threads,
+    /// The core that it is pinned to.
+    core: Option<Cpu>,
+    is_kept_away: bool,
+    link: Option<Link>,
+}
+
+/// What the hand is made of.
+pub struct Parts {
+    /// The journal, locked, and empty.
+    pub journal: Journal,
+    /// The host's cores.
+    pub cores: Cores,
+    /// Those that may be set.
+    pub may_set: BTreeSet<Cpu>,
+    /// Folders of packages whose energy may be read.
+    pub packages: Vec<std::path::PathBuf>,
+    /// The end of the socket pair.
+    pub channel: Channel,
+    /// Signals that end it.
+    pub signals: OwnedFd,
+    /// Whether nothing is changed.
+    pub is_dry: bool,
+}
+
+impl Hand {
+    /// Opens every file that may be written.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            clocks: Clocks::open(&parts.cores, &parts.may_set),
+            journal: parts.journal,
+            cores: parts.cores,
+            packages: parts.packages,
+            instances: BTreeMap::new(),
+            channel: parts.channel,
+            signals: parts.signals,
+            late: Lateness::default(),
+            is_dry: parts.is_dry,
+        }
+    }
+
+    /// Why cores that may be set can't be.
+    pub fn refused(&self) -> &BTreeMap<Cpu, String> {
+        &self.clocks.refused
+    }
+
+    /// Works until the head is gone or a signal comes. Nothing is restored yet: see [`Self::restore`].
+    pub fn run(&mut self) -> End {
+        loop {
+            let due = self.due();
+            let ready = self.wait(due);
+            let now = system::now_ns();
+            if let Some(due) = due.filter(|due| *due <= now) {
+                self.late.add(now - due);
+            }
+            if ready.signal {
+                return End::Signal;
+            }
+            for instance in ready.ended {
+                self.forget(instance);
+                if self.report(&Report::Gone { instance }) {
+                    return End::Head;
+                }
+            }
+            if self.beat(now, &ready.connections) || (ready.channel && self.requests()) {
+                return End::Head;
+            }
+        }
+    }
+
+    /// Restores all that was found, and tells the head, which then has nothing to undo.
+    pub fn restore(mut self) -> crate::undo::Undone {
+        // By descriptors and handles that are open: the quickest, and right even if paths have changed.
+        for adopted in self.instances.values_mut() {
+            if let Some(link) = adopted.link.as_mut() {
+                let _ = link.stop();
+            }
+        }
+        let cpus = self.cores.cores.iter().map(|described| described.core.cpu);
+        for cpu in cpus.collect::<Vec<Cpu>>() {
+            self.clocks.cap(&mut self.journal, cpu, None);
+        }
+        let instances = self.instances.keys().copied().collect::<Vec<InstanceId>>();
+        for instance in instances {
+            self.forget(instance);
+        }
+        let left = self.journal.entries().clone();
+        let undone = crate::undo::undo(&mut self.journal, left);
+        if undone.failed.is_empty() {
+            self.report(&Report::Ended);
+        }
+        undone
+    }
+
+    fn due(&self) -> Option<u64> {
+        let links = self
+            .instances
+            .values()
+            .filter_map(|adopted| adopted.link.as_ref());
+        links.filter_map(Link::due).min()
+    }
+
+    fn wait(&self, due: Option<u64>) -> Ready {
+        let mut fds = vec![
+            PollFd::new(&self.channel, PollFlags::IN),
+            PollFd::new(&self.signals, PollFlags::IN),
+        ];
+        for adopted in self.instances.values() {
+            fds.push(PollFd::new(&adopted.handle, PollFlags::IN));
+            if let Some(link) = &adopted.link {
+                let flags = match link.waits_for_bytes() {
+                    true => PollFlags::IN | PollFlags::RDHUP,
+                    false => PollFlags::RDHUP,
+                };
+                fds.push(PollFd::from_borrowed_fd(link.as_fd(), flags));
+            }
+        }
+        let left = due.map(|due| Duration::from_nanos(due.saturating_sub(system::now_ns())));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        // A signal that is not read here, or no memory: whatever is ready is found at the next call.
+        let _ = poll(&mut fds, left.as_ref());
+        let mut flags = fds.iter().map(PollFd::revents);
+        let mut next = || flags.next().unwrap_or(PollFlags::empty());
+        let mut ready = Ready {
+            channel: !next().is_empty(),
+            signal: !next().is_empty(),
+            ..Ready::default()
+        };
+        for (instance, adopted) in &self.instances {
+            if !next().is_empty() {
+                ready.ended.push(*instance);
+            }
+            if adopted.link.is_some() {
+                let flags = next();
+                if !flags.is_empty() {
+                    let closed =
+                        PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+                    ready
+                        .connections
+                        .push((*instance, flags.intersects(closed)));
+                }
+            }
+        }
+        ready
+    }
+
+    /// Serves all links; true if the head is gone.
+    fn beat(&mut self, now: u64, connections: &[(InstanceId, bool)]) -> bool {
+        let mut closed = Vec::new();
+        for (instance, adopted) in &mut self.instances {
+            let Some(link) = adopted.link.as_mut() else {
+                continue;
+            };
+            let ready = connections.iter().find(|(ready, _)| ready == instance);
+            let served = match ready {
+                Some((_, true)) => Err(std::io::ErrorKind::NotConnected.into()),
+                Some((_, false)) => link.bytes_came(now),
+                None => Ok(()),
+            };
+            if served.and_then(|()| link.step(now)).is_err() {
+                closed.push(*instance);
+            }
+        }
+        closed.into_iter().any(|instance| self.close(instance))
+    }
+
+    /// Lets a connection go; true if the head is gone.
+    fn close(&mut self, instance: InstanceId) -> bool {
+        let Some(adopted) = self.instances.get_mut(&instance) else {
+            return false;
+        };
+        let Some(mut link) = adopted.link.take() else {
+            return false;
+        };
+        let _ = link.stop();
+        let inode = link.inode;
+        // An entry that stays is of a socket that is closed: undoing it does nothing.
+        let _ = self
+            .journal
+            .update(|entries| entries.sockets.retain(|socket| socket.inode != inode));
+        self.report(&Report::Closed { instance })
+    }
+
+    fn report(&self, report: &Report) -> bool {
+        self.channel.send(report, None).is_err()
+    }
+
+    /// Answers what the head asks; true if it is gone.
+    fn requests(&mut self) -> bool {
+        for _ in 0..REQUESTS_MAX {
+            match self.channel.receive::<Request>() {
+                Received::Nothing => return false,
+                Received::End => return true,
+                Received::Message(request, _) => {
+                    let answer = self.answer(request);
+                    if self.report(&Report::Answer(answer)) {
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    fn answer(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Hello => self.hello(),
+            Request::Adopt {
+                instance,
+                pid,
+                uptime_s,
+                address,
+            } => match self.adopt(instance, pid, uptime_s, address) {
+                Ok(()) => Answer::DONE,
+                Err(answer) => answer,
+            },
+            Request::Forget { instance } => {
+                self.forget(instance);
+                Answer::DONE
+            }
+            Request::Cap { khz: Some(khz), .. } if self.is_dry => Answer::value(u64::from(khz)),
+            Request::Cap { cpu, khz } => self.clocks.cap(&mut self.journal, cpu, khz),
+            Request::Pin { instance, cpu } => self.pin(instance, Some(cpu), false),
+            Request::KeepAway { instance } => self.pin(instance, None, true),
+            Request::Unpin { instance } => self.pin(instance, None, false),
+            Request::Beat {
+                instance,
+                master,
+                beat_ns,
+            } => match self.set_beat(instance, master, beat_ns) {
+                Ok(()) => Answer::DONE,
+                Err(answer) => answer,
+            },
+            Request::Look => self.look(),
+            Request::Energy { package } => self.energy(package),
+            Request::Count { instance } => {
+                let link = self
+                    .instances
+                    .get(&instance)
+                    .and_then(|adopted| adopted.link.as_ref());
+                let counts = link.map(|link| link.counts).unwrap_or_default();
+                Answer {
+                    more: counts.slow,
+                    ..Answer::value(counts.beats)
+                }
+            }
+        }
+    }
+
+    fn hello(&self) -> Answer {
+        for undoable in self.clocks.undoable() {
+            let Some(found) = Text::new(undoable.found) else {
+                continue;
+            };
+            let report = Report::File {
+                cpu: undoable.cpu,
+                found,
+            };
+            if let Err(error) = self.channel.send(&report, Some(undoable.file.as_fd())) {
+                return Answer::refused(&error);
+            }
+        }
+        Answer::DONE
+    }
+
+    fn adopt(
+        &mut self,
+        instance: InstanceId,
+        pid: u32,
+        uptime_s: u64,
+        address: std::net::SocketAddr,
+    ) -> Result<(), Answer> {
+        if self.instances.len() >= INSTANCES_MAX && !self.instances.contains_key(&instance) {
+            return Err(Answer::of(Code::TooMany));
+        }
+        // First the handle, then the checks: what was checked is then what the handle means.
+        let handle = process::handle(pid).ok_or(Answer::of(Code::NoProcess))?;
+        process::verify(pid, uptime_s, address).map_err(Answer::of)?;
+        let started = process::started(pid).ok_or(Answer::of(Code::NoProcess))?;
+        let threads = Threads::of(pid).map_err(|error| Answer::refused(&error))?;
+        self.forget(instance);
+        let adopted = Adopted {
+            pid,
+            started,
+            handle,
+            threads,
+            core: None,
+            is_kept_away: false,
+            link: None,
+        };
+        self.instances.insert(instance, adopted);
+        Ok(())
+    }
+
+    fn forget(&mut self, instance: InstanceId) {
+        self.close(instance);
+        if let Some(mut adopted) = self.instances.remove(&instance) {
+            adopted.threads.restore(&mut self.journal);
+        }
+    }
+
+    fn pin(&mut self, instance: InstanceId, core: Option<Cpu>, is_kept_away: bool) -> Answer {
+        if core.is_some_and(|cpu| self.cores.get(cpu).is_none()) {
+            return Answer::of(Code::NotAllowed);
+        }
+        let Some(adopted) = self.instances.get_mut(&instance) else {
+            return Answer::of(Code::NotAdopted);
+        };
+        (adopted.core, adopted.is_kept_away) = (core, is_kept_away);
+        if self.is_dry {
+            return Answer::DONE;
+        }
+        let answer = match core {
+            Some(cpu) => adopted
+                .threads
+                .set(&mut self.journal, BTreeSet::from([cpu])),
+            None if !is_kept_away => adopted.threads.restore(&mut self.journal),
+            None => Answer::DONE,
+        };
+        self.keep_away();
+        answer
+    }
+
+    /// Keeps instances off the clocks of those that are pinned.
+    fn keep_away(&mut self) {
+        let pinned = self.instances.values().filter_map(|adopted| adopted.core);
+        let domains = pinned.filter_map(|cpu| self.cores.get(cpu));
+        let taken = domains.flat_map(|described| &described.core.domain);
+        let taken = taken.copied().collect::<BTreeSet<Cpu>>();
+        for adopted in self
+            .instances
+            .values_mut()
+            .filter(|adopted| adopted.is_kept_away)
+        {
+            let left = adopted.threads.home().difference(&taken).copied();
+            adopted.threads.set(&mut self.journal, left.collect());
+        }
+    }
+
+    fn set_beat(
+        &mut self,
+        instance: InstanceId,
+        master: std::net::SocketAddr,
+        beat_ns: Option<u64>,
+    ) -> Result<(), Answer> {
+        let adopted = self.instances.get_mut(&instance);
+        let adopted = adopted.ok_or(Answer::of(Code::NotAdopted))?;
+        if self.is_dry || (beat_ns.is_none() && adopted.link.is_none()) {
+            return Ok(());
+        }
+        let refused = |error: std::io::Error| Answer::refused(&error);
+        if adopted.link.is_none() {
+            let found = process::connection_to(adopted.pid, master);
+            let (descriptor, inode) = found.ok_or(Answer::of(Code::NoConnection))?;
+            let socket = process::duplicate(&adopted.handle, descriptor).map_err(refused)?;
+            // The number may have been given to another socket in between.
+            if process::socket_inode(adopted.pid, descriptor) != Some(inode) {
+                return Err(Answer::of(Code::NoConnection));
+            }
+            let link = Link::new(adopted.pid, descriptor, inode, socket).map_err(refused)?;
+            let entry = Socket {
+                pid: adopted.pid,
+                started: adopted.started,
+                inode,
+                found: link.found,
+            };
+            let written = self.journal.update(|entries| {
+                entries.sockets.insert(entry);
+            });
+            written.map_err(refused)?;
+            let report = Report::Socket {
+                instance,
+                found: link.found,
+            };
+            self.channel
+                .send(&report, Some(link.as_fd()))
+                .map_err(refused)?;
+            adopted.link = Some(link);
+        }
+        let link = adopted.link.as_mut();
+        let set = link.map_or(Ok(()), |link| link.beat(system::now_ns(), beat_ns));
+        match (set, beat_ns) {
+            (Ok(()), Some(_)) => Ok(()),
+            // Nothing is held of a connection that is not batched.
+            (set, None) => {
+                self.close(instance);
+                set.map_err(refused)
+            }
+            (Err(error), Some(_)) => {
+                self.close(instance);
+                Err(refused(error))
+            }
+        }
+    }
+
+    /// Looks whether all is as it was set; says how late sleeps are.
+    fn look(&mut self) -> Answer {
+        let now = system::now_ns();
+        for left in self.clocks.look(&mut self.journal, now) {
+            let report = Report::Conflict {
+                cpu: left.cpu,
+                khz: left.khz,
+            };
+            self.report(&report);
+        }
+        if !self.is_dry {
+            for adopted in self.instances.values_mut() {
+                adopted.threads.look(&mut self.journal, now);
+            }
+            // Retried at the next look.
+            let _ = threads::forget_ended(&mut self.journal);
+        }
+        let instances = self.instances.iter();
+        let lost = instances
+            .filter(|(_, adopted)| adopted.link.as_ref().is_some_and(|link| !link.is_held()));
+        for instance in lost
+            .map(|(instance, _)| *instance)
+            .collect::<Vec<InstanceId>>()
+        {
+            self.close(instance);
+        }
+        Answer::value(self.late.p99())
+    }
+
+    fn energy(&self, package: u32) -> Answer {
+        let Some(folder) = self.packages.get(package as usize) else {
+            return Answer::of(Code::NoPackage);
+        };
+        let number = |name: &str| {
+            let text = std::fs::read_to_string(folder.join(name))?;
+            text.trim().parse::<u64>().map_err(std::io::Error::other)
+        };
+        match (number("energy_uj"), number("max_energy_range_uj")) {
+            (Ok(value), Ok(more)) => Answer {
+                more,
+                ..Answer::value(value)
+            },
+            (Err(error), _) | (_, Err(error)) => Answer::refused(&error),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ready {
+    channel: bool,
+    signal: bool,
+    ended: Vec<InstanceId>,
+    /// Instances whose connection is ready, and whether it is closed.
+    connections: Vec<(InstanceId, bool)>,
+}
+
+/// By how much sleeps were longer than asked.
+#[derive(Debug, Default)]
+struct Lateness {
+    sleeps: Vec<u64>,
+    next: usize,
+}
+
+impl Lateness {
+    fn add(&mut self, late_ns: u64) {
+        match self.sleeps.get_mut(self.next) {
+            Some(sleep) => *sleep = late_ns,
+            None => self.sleeps.push(late_ns),
+        }
+        self.next = (self.next + 1) % SLEEPS_MAX;
+    }
+
+    fn p99(&self) -> u64 {
+        let mut sleeps = self.sleeps.clone();
+        sleeps.sort_unstable();
+        sleeps.get(sleeps.len() * 99 / 100).copied().unwrap_or(0)
+    }
+}

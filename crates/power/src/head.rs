@@ -1,0 +1,413 @@
+//! The head: finds servers, asks them, decides, and asks the hand. It has the network and no permissions.
+//!
+//! ```text
+//! sentinels, clusters (watch)  ─► addresses ─► servers (server) ─► Observation ─► Manager ─► orders
+//!                                                                                             │
+//!                 page ◄── status ◄────────────────────────── setting ─► grip ─► the hand ◄───┘
+//! ```
+//!
+//! A round: masters are asked, then replicas, so that a master's offset is never newer than its replica's;
+//! then all is decided. Ten rounds a second while something is written or has changed, one otherwise. Between
+//! rounds the end of a master's connection raises its replicas at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use slackwater_control::power::energy::{Energy, Voltages};
+use slackwater_control::power::manager::Manager;
+use slackwater_control::power::{Core, Cpu, InstanceId};
+
+use crate::client::Login;
+use crate::config::Settings;
+use crate::cores::Cores;
+use crate::error::{Error, Result};
+use crate::facts::SentinelSaid;
+use crate::seed::{self, Kind};
+use crate::system;
+
+mod grip;
+mod page;
+mod round;
+mod server;
+mod setting;
+mod watch;
+
+pub use grip::Grip;
+pub use page::Page;
+
+use grip::HandLost;
+use server::Server;
+use setting::Setting;
+use watch::{Heard, Watch};
+
+/// The most servers that are asked.
+const SERVERS_MAX: usize = 512;
+/// The time between two rounds while something is written, or has changed.
+const SHORT_NS: u64 = 100_000_000;
+/// The time between two rounds otherwise, and between two rounds that ask for everything.
+const LONG_NS: u64 = 1_000_000_000;
+/// How long rounds are short after something has changed.
+const LIVELY_NS: u64 = 3_000_000_000;
+/// In silence, answers are collected for so long before anybody is woken for them.
+const COLLECT_NS: u64 = 2_000_000;
+
+/// Why the head has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// A signal came.
+    Signal,
+    /// The hand is gone; nothing is undone yet.
+    Hand,
+    /// The given number of rounds is over.
+    Rounds,
+}
+
+/// What the head is made of.
+pub struct Parts {
+    /// The hold on the hand.
+    pub grip: Grip,
+    /// What is wanted.
+    pub settings: Settings,
+    /// Logins, one for each of the settings' servers.
+    pub logins: Vec<Option<Login>>,
+    /// The host's cores.
+    pub cores: Cores,
+    /// The root of sysfs.
+    pub sysfs: PathBuf,
+    /// Where visitors come in.
+    pub page: Page,
+    /// Signals that end it.
+    pub signals: OwnedFd,
+    /// Whether the hand changes nothing.
+    pub is_dry: bool,
+    /// After so many rounds that asked for everything it ends.
+    pub rounds: Option<u32>,
+}
+
+/// The head.
+pub struct Head {
+    grip: Grip,
+    settings: Settings,
+    manager: Manager,
+    /// Cores that the manager may use.
+    cores: Vec<Core>,
+    /// Why others can't be slowed.
+    fixed: BTreeMap<Cpu, String>,
+    sysfs: PathBuf,
+    servers: BTreeMap<SocketAddr, Server>,
+    watches: Vec<Watch>,
+    /// Names of masters, as their replicas say them.
+    names: BTreeMap<(String, u16), SocketAddr>,
+    page: Page,
+    signals: OwnedFd,
+    is_dry: bool,
+    rounds: Option<u32>,
+    setting: Setting,
+    phase: Phase,
+    next_all: u64,
+    lively_until: u64,
+    oversleep_ns: u64,
+    next_instance: InstanceId,
+    energy: Energy,
+    meters: round::Meters,
+    boosts: BTreeMap<&'static str, u64>,
+    conflicts: BTreeMap<Cpu, u64>,
+    said: BTreeMap<SocketAddr, String>,
+}
+
+/// Where a round is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The next one begins then.
+    Idle { next: u64 },
+    /// Masters were asked.
+    First { all: bool },
+    /// All others were asked.
+    Second { all: bool },
+    /// In silence everybody was asked at once; answers are not looked at until then.
+    Collect { until: u64 },
+}
+
+impl Head {
+    /// A head that has found nothing yet.
+    pub fn new(parts: Parts) -> Result<Self> {
+        let mut settings = parts.settings;
+        if !settings.batches {
+            settings.limits.lag_ns = None;
+        }
+        let settable = parts.grip.settable().collect::<BTreeSet<Cpu>>();
+        let mut fixed = BTreeMap::new();
+        let mut cores = Vec::new();
+        for described in &parts.cores.cores {
+            let mut core = described.core.clone();
+            // The hand sends each file once, with the first of its cores.
+            let has_file = core.domain.iter().any(|cpu| settable.contains(cpu));
+            if core.khz.is_some() && !has_file {
+                core.khz = None;
+                core.steps_khz = Vec::new();
+                fixed.insert(
+                    core.cpu,
+                    "may not be set, or its file can't be opened for writing".to_string(),
+                );
+            } else if let Some(why) = &described.fixed {
+                fixed.insert(core.cpu, why.clone());
+            }
+            cores.push(core);
+        }
+        let manager = Manager::new(
+            settings.limits.clone(),
+            cores.clone(),
+            settings.lists.clone(),
+        );
+        let manager = manager.map_err(|wrong| {
+            Error::usage("[cores]", wrong).hint("slackwater-power check lists this host's cores")
+        })?;
+        let now = system::now_ns();
+        let (mut servers, mut watches) = (BTreeMap::new(), Vec::new());
+        for (server, login) in settings.servers.iter().zip(parts.logins) {
+            if server.seed.kind == Kind::Server {
+                let address = server.seed.address().map_err(|error| {
+                    Error::failed(&server.seed, error)
+                        .hint("name a host that resolves, or an IP address")
+                })?;
+                servers.insert(address, Server::new(address, login, now));
+            } else {
+                watches.push(Watch::new(server.seed.clone(), login));
+            }
+        }
+        Ok(Self {
+            grip: parts.grip,
+            settings,
+            manager,
+            cores,
+            fixed,
+            sysfs: parts.sysfs,
+            servers,
+            watches,
+            names: BTreeMap::new(),
+            page: parts.page,
+            signals: parts.signals,
+            is_dry: parts.is_dry,
+            rounds: parts.rounds,
+            setting: Setting::default(),
+            phase: Phase::Idle { next: now },
+            next_all: now,
+            lively_until: now + LIVELY_NS,
+            oversleep_ns: 0,
+            next_instance: 1,
+            energy: Energy::new(Voltages::paper()),
+            meters: round::Meters::default(),
+            boosts: BTreeMap::new(),
+            conflicts: BTreeMap::new(),
+            said: BTreeMap::new(),
+        })
+    }
+
+    /// Works until a signal comes, the hand is gone, or the rounds are over.
+    pub fn run(&mut self) -> End {
+        loop {
+            let (signal, hand) = self.wait();
+            if signal {
+                return End::Signal;
+            }
+            match self.turn(hand) {
+                Ok(false) => {}
+                Ok(true) => return End::Rounds,
+                Err(HandLost) => return End::Hand,
+            }
+        }
+    }
+
+    /// What the hand needs to be undone with.
+    pub fn into_grip(self) -> Grip {
+        self.grip
+    }
+
+    /// One turn: what has come is read, and what is due is done. True if the rounds are over.
+    fn turn(&mut self, hand: bool) -> std::result::Result<bool, HandLost> {
+        let now = system::now_ns();
+        if hand {
+            self.told(now)?;
+        }
+        if !matches!(self.phase, Phase::Collect { until } if now < until) {
+            self.read(now)?;
+        } else {
+            self.read_ends(now)?;
+        }
+        self.watch(now)?;
+        let is_over = self.advance(now)?;
+        self.serve(now)?;
+        Ok(is_over)
+    }
+
+    fn wait(&self) -> (bool, bool) {
+        let now = system::now_ns();
+        let collects = matches!(self.phase, Phase::Collect { until } if now < until);
+        let mut fds = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(&self.grip, PollFlags::IN),
+        ];
+        let mut due = match self.phase {
+            Phase::Idle { next } => Some(next),
+            Phase::Collect { until } if collects => Some(until),
+            // Without anybody who has to answer, the next step is due.
+            Phase::First { .. } | Phase::Second { .. } | Phase::Collect { .. } => {
+                (!self.servers.values().any(Server::waits)).then_some(now)
+            }
+        };
+        let watched = self
+            .watches
+            .iter()
+            .flat_map(Watch::clients)
+            .map(|client| (client, false));
+        let servers = self.servers.values().filter_map(Server::client);
+        for (client, collects) in watched.chain(servers.map(|client| (client, collects))) {
+            let mut flags = PollFlags::RDHUP;
+            flags.set(PollFlags::IN, !collects);
+            flags.set(PollFlags::OUT, client.writes());
+            fds.push(PollFd::from_borrowed_fd(client.as_fd(), flags));
+            due = due.into_iter().chain(client.deadline()).min();
+        }
+        for (socket, writes) in self.page.waits() {
+            let flags = if writes {
+                PollFlags::OUT
+            } else {
+                PollFlags::IN
+            };
+            fds.push(PollFd::from_borrowed_fd(socket, flags));
+        }
+        due = due.into_iter().chain(self.page.due()).min();
+        let left = due.map(|due| Duration::from_nanos(due.saturating_sub(now)));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let _ = poll(&mut fds, left.as_ref());
+        (!fds[0].revents().is_empty(), !fds[1].revents().is_empty())
+    }
+
+    /// Reads what servers have answered.
+    fn read(&mut self, now: u64) -> std::result::Result<(), HandLost> {
+        let mut lost = Vec::new();
+        for server in self.servers.values_mut() {
+            if let Err(why) = server.step(now) {
+                if server.lost(&why, now) {
+                    lost.push(server.address);
+                }
+                self.lively_until = now + LIVELY_NS;
+            }
+        }
+        self.masters_lost(&lost, now)
+    }
+
+    /// While answers are collected: reads of servers whose connection has ended.
+    fn read_ends(&mut self, now: u64) -> std::result::Result<(), HandLost> {
+        let ended = self
+            .servers
+            .values()
+            .filter_map(Server::client)
+            .any(|client| {
+                let mut fds = [PollFd::new(client, PollFlags::RDHUP)];
+                let none = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 0,
+                };
+                matches!(poll(&mut fds, Some(&none)), Ok(1..))
+            });
+        if ended { self.read(now) } else { Ok(()) }
+    }
+
+    /// Raises whoever follows these masters.
+    fn masters_lost(
+        &mut self,
+        masters: &[SocketAddr],
+        now: u64,
+    ) -> std::result::Result<(), HandLost> {
+        if masters.is_empty() {
+            return Ok(());
+        }
+        self.lively_until = now + LIVELY_NS;
+        for master in masters {
+            let mut orders = Vec::new();
+            let instance = self.servers.get(master).and_then(|server| server.instance);
+            if let Some((instance, _)) = instance {
+                orders.extend(self.manager.master_lost(instance, now));
+            }
+            // Those of a master on another host, or of one that was not verified.
+            for replica in self.followers(*master) {
+                let is_raised = orders.iter().any(|order| order.instance == replica);
+                if instance.is_none() && !is_raised {
+                    orders.extend(self.manager.promote(replica, now));
+                }
+            }
+            self.obey(&orders)?;
+            let count = self.boosts.entry("master_lost").or_default();
+            *count += 1;
+            self.say(
+                *master,
+                "its connection has ended: its replicas here are fast".to_string(),
+            );
+        }
+        Ok(())
+    }
+
+    /// What sentinels and clusters say.
+    fn watch(&mut self, now: u64) -> std::result::Result<(), HandLost> {
+        let mut lost = Vec::new();
+        for at in 0..self.watches.len() {
+            let login = self.watches[at].login.clone();
+            for heard in self.watches[at].step(now) {
+                match heard {
+                    Heard::Servers(addresses) => {
+                        for address in addresses {
+                            self.found(address, login.as_ref(), now);
+                        }
+                    }
+                    Heard::Sentinel(SentinelSaid::MasterDown(master)) => lost.push(master),
+                    Heard::Sentinel(SentinelSaid::Changes) => {
+                        self.lively_until = now + LIVELY_NS;
+                        self.next_all = now;
+                        if matches!(self.phase, Phase::Idle { .. }) {
+                            self.phase = Phase::Idle { next: now };
+                        }
+                    }
+                }
+            }
+        }
+        self.masters_lost(&lost, now)
+    }
+
+    /// Somebody names a server.
+    fn found(&mut self, address: SocketAddr, login: Option<&Login>, now: u64) {
+        if let Some(server) = self.servers.get_mut(&address) {
+            server.name(now);
+        } else if self.servers.len() < SERVERS_MAX {
+            self.servers
+                .insert(address, Server::new(address, login.cloned(), now));
+            self.lively_until = now + LIVELY_NS;
+        }
+    }
+
+    /// The address of a master, as a replica says it; a name is looked up once.
+    fn master_address(&mut self, master: &(String, u16)) -> Option<SocketAddr> {
+        const NAMES_MAX: usize = 1_024;
+        if let Some(address) = self.names.get(master) {
+            return Some(*address);
+        }
+        let address = seed::resolve(&master.0, master.1).ok()?;
+        if self.names.len() >= NAMES_MAX {
+            self.names.clear();
+        }
+        self.names.insert(master.clone(), address);
+        Some(address)
+    }
+
+    /// Tells people, once, until something else is to be said of the same server.
+    fn say(&mut self, address: SocketAddr, what: String) {
+        if self.said.get(&address) != Some(&what) {
+            eprintln!("slackwater-power: {address}: {what}");
+            self.said.insert(address, what);
+        }
+    }
+}

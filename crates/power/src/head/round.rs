@@ -1,0 +1,610 @@
+//! A round: servers are asked, found, verified and observed; then all is decided.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use slackwater_control::power::energy::{By, Span};
+use slackwater_control::power::{
+    Busy, Cpu, InstanceId, Observation, Obstacle, Order, Reason, Role, Seen,
+};
+
+use super::grip::HandLost;
+use super::page::Served;
+use super::server::{self, Server};
+use super::{COLLECT_NS, Head, LIVELY_NS, LONG_NS, Phase, SHORT_NS};
+use crate::cores;
+use crate::facts::RoleSaid;
+use crate::message::{Code, Report, Request};
+use crate::status::{CoreStatus, EnergyStatus, ServerStatus, Status};
+use crate::system;
+
+/// What was measured last, for differences.
+#[derive(Debug, Default)]
+pub struct Meters {
+    /// CPU time of instances, and when.
+    cpu: BTreeMap<InstanceId, (u64, u64)>,
+    /// Microjoules of packages.
+    packages: BTreeMap<u32, u64>,
+    joules: Option<f64>,
+    /// Beats of instances.
+    beats: BTreeMap<InstanceId, u64>,
+    offsets: u64,
+}
+
+impl Head {
+    /// Takes the round a step further if it is time to. True if the rounds are over.
+    pub(super) fn advance(&mut self, now: u64) -> Result<bool, HandLost> {
+        let answered = !self.servers.values().any(Server::waits);
+        match self.phase {
+            Phase::Idle { next } if next <= now => {
+                self.begin(now);
+                Ok(false)
+            }
+            Phase::First { all } if answered => {
+                for server in self
+                    .servers
+                    .values_mut()
+                    .filter(|server| !server.is_asked_first())
+                {
+                    server.ask(all, now);
+                }
+                self.phase = Phase::Second { all };
+                Ok(false)
+            }
+            Phase::Second { all } if answered => self.decide(now, all),
+            Phase::Collect { until } if until <= now && answered => self.decide(now, true),
+            Phase::Idle { .. }
+            | Phase::First { .. }
+            | Phase::Second { .. }
+            | Phase::Collect { .. } => Ok(false),
+        }
+    }
+
+    fn begin(&mut self, now: u64) {
+        let all = self.next_all <= now;
+        if all {
+            self.next_all = now + LONG_NS - SHORT_NS / 2;
+            for watch in &mut self.watches {
+                watch.ask(now);
+            }
+        }
+        let is_lively = now < self.lively_until;
+        for server in self
+            .servers
+            .values_mut()
+            .filter(|server| !is_lively || server.is_asked_first())
+        {
+            server.ask(all, now);
+        }
+        self.phase = match is_lively {
+            true => Phase::First { all },
+            false => Phase::Collect {
+                until: now + COLLECT_NS,
+            },
+        };
+    }
+
+    fn decide(&mut self, now: u64, all: bool) -> Result<bool, HandLost> {
+        self.discover(now);
+        self.verify(now)?;
+        let observation = self.observe(now);
+        let orders = self.manager.tick(&observation);
+        if !orders.is_empty() {
+            self.lively_until = now + LIVELY_NS;
+        }
+        self.obey(&orders)?;
+        if all {
+            self.look(now)?;
+            if let Some(rounds) = self.rounds.as_mut() {
+                *rounds = rounds.saturating_sub(1);
+                if *rounds == 0 {
+                    return Ok(true);
+                }
+            }
+        }
+        let pause = if now < self.lively_until {
+            SHORT_NS
+        } else {
+            LONG_NS
+        };
+        self.phase = Phase::Idle { next: now + pause };
+        Ok(false)
+    }
+
+    /// Finds servers that others name, and forgets those that nobody names any longer.
+    fn discover(&mut self, now: u64) {
+        let mut named = Vec::new();
+        for server in self.servers.values() {
+            match &server.role {
+                Some(RoleSaid::Master { replicas, .. }) => {
+                    named.extend(
+                        replicas
+                            .iter()
+                            .map(|replica| (*replica, server.login.clone())),
+                    );
+                }
+                Some(RoleSaid::Replica { .. } | RoleSaid::Sentinel) | None => {}
+            }
+        }
+        for (master, replica) in self.masters() {
+            let login = self
+                .servers
+                .get(&replica)
+                .and_then(|server| server.login.clone());
+            named.push((master, login));
+        }
+        for (address, login) in named {
+            self.found(address, login.as_ref(), now);
+        }
+        let seeds = self.settings.servers.iter();
+        let seeds = seeds
+            .filter_map(|server| server.seed.address().ok())
+            .collect::<Vec<SocketAddr>>();
+        self.servers.retain(|address, server| {
+            seeds.contains(address) || server.instance.is_some() || !server.is_forgotten(now)
+        });
+    }
+
+    /// Who follows whom: addresses of master and replica.
+    fn masters(&mut self) -> Vec<(SocketAddr, SocketAddr)> {
+        let said = self
+            .servers
+            .values()
+            .filter_map(|server| match &server.role {
+                Some(RoleSaid::Replica { master, .. }) => Some((master.clone(), server.address)),
+                Some(RoleSaid::Master { .. } | RoleSaid::Sentinel) | None => None,
+            });
+        let said = said.collect::<Vec<((String, u16), SocketAddr)>>();
+        let pairs = said.into_iter();
+        pairs
+            .filter_map(|(master, replica)| Some((self.master_address(&master)?, replica)))
+            .collect()
+    }
+
+    /// Instances that follow the master at an address.
+    pub(super) fn followers(&mut self, master: SocketAddr) -> Vec<InstanceId> {
+        let pairs = self
+            .masters()
+            .into_iter()
+            .filter(|(address, _)| *address == master);
+        let replicas = pairs.filter_map(|(_, replica)| self.servers.get(&replica)?.instance);
+        replicas.map(|(instance, _)| instance).collect()
+    }
+
+    /// Has the hand verify processes that are new.
+    fn verify(&mut self, now: u64) -> Result<(), HandLost> {
+        let addresses = self.servers.keys().copied().collect::<Vec<SocketAddr>>();
+        for address in addresses {
+            let Some(server) = self.servers.get_mut(&address) else {
+                continue;
+            };
+            let Some((pid, uptime_s)) = server.unverified(now) else {
+                continue;
+            };
+            // Another process under the same address is another instance.
+            if let Some((instance, _)) = server.instance.take() {
+                self.grip.ask(Request::Forget { instance })?;
+                self.setting.forget(instance);
+            }
+            let instance = self.next_instance;
+            let answer = self.grip.ask(Request::Adopt {
+                instance,
+                pid,
+                uptime_s,
+                address,
+            })?;
+            if answer.code == Code::Done {
+                self.next_instance += 1;
+                server.instance = Some((instance, pid));
+                self.lively_until = now + LIVELY_NS;
+            } else {
+                let why = format!("process {pid} is left alone: {}", answer.reason());
+                server.trouble = Some(why.clone());
+                self.say(address, why);
+            }
+        }
+        Ok(())
+    }
+
+    fn observe(&mut self, now: u64) -> Observation {
+        let masters = self
+            .masters()
+            .into_iter()
+            .map(|(master, replica)| (replica, master));
+        let masters = masters.collect::<BTreeMap<SocketAddr, SocketAddr>>();
+        let mut instances = Vec::new();
+        let mut offsets = 0;
+        for server in self.servers.values() {
+            let Some((instance, pid)) = server.instance else {
+                continue;
+            };
+            let master = masters
+                .get(&server.address)
+                .and_then(|master| self.servers.get(master));
+            let (role, offset) = role(server, master);
+            offsets += offset;
+            let waited = master.is_some_and(|master| master.waits_for_replicas(now));
+            let cpu = self.manager.setting(instance).and_then(|order| order.cpu);
+            let is_replica = matches!(role, Role::Replica { .. });
+            instances.push(Seen {
+                instance,
+                role,
+                busy: server.busy().or(waited.then_some(Busy::IsWaitedFor)),
+                cpu_ns: system::cpu_time_ns(pid).unwrap_or(0),
+                offset,
+                reads: if is_replica { server.reads() } else { 0 },
+                mean_khz: cpu.and_then(|cpu| cores::measured_khz(&self.sysfs, cpu)),
+            });
+        }
+        // Pings of masters are 14 bytes every ten seconds: they are not what is meant by writes.
+        const PING_BYTES: u64 = 1_024;
+        if offsets.abs_diff(self.meters.offsets) > PING_BYTES {
+            self.lively_until = now + LIVELY_NS;
+        }
+        self.meters.offsets = offsets;
+        Observation {
+            now_ns: now,
+            oversleep_p99_ns: self.oversleep_ns,
+            instances,
+        }
+    }
+
+    /// Has the hand do what was decided.
+    pub(super) fn obey(&mut self, orders: &[Order]) -> Result<(), HandLost> {
+        self.setting.order(orders);
+        for order in orders {
+            if let Some(reason) = boost(order) {
+                *self.boosts.entry(reason).or_default() += 1;
+            }
+        }
+        let masters = self.masters().into_iter().filter_map(|(master, replica)| {
+            let (instance, _) = self.servers.get(&replica)?.instance?;
+            Some((instance, master))
+        });
+        let masters = masters
+            .collect::<Vec<(InstanceId, SocketAddr)>>()
+            .into_iter()
+            .collect();
+        self.setting.apply(&mut self.grip, &self.cores, &masters)?;
+        for order in orders {
+            let server = self.servers.values();
+            let mut server =
+                server.filter(|server| server.instance.is_some_and(|(of, _)| of == order.instance));
+            if let Some(address) = server.next().map(|server| server.address) {
+                let what = self.line(order);
+                self.say(address, what);
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, order: &Order) -> String {
+        let mut parts = Vec::new();
+        if let Some(cpu) = order.cpu {
+            parts.push(format!("cpu{cpu}"));
+        }
+        if let Some(khz) = order.khz {
+            parts.push(crate::units::frequency_text(khz));
+        }
+        if let Some(beat_ns) = order.beat_ns {
+            parts.push(format!("beat {}", crate::units::duration_text(beat_ns)));
+        }
+        if parts.is_empty() {
+            parts.push("as it was found".to_string());
+        }
+        format!("{}: {}", parts.join(", "), reason(&order.reason))
+    }
+
+    /// Once a second: whether all is as it was set, and what it costs.
+    fn look(&mut self, now: u64) -> Result<(), HandLost> {
+        self.oversleep_ns = self.grip.ask(Request::Look)?.value;
+        for package in 0.. {
+            let answer = self.grip.ask(Request::Energy { package })?;
+            if answer.code != Code::Done {
+                break;
+            }
+            if let Some(before) = self.meters.packages.insert(package, answer.value) {
+                // The counter starts over at its range.
+                let used = match answer.value >= before {
+                    true => answer.value - before,
+                    false => answer.more.saturating_sub(before) + answer.value,
+                };
+                *self.meters.joules.get_or_insert(0.0) += used as f64 / 1e6;
+            }
+        }
+        let instances = self.servers.values().filter_map(|server| server.instance);
+        for (instance, pid) in instances.collect::<Vec<(InstanceId, u32)>>() {
+            let beats = self.grip.ask(Request::Count { instance })?.value;
+            self.meters.beats.insert(instance, beats);
+            self.meter(now, instance, pid);
+        }
+        self.told(now)
+    }
+
+    /// Adds what an instance's core did to the model.
+    fn meter(&mut self, now: u64, instance: InstanceId, pid: u32) {
+        let Some(cpu_ns) = system::cpu_time_ns(pid) else {
+            return;
+        };
+        let Some((since, before)) = self.meters.cpu.insert(instance, (now, cpu_ns)) else {
+            return;
+        };
+        let cpu = self.manager.setting(instance).and_then(|order| order.cpu);
+        let core = cpu.and_then(|cpu| self.cores.iter().find(|core| core.cpu == cpu));
+        let Some((core, (_, top_khz))) = core.and_then(|core| Some((core, core.khz?))) else {
+            return;
+        };
+        let khz = cores::measured_khz(&self.sysfs, core.cpu);
+        self.energy.add(&Span {
+            time_ns: now.saturating_sub(since),
+            busy_ns: cpu_ns.saturating_sub(before),
+            khz,
+            top_khz,
+            by: By::Frequency,
+            cost_at_top: khz.and_then(|khz| self.manager.cost_at_top(instance, khz)),
+        });
+    }
+
+    /// What the hand has told.
+    pub(super) fn told(&mut self, now: u64) -> Result<(), HandLost> {
+        for report in self.grip.reports()? {
+            match report {
+                Report::Closed { instance } => {
+                    self.setting.closed(instance);
+                    self.lively_until = now + LIVELY_NS;
+                }
+                Report::Gone { instance } => {
+                    self.setting.forget(instance);
+                    self.meters.cpu.remove(&instance);
+                    self.meters.beats.remove(&instance);
+                    self.lively_until = now + LIVELY_NS;
+                    let server = self.servers.values_mut();
+                    let mut server = server
+                        .filter(|server| server.instance.is_some_and(|(of, _)| of == instance));
+                    let Some(server) = server.next() else {
+                        continue;
+                    };
+                    server.unverify(now);
+                    let address = server.address;
+                    let orders = self.manager.master_lost(instance, now);
+                    self.obey(&orders)?;
+                    self.say(address, "its process has ended".to_string());
+                }
+                Report::Conflict { cpu, khz } => {
+                    *self.conflicts.entry(cpu).or_default() += 1;
+                    self.setting
+                        .refused
+                        .insert(cpu, crate::status::CONFLICT.to_string());
+                    eprintln!(
+                        "slackwater-power: cpu{cpu}: {khz} kHz: {}",
+                        crate::status::CONFLICT
+                    );
+                }
+                Report::Answer(_) | Report::File { .. } | Report::Socket { .. } | Report::Ended => {
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves visitors of the page.
+    pub(super) fn serve(&mut self, now: u64) -> Result<(), HandLost> {
+        for (visitor, asked) in self.page.read(now) {
+            let served = match asked.path.as_str() {
+                "/metrics" => Served::text(self.status().metrics()),
+                "/status" => match serde_json::to_string(&self.status()) {
+                    Ok(text) => Served::json(text),
+                    Err(error) => Served::wrong(&error.to_string()),
+                },
+                path => match path.strip_prefix("/raise/").filter(|_| asked.is_private) {
+                    Some(address) => self.raise(address, now)?,
+                    None => Served::missing(),
+                },
+            };
+            self.page.answer(visitor, &served);
+        }
+        Ok(())
+    }
+
+    /// Makes a server fast that somebody is about to promote.
+    fn raise(&mut self, address: &str, now: u64) -> Result<Served, HandLost> {
+        let server = address.parse::<SocketAddr>().ok();
+        let server = server.and_then(|address| self.servers.get(&address));
+        let Some((instance, _)) = server.and_then(|server| server.instance) else {
+            return Ok(Served::wrong("it is not managed here"));
+        };
+        let orders = self.manager.promote(instance, now);
+        self.obey(&orders)?;
+        self.lively_until = now + LIVELY_NS;
+        if matches!(self.phase, Phase::Idle { .. }) {
+            self.phase = Phase::Idle {
+                next: now + SHORT_NS,
+            };
+        }
+        Ok(Served::text("raised\n".to_string()))
+    }
+
+    /// What is known and done at present.
+    pub fn status(&self) -> Status {
+        let servers = self
+            .servers
+            .values()
+            .map(|server| self.server_status(server));
+        let cores = self.cores.iter().map(|core| self.core_status(core.cpu));
+        let pair = |modelled: &slackwater_control::power::energy::Modelled| {
+            (modelled.used_s, modelled.all_fast_s)
+        };
+        Status {
+            servers: servers.collect(),
+            cores: cores.collect(),
+            energy: EnergyStatus {
+                rapl_joules: self.meters.joules,
+                modelled_sigma_one: pair(&self.energy.modelled().0),
+                modelled_sigma_zero: pair(&self.energy.modelled().1),
+                voltages: Some(slackwater_control::power::energy::PAPER_WORDS.to_string()),
+            },
+            boosts: self
+                .boosts
+                .iter()
+                .map(|(reason, count)| (reason.to_string(), *count))
+                .collect(),
+            troubles: self
+                .watches
+                .iter()
+                .filter_map(|watch| Some(format!("{}: {}", watch.seed, watch.trouble.as_ref()?)))
+                .collect(),
+            dry_run: self.is_dry,
+        }
+    }
+
+    fn server_status(&self, server: &Server) -> ServerStatus {
+        let instance = server.instance.map(|(instance, _)| instance);
+        let order = instance.and_then(|instance| self.manager.setting(instance));
+        let cpu = instance.and_then(|instance| self.setting.pinned(instance));
+        let set_khz = cpu.and_then(|cpu| self.setting.khz(cpu));
+        let beat_ns = instance.and_then(|instance| self.setting.beat_ns(instance));
+        let classes = [
+            ("frequency", set_khz.is_some()),
+            ("pin", cpu.is_some()),
+            ("batch", beat_ns.is_some()),
+        ];
+        let lag_bytes = match &server.role {
+            Some(RoleSaid::Replica { master, offset, .. }) => {
+                let master = self
+                    .names
+                    .get(master)
+                    .and_then(|master| self.servers.get(master));
+                match master.and_then(|master| master.role.as_ref()) {
+                    Some(RoleSaid::Master { offset: sent, .. }) => {
+                        Some(sent.saturating_sub(*offset))
+                    }
+                    Some(RoleSaid::Replica { .. } | RoleSaid::Sentinel) | None => None,
+                }
+            }
+            Some(RoleSaid::Master { .. } | RoleSaid::Sentinel) | None => None,
+        };
+        let reason = match (order, server.is_here) {
+            (Some(order), _) => reason(&order.reason),
+            (None, false) => "it runs on another host".to_string(),
+            (None, true) => "it is left alone".to_string(),
+        };
+        ServerStatus {
+            address: server.address.to_string(),
+            product: server.info.product(),
+            role: match server.role {
+                Some(RoleSaid::Master { .. }) => "master",
+                Some(RoleSaid::Replica { .. }) => "replica",
+                Some(RoleSaid::Sentinel) => "sentinel",
+                None => "unknown",
+            }
+            .to_string(),
+            pid: server.instance.map(|(_, pid)| pid),
+            cpu,
+            set_khz,
+            beat_ns,
+            beats: instance
+                .and_then(|instance| self.meters.beats.get(&instance).copied())
+                .unwrap_or(0),
+            lag_bytes,
+            lag_ns: instance.and_then(|instance| self.manager.lag_ns(instance)),
+            cpu_ns: server
+                .instance
+                .and_then(|(_, pid)| system::cpu_time_ns(pid)),
+            reason,
+            classes: classes
+                .iter()
+                .filter(|(_, is)| *is)
+                .map(|(class, _)| class.to_string())
+                .collect(),
+            trouble: server
+                .trouble
+                .clone()
+                .or_else(|| self.setting.troubles.get(&instance?).cloned()),
+        }
+    }
+
+    fn core_status(&self, cpu: Cpu) -> CoreStatus {
+        let why = self
+            .fixed
+            .get(&cpu)
+            .or_else(|| self.setting.refused.get(&cpu));
+        CoreStatus {
+            cpu,
+            class: if why.is_none() { "frequency" } else { "none" }.to_string(),
+            set_khz: self.setting.khz(cpu),
+            measured_khz: cores::measured_khz(&self.sysfs, cpu),
+            conflicts: self.conflicts.get(&cpu).copied().unwrap_or(0),
+            why: why.cloned(),
+        }
+    }
+}
+
+/// What a server is, and its offset.
+fn role(server: &Server, master: Option<&Server>) -> (Role, u64) {
+    match &server.role {
+        Some(RoleSaid::Master { offset, .. }) => (Role::Master, *offset),
+        Some(RoleSaid::Replica { state, offset, .. }) => {
+            let master_offset = master.and_then(|master| match &master.role {
+                Some(RoleSaid::Master { offset, .. } | RoleSaid::Replica { offset, .. }) => {
+                    Some(*offset)
+                }
+                Some(RoleSaid::Sentinel) | None => None,
+            });
+            let role = Role::Replica {
+                master: master
+                    .and_then(|master| master.instance)
+                    .map(|(instance, _)| instance),
+                link: server::link(state),
+                master_offset,
+            };
+            (role, *offset)
+        }
+        Some(RoleSaid::Sentinel) | None => (Role::Unknown, 0),
+    }
+}
+
+/// Why an instance is as fast as it is, for people.
+fn reason(reason: &Reason) -> String {
+    match reason {
+        Reason::Master => "it is a master",
+        Reason::Unknown => "its role is not known",
+        Reason::MasterLost => "its master was lost, it may be promoted",
+        Reason::Promoted => "it may be promoted",
+        Reason::NotFollowing => "its connection is down, or it receives a snapshot",
+        Reason::Busy(Busy::Loads) => "it loads its data",
+        Reason::Busy(Busy::Saves) => "it saves a snapshot",
+        Reason::Busy(Busy::IsWaitedFor) => "somebody waits for its acknowledgements",
+        Reason::Settling => "its role is not settled",
+        Reason::NotMeasured => "what it needs was not measured yet",
+        Reason::Lag => "it is behind by more than what is allowed",
+        Reason::Follows => "it follows",
+        Reason::NeedsSpeed => "it follows, and no slower core would keep up",
+        Reason::NotSlowed(Obstacle::NotSettable { .. }) => {
+            "it follows; its core's frequency can't be set"
+        }
+        Reason::NotSlowed(Obstacle::NoCore) => "it follows; no core is left that can be slowed",
+        Reason::NotSlowed(obstacle) => return format!("it follows, but is not slowed: {obstacle}"),
+        Reason::Gone => "it is no longer there",
+    }
+    .to_string()
+}
+
+/// The name by which a raise is counted.
+fn boost(order: &Order) -> Option<&'static str> {
+    match order.reason {
+        Reason::Lag => Some("lag"),
+        Reason::Promoted => Some("promoted"),
+        Reason::NotFollowing => Some("not_following"),
+        Reason::Busy(_) => Some("busy"),
+        // Counted once for all that follow it.
+        Reason::MasterLost
+        | Reason::Master
+        | Reason::Unknown
+        | Reason::Settling
+        | Reason::NotMeasured
+        | Reason::Follows
+        | Reason::NeedsSpeed
+        | Reason::NotSlowed(_)
+        | Reason::Gone => None,
+    }
+}
