@@ -28,6 +28,8 @@ mod request;
 
 mod reply;
 
+mod options;
+
 mod command;
 
 mod handler;
@@ -38,7 +40,8 @@ mod door;
 
 pub mod fuzz;
 
-pub use door::{Active, Door, Options, Role, RoleAnswer, SplitCores};
+pub use door::Door;
+pub use options::{Active, Options, Role, RoleAnswer, SplitCores};
 pub use table::{Change, Column, Feed, FeedClosed, TableSchema, key_of};
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ const RULES: [(&str, May); 11] = [
     (
         "crates/serve",
         May::But {
-            own: &[],
+            own: &["slackwater-link"],
             never: &SQL,
         },
     ),

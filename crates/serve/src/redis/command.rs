@@ -80,7 +80,7 @@ pub(super) struct Client {
 pub(super) struct Server<'a> {
     pub tables: &'a Tables,
     pub password: Option<&'a str>,
-    pub role: &'a dyn super::door::Role,
+    pub role: &'a dyn super::options::Role,
     pub port: u16,
     pub clients: usize,
     pub uptime_s: u64,

@@ -13,8 +13,8 @@ use slackwater_link::spsc::{Receiver, Sender};
 use slackwater_link::waiter::{Interest, Listen, Sources, Waiter};
 
 use super::command::{self, Client, Server};
-use super::door::Options;
 use super::handler::{Order, Word};
+use super::options::Options;
 use super::reply::{Reply, Version};
 use super::request::{REQUEST_BYTES_MAX, Requests};
 use super::table::Tables;
