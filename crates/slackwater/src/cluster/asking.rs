@@ -13,8 +13,8 @@ use super::session::{Beside, Receiver, Session};
 /// How long a connection may take, and an answer that is known at once.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a host may take to leave: the query is saved, begins without it, and the agent ends; an agent that
-/// does not end is given up after half a minute.
+/// How long a host may take to leave: the query is saved, begins without it, and the agent ends; an agent
+/// that does not end is given up after half a minute.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The address of the orchestrator that leads, as a registry says.
