@@ -58,7 +58,11 @@ impl Place {
 
     /// The program with the options of this place.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater-power"));
+        // Measured is what was optimized.
+        let program = std::env::var("POWER_PROGRAM");
+        let program =
+            program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_slackwater-power").to_string());
+        let mut command = Command::new(program);
         command.args(arguments);
         command
             .arg("--sysfs")

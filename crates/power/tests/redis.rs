@@ -15,7 +15,7 @@ use crate::tree;
 const PROGRAM: &str = "redis-server";
 
 /// A server, ended with the test.
-struct Server {
+pub struct Server {
     child: Child,
     address: SocketAddr,
 }
@@ -59,7 +59,8 @@ impl Server {
         connection.ask(words)
     }
 
-    fn offset(&self) -> i64 {
+    /// Bytes that it has sent or applied.
+    pub fn offset(&self) -> i64 {
         let reply = self.ask(&["ROLE"]);
         let fields = reply.array().unwrap();
         let at = if fields[0].text() == Some("master") {
@@ -68,6 +69,16 @@ impl Server {
             4
         };
         fields[at].number().unwrap()
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     fn kill(&mut self) {
@@ -119,7 +130,7 @@ fn free_port() -> u16 {
 }
 
 /// A master and a replica that follows; none where there is no program.
-fn pair(place: &Place) -> Option<(Server, Server)> {
+pub fn pair(place: &Place) -> Option<(Server, Server)> {
     let Some(master) = Server::start(place, free_port(), None) else {
         println!("skipped: {PROGRAM} is not installed");
         return None;
@@ -143,7 +154,7 @@ fn write(address: SocketAddr, goes_on: &AtomicBool) {
     }
 }
 
-fn server(place: &Place, of: &Server) -> Option<slackwater_power::status::ServerStatus> {
+pub fn server(place: &Place, of: &Server) -> Option<slackwater_power::status::ServerStatus> {
     let status = place.status()?;
     status
         .servers
