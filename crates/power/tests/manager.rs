@@ -80,16 +80,18 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// Starts a manager.
+    /// Starts a manager of a server.
     pub fn manage(&self, server: SocketAddr, more: &[&str]) -> Manager {
-        let log = self.folder.path().join("log");
-        let file = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .unwrap();
         let url = format!("redis://{server}");
-        let mut command = self.command(&[&[url.as_str()], more].concat());
+        self.manage_configured(&[&[url.as_str()], more].concat())
+    }
+
+    /// Starts a manager of what the configuration names.
+    pub fn manage_configured(&self, arguments: &[&str]) -> Manager {
+        let log = self.folder.path().join("log");
+        let mut options = fs::File::options();
+        let file = options.create(true).append(true).open(&log).unwrap();
+        let mut command = self.command(arguments);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
