@@ -22,7 +22,9 @@ pub fn page(journal: &Path, path: &str) -> Result<String> {
     let socket = page_path(journal);
     let failed = |error: std::io::Error| Error::failed(socket.display(), error);
     let mut stream = UnixStream::connect(&socket).map_err(|error| {
-        failed(error).hint("is a manager running? --journal FILE names the one that is meant, and it takes its user")
+        failed(error).hint(
+            "is a manager running? --journal FILE names the one that is meant; it takes its user",
+        )
     })?;
     stream.set_read_timeout(Some(PAGE_MAX)).map_err(failed)?;
     stream

@@ -9,9 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use slackwater_control::power::{Cpu, InstanceId};
 
 use crate::cores::Cores;
@@ -21,10 +19,13 @@ use crate::process;
 use crate::system;
 
 pub mod clocks;
+mod lateness;
 pub mod link;
 pub mod threads;
+mod waits;
 
 use clocks::Clocks;
+use lateness::Lateness;
 use link::Link;
 use threads::Threads;
 
@@ -32,8 +33,6 @@ use threads::Threads;
 pub const INSTANCES_MAX: usize = 256;
 /// The most requests that are answered before the beats are looked after again.
 const REQUESTS_MAX: usize = 64;
-/// Sleeps whose lateness is kept: those of the last seconds.
-const SLEEPS_MAX: usize = 512;
 
 /// Why the hand has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,50 +164,6 @@ impl Hand {
             .values()
             .filter_map(|adopted| adopted.link.as_ref());
         links.filter_map(Link::due).min()
-    }
-
-    fn wait(&self, due: Option<u64>) -> Ready {
-        let mut fds = vec![
-            PollFd::new(&self.channel, PollFlags::IN),
-            PollFd::new(&self.signals, PollFlags::IN),
-        ];
-        for adopted in self.instances.values() {
-            fds.push(PollFd::new(&adopted.handle, PollFlags::IN));
-            if let Some(link) = &adopted.link {
-                let flags = match link.waits_for_bytes() {
-                    true => PollFlags::IN | PollFlags::RDHUP,
-                    false => PollFlags::RDHUP,
-                };
-                fds.push(PollFd::from_borrowed_fd(link.as_fd(), flags));
-            }
-        }
-        let left = due.map(|due| Duration::from_nanos(due.saturating_sub(system::now_ns())));
-        let left = left.and_then(|left| Timespec::try_from(left).ok());
-        // A signal that is not read here, or no memory: whatever is ready is found at the next call.
-        let _ = poll(&mut fds, left.as_ref());
-        let mut flags = fds.iter().map(PollFd::revents);
-        let mut next = || flags.next().unwrap_or(PollFlags::empty());
-        let mut ready = Ready {
-            channel: !next().is_empty(),
-            signal: !next().is_empty(),
-            ..Ready::default()
-        };
-        for (instance, adopted) in &self.instances {
-            if !next().is_empty() {
-                ready.ended.push(*instance);
-            }
-            if adopted.link.is_some() {
-                let flags = next();
-                if !flags.is_empty() {
-                    let closed =
-                        PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-                    ready
-                        .connections
-                        .push((*instance, flags.intersects(closed)));
-                }
-            }
-        }
-        ready
     }
 
     /// Serves all links; true if the head is gone.
@@ -504,37 +459,5 @@ impl Hand {
             },
             (Err(error), _) | (_, Err(error)) => Answer::refused(&error),
         }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Ready {
-    channel: bool,
-    signal: bool,
-    ended: Vec<InstanceId>,
-    /// Instances whose connection is ready, and whether it is closed.
-    connections: Vec<(InstanceId, bool)>,
-}
-
-/// By how much sleeps were longer than asked.
-#[derive(Debug, Default)]
-struct Lateness {
-    sleeps: Vec<u64>,
-    next: usize,
-}
-
-impl Lateness {
-    fn add(&mut self, late_ns: u64) {
-        match self.sleeps.get_mut(self.next) {
-            Some(sleep) => *sleep = late_ns,
-            None => self.sleeps.push(late_ns),
-        }
-        self.next = (self.next + 1) % SLEEPS_MAX;
-    }
-
-    fn p99(&self) -> u64 {
-        let mut sleeps = self.sleeps.clone();
-        sleeps.sort_unstable();
-        sleeps.get(sleeps.len() * 99 / 100).copied().unwrap_or(0)
     }
 }

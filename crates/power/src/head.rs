@@ -34,6 +34,7 @@ mod page;
 mod round;
 mod server;
 mod setting;
+mod shown;
 mod watch;
 
 pub use grip::Grip;
@@ -166,6 +167,7 @@ impl Head {
         let manager = manager.map_err(|wrong| {
             Error::usage("[cores]", wrong).hint("slackwater-power check lists this host's cores")
         })?;
+        let packages = crate::cores::packages(&parts.sysfs).len();
         let now = system::now_ns();
         let (mut servers, mut watches) = (BTreeMap::new(), Vec::new());
         for (server, login) in settings.servers.iter().zip(parts.logins) {
@@ -200,7 +202,7 @@ impl Head {
             oversleep_ns: 0,
             next_instance: 1,
             energy: Energy::new(Voltages::paper()),
-            meters: round::Meters::default(),
+            meters: round::Meters::new(packages),
             boosts: BTreeMap::new(),
             conflicts: BTreeMap::new(),
             said: BTreeMap::new(),

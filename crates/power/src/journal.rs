@@ -1,4 +1,5 @@
-//! What was found before anything was set: on disk before each change, so that whoever comes next can undo it.
+//! What was found before anything was set: on disk before each change, so that whoever comes next can undo
+//! it.
 //!
 //! ```text
 //! slackwater-power journal 1
@@ -9,9 +10,9 @@
 //! end 5 9b1c20d4a3f0e671                                   lines before this one, FNV-1a of their bytes
 //! ```
 //!
-//! Invariants: the file is replaced as a whole, by a rename, so a reader sees a complete one or the one before.
-//! One that is torn all the same, or that another boot has written, is not applied. `NAME.lock` is locked while
-//! somebody manages or undoes; it holds that process's number.
+//! Invariants: the file is replaced as a whole, by a rename, so a reader sees a complete one or the one
+//! before. One that is torn all the same, or that another boot has written, is not applied. `NAME.lock` is
+//! locked while somebody manages or undoes; it holds that process's number.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

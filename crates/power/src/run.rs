@@ -9,7 +9,7 @@
 //! |---|---|
 //! | the head, by a signal or an error | the hand restores, and exits with 1 |
 //! | the head, because it was told to | the hand restores, and exits with 0 |
-//! | the hand, by SIGTERM | it restores, and exits with 0; the head sees its end, finds nothing to undo, and exits |
+//! | the hand, by SIGTERM | it restores, tells the head, and both exit with 0 |
 //! | the hand, by SIGKILL | the head restores through its descriptors, and exits with 1 |
 //! | both, by SIGKILL | the journal stays: `slackwater-power restore`, or the next start, undoes it |
 
@@ -297,7 +297,8 @@ fn make_head(
     })
 }
 
-/// Looks around for `rounds` seconds without changing anything, and says what is there and what would be done.
+/// Looks around for `rounds` seconds without changing anything, and says what is there and what would be
+/// done.
 pub fn plan(mut settings: Settings, options: &Options, rounds: u32) -> Result<Status> {
     // Nothing is changed, so no role has to be certain.
     settings.limits.settle_ns = settings.limits.settle_ns.min(PLAN_SETTLE_NS);

@@ -347,8 +347,8 @@ mod tests {
     #[test]
     fn people_read_a_line_for_each_server() {
         let text = status().text();
-        let line = "127.0.0.1:6380 Redis 7.0.15 replica, process 4711, cpu3 at 1.00 GHz, beat 18 ms, lag 9.5 ms: \
-                    it follows\n";
+        let line = "127.0.0.1:6380 Redis 7.0.15 replica, process 4711, cpu3 at 1.00 GHz, beat 18 ms, \
+                    lag 9.5 ms: it follows\n";
         assert!(text.starts_with(line), "{text}");
         assert!(text.contains("look for tuned"), "{text}");
         assert_eq!(Status::default().text(), "no servers were found\n");

@@ -16,15 +16,15 @@ Restart=always
 RestartSec=1
 RuntimeDirectory=slackwater
 RuntimeDirectoryPreserve=yes
-# Pinning takes CAP_SYS_NICE, batching takes CAP_SYS_PTRACE (leave it out without lag), files of other users
-# take CAP_DAC_OVERRIDE (leave it out with the rule below and Group=slackwater-power), and giving up permissions
-# takes CAP_SETUID and CAP_SETGID.
+# Pinning takes CAP_SYS_NICE, batching takes CAP_SYS_PTRACE (leave it out without lag), files of other
+# users take CAP_DAC_OVERRIDE (leave it out with the rule below and Group=slackwater-power), and giving up
+# permissions takes CAP_SETUID and CAP_SETGID.
 CapabilityBoundingSet=CAP_SYS_NICE CAP_SYS_PTRACE CAP_DAC_OVERRIDE CAP_SETUID CAP_SETGID CAP_SYS_RESOURCE
 NoNewPrivileges=yes
 ProtectSystem=strict
 ProtectHome=yes
 PrivateTmp=yes
-# Not ProtectKernelTunables=yes: it makes the frequencies read-only. Not PrivatePIDs=yes: servers are processes.
+# Not ProtectKernelTunables=yes: it makes the frequencies read-only. Not PrivatePIDs=yes: it hides servers.
 ReadWritePaths=/sys/devices/system/cpu /run/slackwater
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 LockPersonality=yes
@@ -33,9 +33,10 @@ MemoryMax=64M
 [Install]
 WantedBy=multi-user.target
 
-# /etc/udev/rules.d/60-slackwater-power.rules, with a group slackwater-power: nothing has to run as root to set
-# frequencies and to read energy
-SUBSYSTEM==\"cpu\", ACTION==\"add\", RUN+=\"/bin/sh -c 'chgrp slackwater-power /sys%p/cpufreq/scaling_max_freq \
+# /etc/udev/rules.d/60-slackwater-power.rules, with a group slackwater-power: then nothing has to run as root
+# to set frequencies and to read energy
+SUBSYSTEM==\"cpu\", ACTION==\"add\", RUN+=\"/bin/sh -c 'chgrp slackwater-power \
+/sys%p/cpufreq/scaling_max_freq \
 /sys%p/cpufreq/energy_performance_preference; chmod g+w /sys%p/cpufreq/scaling_max_freq \
 /sys%p/cpufreq/energy_performance_preference'\"
 SUBSYSTEM==\"powercap\", ACTION==\"add\", RUN+=\"/bin/sh -c 'chgrp slackwater-power /sys%p/energy_uj; \

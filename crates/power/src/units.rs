@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn durations_are_short() {
-        let texts = [7, 1_500, 20_000_000, 2_500_000_000].map(duration_text);
-        assert_eq!(texts, ["7 ns", "1.5 µs", "20 ms", "2.5 s"]);
+        let written = [7, 1_500, 20_000_000, 2_500_000_000].map(duration_text);
+        assert_eq!(written, ["7 ns", "1.5 µs", "20 ms", "2.5 s"]);
     }
 }

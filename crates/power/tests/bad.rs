@@ -93,7 +93,7 @@ fn the_configuration_is_checked() {
         told(&place, &["redis://127.0.0.1:1"], 2, place_of);
     }
     let place = Place::new();
-    let config = "[[redis]]\nurl = \"redis://127.0.0.1:1\"\npassword_file = \"/missing/secret\"\n[cores]\nslow = \"9\"\n";
+    let config = "[[redis]]\nurl = \"redis://127.0.0.1:1\"\npassword_file = \"/missing/secret\"\n";
     fs::write(place.path().join("power.toml"), config).unwrap();
     told(&place, &[], 2, "/missing/secret");
     let config = "[[redis]]\nurl = \"redis://127.0.0.1:1\"\n[cores]\nslow = \"9\"\n";

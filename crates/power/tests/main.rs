@@ -7,5 +7,6 @@ mod crash;
 mod fake;
 mod life;
 mod manager;
+mod measure;
 mod redis;
 mod tree;

@@ -58,7 +58,11 @@ impl Place {
 
     /// The program with the options of this place.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater-power"));
+        // Measured is what was optimized.
+        let program = std::env::var("POWER_PROGRAM");
+        let program =
+            program.unwrap_or_else(|_| env!("CARGO_BIN_EXE_slackwater-power").to_string());
+        let mut command = Command::new(program);
         command.args(arguments);
         command
             .arg("--sysfs")
@@ -76,16 +80,18 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// Starts a manager.
+    /// Starts a manager of a server.
     pub fn manage(&self, server: SocketAddr, more: &[&str]) -> Manager {
-        let log = self.folder.path().join("log");
-        let file = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .unwrap();
         let url = format!("redis://{server}");
-        let mut command = self.command(&[&[url.as_str()], more].concat());
+        self.manage_configured(&[&[url.as_str()], more].concat())
+    }
+
+    /// Starts a manager of what the configuration names.
+    pub fn manage_configured(&self, arguments: &[&str]) -> Manager {
+        let log = self.folder.path().join("log");
+        let mut options = fs::File::options();
+        let file = options.create(true).append(true).open(&log).unwrap();
+        let mut command = self.command(arguments);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

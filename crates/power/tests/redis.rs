@@ -15,7 +15,7 @@ use crate::tree;
 const PROGRAM: &str = "redis-server";
 
 /// A server, ended with the test.
-struct Server {
+pub struct Server {
     child: Child,
     address: SocketAddr,
 }
@@ -59,7 +59,8 @@ impl Server {
         connection.ask(words)
     }
 
-    fn offset(&self) -> i64 {
+    /// Bytes that it has sent or applied.
+    pub fn offset(&self) -> i64 {
         let reply = self.ask(&["ROLE"]);
         let fields = reply.array().unwrap();
         let at = if fields[0].text() == Some("master") {
@@ -68,6 +69,16 @@ impl Server {
             4
         };
         fields[at].number().unwrap()
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     fn kill(&mut self) {
@@ -119,7 +130,7 @@ fn free_port() -> u16 {
 }
 
 /// A master and a replica that follows; none where there is no program.
-fn pair(place: &Place) -> Option<(Server, Server)> {
+pub fn pair(place: &Place) -> Option<(Server, Server)> {
     let Some(master) = Server::start(place, free_port(), None) else {
         println!("skipped: {PROGRAM} is not installed");
         return None;
@@ -143,7 +154,7 @@ fn write(address: SocketAddr, goes_on: &AtomicBool) {
     }
 }
 
-fn server(place: &Place, of: &Server) -> Option<slackwater_power::status::ServerStatus> {
+pub fn server(place: &Place, of: &Server) -> Option<slackwater_power::status::ServerStatus> {
     let status = place.status()?;
     status
         .servers
@@ -228,4 +239,82 @@ fn a_real_server_that_is_killed_and_started_again_is_found_again() {
             .is_some_and(|server| server.pid == Some(again.child.id()) && server.role == "replica")
     });
     assert_eq!(manager.stop(), Some(0));
+}
+
+#[test]
+fn a_sentinel_s_master_is_found_and_its_successor_is_followed() {
+    let place = Place::new();
+    let Some((mut master, replica)) = pair(&place) else {
+        return;
+    };
+    let port = free_port();
+    let file = place.path().join("sentinel.conf");
+    let config = format!(
+        "port {port}\nbind 127.0.0.1\nsentinel monitor mymaster 127.0.0.1 {} 1\n\
+         sentinel down-after-milliseconds mymaster 1000\n",
+        master.address.port()
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command
+        .arg(&file)
+        .arg("--sentinel")
+        .arg("--dir")
+        .arg(place.path());
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let sentinel = Server {
+        child: child.unwrap(),
+        address: SocketAddr::from(([127, 0, 0, 1], port)),
+    };
+    eventually("the sentinel answers", || {
+        TcpStream::connect(sentinel.address).is_ok()
+    });
+    let config = format!("[[redis]]\nurl = \"sentinel://127.0.0.1:{port}/mymaster\"\n");
+    std::fs::write(place.path().join("power.toml"), config).unwrap();
+    let mut manager = place.manage_configured(&[]);
+    eventually("both are found", || {
+        let role = |of| server(&place, of).map(|server| (server.role, server.pid.is_some()));
+        role(&master) == Some(("master".to_string(), true))
+            && role(&replica) == Some(("replica".to_string(), true))
+    });
+    master.kill();
+    eventually("the end of the master is said", || {
+        manager.log().contains("its connection has ended")
+    });
+    eventually("the replica is promoted and known as a master", || {
+        server(&place, &replica).is_some_and(|server| server.role == "master")
+    });
+    assert!(place.is_as_found());
+    assert_eq!(manager.stop(), Some(0));
+}
+
+#[test]
+fn a_password_comes_from_the_environment_or_the_server_is_left_alone() {
+    let place = Place::new();
+    let Some((master, _replica)) = pair(&place) else {
+        return;
+    };
+    master.ask(&["CONFIG", "SET", "requirepass", "hidden"]);
+    let manager = place.manage(master.address, &[]);
+    eventually("it says so", || {
+        server(&place, &master).is_some_and(|server| {
+            server
+                .trouble
+                .is_some_and(|trouble| trouble.contains("NOAUTH"))
+                && server.pid.is_none()
+        })
+    });
+    drop(manager);
+    let mut command = place.command(&["plan", &format!("redis://{}", master.address)]);
+    let output = command
+        .env("SLACKWATER_POWER_PASSWORD", "hidden")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("master, process"), "{text}");
+    assert!(!text.contains("hidden"), "{text}");
 }

@@ -136,6 +136,21 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/power",
+        &[
+            ("base", "error system units"),
+            ("the host", "cores journal message process value"),
+            ("undo", "undo"),
+            ("servers", "client config facts resp seed"),
+            ("who changes things, and what is shown", "hand status"),
+            ("who decides", "head"),
+            ("about the host", "host unit user"),
+            ("both processes", "run"),
+            ("other commands", "ask"),
+            ("command line", "cli"),
+        ],
+    ),
+    (
         "crates/bench",
         &[
             ("base", "common lab part_process programs usage"),

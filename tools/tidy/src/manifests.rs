@@ -22,7 +22,7 @@ enum May {
 const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
-const RULES: [(&str, May); 11] = [
+const RULES: [(&str, May); 12] = [
     ("crates/link", May::Only(&["rustix", "libc", "loom"])),
     (
         "crates/secure",
@@ -67,6 +67,19 @@ const RULES: [(&str, May); 11] = [
             own: &["slackwater-link"],
             never: &SQL,
         },
+    ),
+    // What has permissions links no more than it needs.
+    (
+        "crates/power",
+        May::Only(&[
+            "clap",
+            "libc",
+            "rustix",
+            "serde",
+            "serde_json",
+            "slackwater-control",
+            "toml",
+        ]),
     ),
     (
         "crates/slackwater",

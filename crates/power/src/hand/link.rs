@@ -12,8 +12,8 @@
 //!   └─ connection closed    └─ nothing came for SILENT_BEATS ─► Quiet ─┘  mark down, waits for bytes
 //! ```
 //!
-//! Whatever arrives is handed over within one beat: in Up at the next one, in Down and Quiet at once. In Quiet
-//! nothing runs until a byte comes.
+//! Whatever arrives is handed over within one beat: in Up at the next one, in Down and Quiet at once. In
+//! Quiet nothing runs until a byte comes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use slackwater_control::power::energy::{By, Span};
-use slackwater_control::power::{
-    Busy, Cpu, InstanceId, Observation, Obstacle, Order, Reason, Role, Seen,
-};
+use slackwater_control::power::{Busy, InstanceId, Observation, Order, Role, Seen};
 
 use super::grip::HandLost;
 use super::page::Served;
-use super::server::{self, Server};
-use super::{COLLECT_NS, Head, LIVELY_NS, LONG_NS, Phase, SHORT_NS};
+use super::server::Server;
+use super::{COLLECT_NS, Head, LIVELY_NS, LONG_NS, Phase, SHORT_NS, shown};
 use crate::cores;
 use crate::facts::RoleSaid;
 use crate::message::{Code, Report, Request};
-use crate::status::{CoreStatus, EnergyStatus, ServerStatus, Status};
 use crate::system;
 
 /// What was measured last, for differences.
@@ -23,12 +20,39 @@ use crate::system;
 pub struct Meters {
     /// CPU time of instances, and when.
     cpu: BTreeMap<InstanceId, (u64, u64)>,
-    /// Microjoules of packages.
-    packages: BTreeMap<u32, u64>,
-    joules: Option<f64>,
+    /// Microjoules of packages, once they were read.
+    packages: Vec<Option<u64>>,
+    pub(super) joules: Option<f64>,
     /// Beats of instances.
-    beats: BTreeMap<InstanceId, u64>,
+    pub(super) beats: BTreeMap<InstanceId, u64>,
     offsets: u64,
+}
+
+impl Meters {
+    /// Nothing was measured yet; there are so many packages.
+    pub fn new(packages: usize) -> Self {
+        Self {
+            packages: vec![None; packages],
+            ..Self::default()
+        }
+    }
+
+    /// Adds what a package has used.
+    fn package(&mut self, package: usize, now_uj: u64, range_uj: u64) {
+        let Some(before) = self
+            .packages
+            .get_mut(package)
+            .and_then(|uj| uj.replace(now_uj))
+        else {
+            return;
+        };
+        // The counter starts over at its range.
+        let used_uj = match now_uj >= before {
+            true => now_uj - before,
+            false => range_uj.saturating_sub(before) + now_uj,
+        };
+        *self.joules.get_or_insert(0.0) += used_uj as f64 / 1e6;
+    }
 }
 
 impl Head {
@@ -221,7 +245,7 @@ impl Head {
             let master = masters
                 .get(&server.address)
                 .and_then(|master| self.servers.get(master));
-            let (role, offset) = role(server, master);
+            let (role, offset) = server.seen(master);
             offsets += offset;
             let waited = master.is_some_and(|master| master.waits_for_replicas(now));
             let cpu = self.manager.setting(instance).and_then(|order| order.cpu);
@@ -253,7 +277,7 @@ impl Head {
     pub(super) fn obey(&mut self, orders: &[Order]) -> Result<(), HandLost> {
         self.setting.order(orders);
         for order in orders {
-            if let Some(reason) = boost(order) {
+            if let Some(reason) = shown::boost(order) {
                 *self.boosts.entry(reason).or_default() += 1;
             }
         }
@@ -292,30 +316,32 @@ impl Head {
         if parts.is_empty() {
             parts.push("as it was found".to_string());
         }
-        format!("{}: {}", parts.join(", "), reason(&order.reason))
+        format!("{}: {}", parts.join(", "), shown::reason(&order.reason))
     }
 
     /// Once a second: whether all is as it was set, and what it costs.
     fn look(&mut self, now: u64) -> Result<(), HandLost> {
-        self.oversleep_ns = self.grip.ask(Request::Look)?.value;
-        for package in 0.. {
-            let answer = self.grip.ask(Request::Energy { package })?;
-            if answer.code != Code::Done {
-                break;
-            }
-            if let Some(before) = self.meters.packages.insert(package, answer.value) {
-                // The counter starts over at its range.
-                let used = match answer.value >= before {
-                    true => answer.value - before,
-                    false => answer.more.saturating_sub(before) + answer.value,
-                };
-                *self.meters.joules.get_or_insert(0.0) += used as f64 / 1e6;
+        let packages = self.meters.packages.len() as u32;
+        let instances = self.servers.values().filter_map(|server| server.instance);
+        let instances = instances.collect::<Vec<(InstanceId, u32)>>();
+        let beaten = instances.iter().map(|(instance, _)| *instance);
+        let beaten = beaten.filter(|instance| self.setting.beat_ns(*instance).is_some());
+        let beaten = beaten.collect::<Vec<InstanceId>>();
+        let mut requests = vec![Request::Look];
+        requests.extend((0..packages).map(|package| Request::Energy { package }));
+        requests.extend(beaten.iter().map(|&instance| Request::Count { instance }));
+        let mut answers = self.grip.look(&requests)?.into_iter();
+        self.oversleep_ns = answers.next().map_or(0, |answer| answer.value);
+        for package in 0..packages as usize {
+            let answer = answers.next().filter(|answer| answer.code == Code::Done);
+            if let Some(answer) = answer {
+                self.meters.package(package, answer.value, answer.more);
             }
         }
-        let instances = self.servers.values().filter_map(|server| server.instance);
-        for (instance, pid) in instances.collect::<Vec<(InstanceId, u32)>>() {
-            let beats = self.grip.ask(Request::Count { instance })?.value;
-            self.meters.beats.insert(instance, beats);
+        for (instance, answer) in beaten.into_iter().zip(answers) {
+            self.meters.beats.insert(instance, answer.value);
+        }
+        for (instance, pid) in instances {
             self.meter(now, instance, pid);
         }
         self.told(now)
@@ -423,188 +449,23 @@ impl Head {
         }
         Ok(Served::text("raised\n".to_string()))
     }
-
-    /// What is known and done at present.
-    pub fn status(&self) -> Status {
-        let servers = self
-            .servers
-            .values()
-            .map(|server| self.server_status(server));
-        let cores = self.cores.iter().map(|core| self.core_status(core.cpu));
-        let pair = |modelled: &slackwater_control::power::energy::Modelled| {
-            (modelled.used_s, modelled.all_fast_s)
-        };
-        Status {
-            servers: servers.collect(),
-            cores: cores.collect(),
-            energy: EnergyStatus {
-                rapl_joules: self.meters.joules,
-                modelled_sigma_one: pair(&self.energy.modelled().0),
-                modelled_sigma_zero: pair(&self.energy.modelled().1),
-                voltages: Some(slackwater_control::power::energy::PAPER_WORDS.to_string()),
-            },
-            boosts: self
-                .boosts
-                .iter()
-                .map(|(reason, count)| (reason.to_string(), *count))
-                .collect(),
-            troubles: self
-                .watches
-                .iter()
-                .filter_map(|watch| Some(format!("{}: {}", watch.seed, watch.trouble.as_ref()?)))
-                .collect(),
-            dry_run: self.is_dry,
-        }
-    }
-
-    fn server_status(&self, server: &Server) -> ServerStatus {
-        let instance = server.instance.map(|(instance, _)| instance);
-        let order = instance.and_then(|instance| self.manager.setting(instance));
-        let cpu = instance.and_then(|instance| self.setting.pinned(instance));
-        let set_khz = cpu.and_then(|cpu| self.setting.khz(cpu));
-        let beat_ns = instance.and_then(|instance| self.setting.beat_ns(instance));
-        let classes = [
-            ("frequency", set_khz.is_some()),
-            ("pin", cpu.is_some()),
-            ("batch", beat_ns.is_some()),
-        ];
-        let lag_bytes = match &server.role {
-            Some(RoleSaid::Replica { master, offset, .. }) => {
-                let master = self
-                    .names
-                    .get(master)
-                    .and_then(|master| self.servers.get(master));
-                match master.and_then(|master| master.role.as_ref()) {
-                    Some(RoleSaid::Master { offset: sent, .. }) => {
-                        Some(sent.saturating_sub(*offset))
-                    }
-                    Some(RoleSaid::Replica { .. } | RoleSaid::Sentinel) | None => None,
-                }
-            }
-            Some(RoleSaid::Master { .. } | RoleSaid::Sentinel) | None => None,
-        };
-        let reason = match (order, server.is_here) {
-            (Some(order), _) => reason(&order.reason),
-            (None, false) => "it runs on another host".to_string(),
-            (None, true) => "it is left alone".to_string(),
-        };
-        ServerStatus {
-            address: server.address.to_string(),
-            product: server.info.product(),
-            role: match server.role {
-                Some(RoleSaid::Master { .. }) => "master",
-                Some(RoleSaid::Replica { .. }) => "replica",
-                Some(RoleSaid::Sentinel) => "sentinel",
-                None => "unknown",
-            }
-            .to_string(),
-            pid: server.instance.map(|(_, pid)| pid),
-            cpu,
-            set_khz,
-            beat_ns,
-            beats: instance
-                .and_then(|instance| self.meters.beats.get(&instance).copied())
-                .unwrap_or(0),
-            lag_bytes,
-            lag_ns: instance.and_then(|instance| self.manager.lag_ns(instance)),
-            cpu_ns: server
-                .instance
-                .and_then(|(_, pid)| system::cpu_time_ns(pid)),
-            reason,
-            classes: classes
-                .iter()
-                .filter(|(_, is)| *is)
-                .map(|(class, _)| class.to_string())
-                .collect(),
-            trouble: server
-                .trouble
-                .clone()
-                .or_else(|| self.setting.troubles.get(&instance?).cloned()),
-        }
-    }
-
-    fn core_status(&self, cpu: Cpu) -> CoreStatus {
-        let why = self
-            .fixed
-            .get(&cpu)
-            .or_else(|| self.setting.refused.get(&cpu));
-        CoreStatus {
-            cpu,
-            class: if why.is_none() { "frequency" } else { "none" }.to_string(),
-            set_khz: self.setting.khz(cpu),
-            measured_khz: cores::measured_khz(&self.sysfs, cpu),
-            conflicts: self.conflicts.get(&cpu).copied().unwrap_or(0),
-            why: why.cloned(),
-        }
-    }
 }
 
-/// What a server is, and its offset.
-fn role(server: &Server, master: Option<&Server>) -> (Role, u64) {
-    match &server.role {
-        Some(RoleSaid::Master { offset, .. }) => (Role::Master, *offset),
-        Some(RoleSaid::Replica { state, offset, .. }) => {
-            let master_offset = master.and_then(|master| match &master.role {
-                Some(RoleSaid::Master { offset, .. } | RoleSaid::Replica { offset, .. }) => {
-                    Some(*offset)
-                }
-                Some(RoleSaid::Sentinel) | None => None,
-            });
-            let role = Role::Replica {
-                master: master
-                    .and_then(|master| master.instance)
-                    .map(|(instance, _)| instance),
-                link: server::link(state),
-                master_offset,
-            };
-            (role, *offset)
-        }
-        Some(RoleSaid::Sentinel) | None => (Role::Unknown, 0),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Why an instance is as fast as it is, for people.
-fn reason(reason: &Reason) -> String {
-    match reason {
-        Reason::Master => "it is a master",
-        Reason::Unknown => "its role is not known",
-        Reason::MasterLost => "its master was lost, it may be promoted",
-        Reason::Promoted => "it may be promoted",
-        Reason::NotFollowing => "its connection is down, or it receives a snapshot",
-        Reason::Busy(Busy::Loads) => "it loads its data",
-        Reason::Busy(Busy::Saves) => "it saves a snapshot",
-        Reason::Busy(Busy::IsWaitedFor) => "somebody waits for its acknowledgements",
-        Reason::Settling => "its role is not settled",
-        Reason::NotMeasured => "what it needs was not measured yet",
-        Reason::Lag => "it is behind by more than what is allowed",
-        Reason::Follows => "it follows",
-        Reason::NeedsSpeed => "it follows, and no slower core would keep up",
-        Reason::NotSlowed(Obstacle::NotSettable { .. }) => {
-            "it follows; its core's frequency can't be set"
+    #[test]
+    fn energy_is_added_also_when_its_counter_starts_over() {
+        let mut meters = Meters::new(1);
+        for (now_uj, joules) in [
+            (9_000_000, None),
+            (9_500_000, Some(0.5)),
+            (1_500_000, Some(3.0)),
+        ] {
+            meters.package(0, now_uj, 10_500_000);
+            meters.package(7, now_uj, 10_500_000);
+            assert_eq!(meters.joules, joules);
         }
-        Reason::NotSlowed(Obstacle::NoCore) => "it follows; no core is left that can be slowed",
-        Reason::NotSlowed(obstacle) => return format!("it follows, but is not slowed: {obstacle}"),
-        Reason::Gone => "it is no longer there",
-    }
-    .to_string()
-}
-
-/// The name by which a raise is counted.
-fn boost(order: &Order) -> Option<&'static str> {
-    match order.reason {
-        Reason::Lag => Some("lag"),
-        Reason::Promoted => Some("promoted"),
-        Reason::NotFollowing => Some("not_following"),
-        Reason::Busy(_) => Some("busy"),
-        // Counted once for all that follow it.
-        Reason::MasterLost
-        | Reason::Master
-        | Reason::Unknown
-        | Reason::Settling
-        | Reason::NotMeasured
-        | Reason::Follows
-        | Reason::NeedsSpeed
-        | Reason::NotSlowed(_)
-        | Reason::Gone => None,
     }
 }

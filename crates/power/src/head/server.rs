@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use slackwater_control::power::{Busy, InstanceId, ReplicaLink};
+use slackwater_control::power::{Busy, InstanceId, ReplicaLink, Role};
 
 use crate::client::{Client, Login, Lost};
 use crate::facts::{self, Info, RoleSaid};
@@ -200,7 +200,31 @@ impl Server {
         self.next_verify = now;
     }
 
-    /// Why it has to be fast, as far as it knows by itself.
+    /// What it is and its offset, as far as its master is known too.
+    pub fn seen(&self, master: Option<&Server>) -> (Role, u64) {
+        match &self.role {
+            Some(RoleSaid::Master { offset, .. }) => (Role::Master, *offset),
+            Some(RoleSaid::Replica { state, offset, .. }) => {
+                let master_offset = master.and_then(|master| match &master.role {
+                    Some(RoleSaid::Master { offset, .. } | RoleSaid::Replica { offset, .. }) => {
+                        Some(*offset)
+                    }
+                    Some(RoleSaid::Sentinel) | None => None,
+                });
+                let role = Role::Replica {
+                    master: master
+                        .and_then(|master| master.instance)
+                        .map(|(instance, _)| instance),
+                    link: link(state),
+                    master_offset,
+                };
+                (role, *offset)
+            }
+            Some(RoleSaid::Sentinel) | None => (Role::Unknown, 0),
+        }
+    }
+
+    /// Why it has to be fast, as far as it says so.
     pub fn busy(&self) -> Option<Busy> {
         let is_set = |name: &str| self.info.is_set(name);
         if is_set("loading") || is_set("async_loading") {
@@ -228,7 +252,7 @@ impl Server {
 }
 
 /// How a replica's connection is, in ROLE's words.
-pub fn link(state: &str) -> ReplicaLink {
+fn link(state: &str) -> ReplicaLink {
     match state {
         "connected" => ReplicaLink::Up,
         "sync" => ReplicaLink::Syncing,

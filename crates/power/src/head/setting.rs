@@ -70,7 +70,7 @@ impl Setting {
         self.troubles.remove(&instance);
     }
 
-    /// The connection of an instance is closed: a beat has to begin anew on the next one.
+    /// The connection of an instance is closed: a beat has to start over on the next one.
     pub fn closed(&mut self, instance: InstanceId) {
         self.beats.remove(&instance);
     }
