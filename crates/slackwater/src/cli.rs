@@ -240,6 +240,22 @@ cargo build --release -p slackwater-bench"
         )]
         arguments: Vec<OsString>,
     },
+    /// Let replicas of servers such as Redis follow as slowly as their allowed lag lets them.
+    #[command(
+        disable_help_flag = true,
+        after_help = "\
+The power manager is a separate program, slackwater-power, which this command starts from the folder of
+slackwater or from PATH. To build it: cargo build --release -p slackwater-power"
+    )]
+    Power {
+        /// Its arguments
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGUMENT"
+        )]
+        arguments: Vec<OsString>,
+    },
 }
 
 /// Runs the command line of this process.
@@ -400,6 +416,7 @@ pub fn main() -> ExitCode {
             Err(error) => complain(&error, FAILED),
         },
         Command::Bench { arguments } => complain(&experiments::become_bench(&arguments), FAILED),
+        Command::Power { arguments } => complain(&experiments::become_power(&arguments), FAILED),
     }
 }
 

@@ -1,8 +1,9 @@
-//! `slackwater bench`: a separate program, started as git starts its commands.
+//! `slackwater bench` and `slackwater power`: separate programs, started as git starts its commands.
 //!
 //! The experiments are not part of the product: `slackwater-bench` is another program over the same library.
-//! It is looked for in the folder of this program and then in `PATH`. It replaces this process, so its exit
-//! code, its signals and its output are those of the command.
+//! The power manager may run as root, and so it has no SQL and no rows in it. Both are looked for in the
+//! folder of this program and then in `PATH`. They replace this process, so their exit code, their signals
+//! and their output are those of the command.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -10,23 +11,33 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The name of the program with the experiments.
-const NAME: &str = "slackwater-bench";
+/// The names of the programs.
+const BENCH: &str = "slackwater-bench";
+const POWER: &str = "slackwater-power";
 
 /// The environment variable that tells the program with the experiments which engine to measure.
 pub const PROGRAM_VARIABLE: &str = "SLACKWATER_PROGRAM";
 
 /// Becomes `slackwater-bench`; returns only if that fails, with what to tell the user.
 pub(super) fn become_bench(arguments: &[OsString]) -> String {
+    become_program(BENCH, "the program with the experiments", arguments)
+}
+
+/// Becomes `slackwater-power`; returns only if that fails, with what to tell the user.
+pub(super) fn become_power(arguments: &[OsString]) -> String {
+    become_program(POWER, "the power manager", arguments)
+}
+
+fn become_program(name: &str, what: &str, arguments: &[OsString]) -> String {
     let this = match std::env::current_exe() {
         Ok(this) => this,
         Err(error) => return format!("the path of this program: {error}"),
     };
-    let beside = this.with_file_name(NAME);
+    let beside = this.with_file_name(name);
     // A name without a folder is looked for in PATH.
     let program = match beside.is_file() {
         true => beside,
-        false => PathBuf::from(NAME),
+        false => PathBuf::from(name),
     };
     let mut command = Command::new(&program);
     let error = command.args(arguments).env(PROGRAM_VARIABLE, &this).exec();
@@ -35,7 +46,7 @@ pub(super) fn become_bench(arguments: &[OsString]) -> String {
     }
     let folder = this.parent().unwrap_or(&this).display();
     format!(
-        "{NAME}, the program with the experiments, is neither in {folder} nor in PATH\n  \
-         = build it with: cargo build --release -p {NAME}"
+        "{name}, {what}, is neither in {folder} nor in PATH\n  \
+         = build it with: cargo build --release -p {name}"
     )
 }
