@@ -1,5 +1,5 @@
 # The commands that the README mentions. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-all golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
@@ -28,7 +28,10 @@ test-python:
 
 # The fast tests, then the families of SLOW, each case of the SQL files stopped and resumed, random queries,
 # chaos, and the loom models of the rings. Tests that take an hour are in `make test-crash`.
-test-all: test
+test-all: test test-slow
+
+# All of these but the fast tests.
+test-slow:
 	cargo test --workspace $(FEATURES) --test main -- --ignored $(SLOW) --skip in_many_rounds
 	EVERY_CASE=1 cargo test --workspace $(FEATURES) --test main -- sql_files:: answers:: nexmark::
 	$(MAKE) fuzz-sql-test
