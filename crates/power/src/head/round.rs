@@ -325,7 +325,10 @@ impl Head {
         let instances = self.servers.values().filter_map(|server| server.instance);
         let instances = instances.collect::<Vec<(InstanceId, u32)>>();
         let beaten = instances.iter().map(|(instance, _)| *instance);
-        let beaten = beaten.filter(|instance| self.setting.beat_ns(*instance).is_some());
+        // In silence nothing is counted, and the hand need not be woken twice.
+        let is_lively = now < self.lively_until;
+        let beaten =
+            beaten.filter(|instance| is_lively && self.setting.beat_ns(*instance).is_some());
         let beaten = beaten.collect::<Vec<InstanceId>>();
         let mut requests = vec![Request::Look];
         requests.extend((0..packages).map(|package| Request::Energy { package }));
