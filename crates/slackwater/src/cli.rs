@@ -12,7 +12,6 @@ mod explained;
 mod hosts;
 mod serve;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -224,38 +223,11 @@ save their state and end it.
         name: String,
     },
     /// Run the published experiments, one command each.
-    #[command(
-        disable_help_flag = true,
-        after_help = "\
-The experiments are in a separate program, slackwater-bench, which this command starts from the folder of
-slackwater or from PATH. Without arguments it lists the experiments. To build it:
-cargo build --release -p slackwater-bench"
-    )]
-    Bench {
-        /// The experiment and its options
-        #[arg(
-            trailing_var_arg = true,
-            allow_hyphen_values = true,
-            value_name = "EXPERIMENT"
-        )]
-        arguments: Vec<OsString>,
-    },
+    #[command(disable_help_flag = true, after_help = experiments::BENCH_HELP)]
+    Bench(experiments::Arguments),
     /// Let replicas of servers such as Redis follow as slowly as their allowed lag lets them.
-    #[command(
-        disable_help_flag = true,
-        after_help = "\
-The power manager is a separate program, slackwater-power, which this command starts from the folder of
-slackwater or from PATH. To build it: cargo build --release -p slackwater-power"
-    )]
-    Power {
-        /// Its arguments
-        #[arg(
-            trailing_var_arg = true,
-            allow_hyphen_values = true,
-            value_name = "ARGUMENT"
-        )]
-        arguments: Vec<OsString>,
-    },
+    #[command(disable_help_flag = true, after_help = experiments::POWER_HELP)]
+    Power(experiments::Arguments),
 }
 
 /// Runs the command line of this process.
@@ -415,8 +387,8 @@ pub fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => complain(&error, FAILED),
         },
-        Command::Bench { arguments } => complain(&experiments::become_bench(&arguments), FAILED),
-        Command::Power { arguments } => complain(&experiments::become_power(&arguments), FAILED),
+        Command::Bench(words) => complain(&experiments::become_bench(&words), FAILED),
+        Command::Power(words) => complain(&experiments::become_power(&words), FAILED),
     }
 }
 

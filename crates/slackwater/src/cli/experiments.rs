@@ -11,21 +11,44 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use clap::Args;
+
 /// The names of the programs.
 const BENCH: &str = "slackwater-bench";
 const POWER: &str = "slackwater-power";
+
+/// What is handed on.
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// Its own arguments
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    words: Vec<OsString>,
+}
+
+/// What the help of the commands ends with.
+pub(super) const BENCH_HELP: &str = "\
+The experiments are in a separate program, slackwater-bench, which this command starts from the folder of
+slackwater or from PATH. Without arguments it lists the experiments. To build it:
+cargo build --release -p slackwater-bench";
+pub(super) const POWER_HELP: &str = "\
+The power manager is a separate program, slackwater-power, which this command starts from the folder of
+slackwater or from PATH. To build it: cargo build --release -p slackwater-power";
 
 /// The environment variable that tells the program with the experiments which engine to measure.
 pub const PROGRAM_VARIABLE: &str = "SLACKWATER_PROGRAM";
 
 /// Becomes `slackwater-bench`; returns only if that fails, with what to tell the user.
-pub(super) fn become_bench(arguments: &[OsString]) -> String {
-    become_program(BENCH, "the program with the experiments", arguments)
+pub(super) fn become_bench(arguments: &Arguments) -> String {
+    become_program(BENCH, "the program with the experiments", &arguments.words)
 }
 
 /// Becomes `slackwater-power`; returns only if that fails, with what to tell the user.
-pub(super) fn become_power(arguments: &[OsString]) -> String {
-    become_program(POWER, "the power manager", arguments)
+pub(super) fn become_power(arguments: &Arguments) -> String {
+    become_program(POWER, "the power manager", &arguments.words)
 }
 
 fn become_program(name: &str, what: &str, arguments: &[OsString]) -> String {

@@ -72,3 +72,19 @@ fn the_help_of_the_program_says_where_it_comes_from() {
         assert!(help.contains(part), "no '{part}' in {help}");
     }
 }
+
+#[test]
+fn the_power_manager_is_such_a_program_too() {
+    let (own, path) = (folder(), folder());
+    let mut command = alone(own.path(), path.path());
+    let missing = command.output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    let mut command = Command::new(own.path().join("slackwater"));
+    let missing = command.args(["power", "check"]).env("PATH", path.path());
+    let error = missing.output().unwrap().stderr;
+    let error = String::from_utf8_lossy(&error);
+    assert!(
+        error.contains("cargo build --release -p slackwater-power"),
+        "{error}"
+    );
+}
