@@ -20,7 +20,8 @@
 use serde::Serialize;
 
 /// GHz and volts of the paper's processor, a Xeon 4114 (Concerto, table 2).
-pub const STATES: [(f64, f64); 7] = [
+#[cfg(test)]
+const STATES: [(f64, f64); 7] = [
     (2.2, 1.10),
     (2.0, 1.06),
     (1.8, 1.02),
