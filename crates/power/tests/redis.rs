@@ -171,7 +171,7 @@ fn a_real_replica_is_found_slowed_batched_and_raised() {
     let goes_on = AtomicBool::new(true);
     thread::scope(|scope| {
         let writes = scope.spawn(|| write(master.address, &goes_on));
-        let mut manager = place.manage(master.address, &["--lag", "50ms"]);
+        let mut manager = place.manage(master.address, &["--lag", "500ms"]);
         eventually("both are found", || {
             server(&place, &replica).is_some_and(|server| server.pid == Some(replica.child.id()))
                 && server(&place, &master).is_some_and(|server| server.role == "master")
@@ -180,7 +180,7 @@ fn a_real_replica_is_found_slowed_batched_and_raised() {
             String::from_utf8_lossy(&place.run(&["check"]).stdout).contains("batch: possible");
         if can_batch {
             eventually("it is batched", || {
-                server(&place, &replica).is_some_and(|server| server.beats > 20)
+                server(&place, &replica).is_some_and(|server| server.beats > 5)
             });
             // Bounded: whatever was written is applied soon after.
             for _ in 0..20 {
@@ -207,7 +207,7 @@ fn a_real_replica_is_found_slowed_batched_and_raised() {
         assert!(place.is_as_found());
     });
     // With the master gone all is raised, and nothing more.
-    let manager = place.manage(master.address, &["--lag", "50ms"]);
+    let manager = place.manage(master.address, &["--lag", "500ms"]);
     eventually("both are found", || {
         server(&place, &replica).is_some_and(|server| server.pid.is_some())
     });
