@@ -1,7 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
-.PHONY: test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
+.PHONY: test-power test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -178,6 +178,15 @@ test-clients:
 	cargo build -p slackwater $(FEATURES)
 	target/clients/bin/python -B tests/clients/run.py target/debug/slackwater \
 	  --dbt "$(CURDIR)/target/dbt/bin/dbt"
+
+# The power manager with real servers, Debian's Redis and its Sentinel, and a hundred rounds of kills: minutes.
+# Without Redis `make test` leaves those tests out, with a note.
+test-power:
+	@command -v redis-sentinel > /dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends redis-server redis-sentinel; }
+	@command -v redis-sentinel > /dev/null || \
+	  { echo "missing: apt-get install redis-server redis-sentinel"; exit 1; }
+	cargo test -p slackwater-power -- --include-ignored --skip measure
 
 # psql alone, which is quick.
 test-psql:
