@@ -462,7 +462,9 @@ fn refusal(error: &Error) -> io::Error {
         }
         Error::AlertReceived(AlertDescription::NoApplicationProtocol)
         | Error::NoApplicationProtocol => "has another purpose".to_owned(),
-        Error::AlertReceived(AlertDescription::UnsupportedCertificate)
+        Error::AlertReceived(
+            AlertDescription::UnsupportedCertificate | AlertDescription::HandshakeFailure,
+        )
         | Error::PeerIncompatible(PeerIncompatible::IncorrectCertificateTypeExtension) => {
             "has certificates where this host has a key, or the other way round".to_owned()
         }
