@@ -294,10 +294,11 @@ fn regression_a_standby_without_the_secret_is_refused() {
     key(&folder, "other.key");
     let own = address();
     let own = ["--listen", &own, "--name", "o2", "--hosts", "1"];
+    let own = [&own[..], &["--parallelism", "2"]].concat();
     let without = [&ALL[2..], &own[..]].concat();
     let another = [&["--secret", "other.key"], &without[..]].concat();
     for (options, reason) in [(without, "needs --secret"), (another, "has another secret")] {
-        let refused = folder.run(&query(Some(7)), &options);
+        let refused = folder.run(&query(Some(1_500)), &options);
         refused.fails(2, &["does not let this one in", reason]);
     }
 }

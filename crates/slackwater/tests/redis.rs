@@ -130,7 +130,7 @@ CREATE MATERIALIZED VIEW v AS SELECT word FROM words;";
         (
             serve("redis://127.0.0.1:0", QUERY),
             "processes=2",
-            &["'serve'", "several"],
+            &["'serve'", "worker processes"],
         ),
     ] {
         let more = match more {

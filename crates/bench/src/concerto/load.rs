@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 
 use hdrhistogram::Histogram;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use rustix::time::Timespec;
 use slackwater_engine::time::now_ns;
 
@@ -208,7 +209,11 @@ impl Load {
             };
             events.clear();
             let spare = rustix::buffer::spare_capacity(&mut events);
-            epoll::wait(&poll, spare, Some(&timeout))?;
+            match epoll::wait(&poll, spare, Some(&timeout)) {
+                // A signal of another experiment in this process ends a wait early.
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
             if !events.is_empty() || is_idle {
                 heard_ns = now_ns;
             } else if now_ns.saturating_sub(heard_ns) > SILENCE_NS {
@@ -285,7 +290,11 @@ impl Connection {
         match self.stream.read(bytes) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => self.received.extend_from_slice(&bytes[..count]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
             Err(error) => return Err(error),
         }
         match self.received.len() > REPLY_BYTES_MAX {

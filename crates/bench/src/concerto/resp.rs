@@ -110,7 +110,11 @@ fn read_at(from: &mut impl BufRead, depth: usize) -> io::Result<Reply> {
 /// If the connection fails.
 pub fn skip_line_feeds(from: &mut impl BufRead) -> io::Result<()> {
     loop {
-        let bytes = from.fill_buf()?;
+        let bytes = match from.fill_buf() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
         let count = bytes.iter().take_while(|byte| **byte == b'\n').count();
         let is_all = count > 0 && count == bytes.len();
         from.consume(count);
