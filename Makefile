@@ -17,9 +17,10 @@ test: duckdb
 	@test -d ../shared/data || echo "note: there is no ../shared/data: tests of reference answers are skipped"
 	cargo test -q -p tidy
 	cargo test --workspace $(FEATURES)
-	cargo run -q -p slackwater-engine --example custom_operator > target/custom_operator.out
-	cargo run -q -p slackwater --example reads 10 > target/reads.out
-	cargo run -q -p slackwater-connect --example csv_speed 1000 > target/csv_speed.out
+	@# As `cargo test` has built them: `cargo run -p` would build Arrow again, with fewer features.
+	target/debug/examples/custom_operator > target/custom_operator.out
+	target/debug/examples/reads 10 > target/reads.out
+	target/debug/examples/csv_speed 1000 > target/csv_speed.out
 	$(MAKE) test-python
 
 # The Python package, with a Ray and a program that stand for the real ones: ten seconds, nothing to install.
