@@ -210,7 +210,7 @@ class Command(Case):
         ended = self.run_it("run", "q.sql", "--hosts", "1", "--binary", PROGRAM, paths=[self.folder])
         self.assertEqual(ended.returncode, 2)
         self.assertIn("error: Ray is not installed", ended.stderr)
-        self.assertIn("pip install 'slackwater[ray]'", ended.stderr)
+        self.assertIn("pip install ray", ended.stderr)
 
     def test_a_cluster_that_is_missing_is_a_message_with_the_command(self):
         ended = self.run_it("run", "q.sql", "--hosts", "1", "--binary", PROGRAM, address="nowhere")
