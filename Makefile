@@ -180,8 +180,8 @@ test-clients:
 	target/clients/bin/python -B tests/clients/run.py target/debug/slackwater \
 	  --dbt "$(CURDIR)/target/dbt/bin/dbt"
 
-# The power manager with real servers, Debian's Redis and its Sentinel, and a hundred rounds of kills: minutes.
-# Without Redis `make test` leaves those tests out, with a note.
+# The power manager with real servers, Debian's Redis and its Sentinel, and a hundred rounds of kills:
+# minutes. Without Redis `make test` leaves those tests out, with a note.
 test-power:
 	@command -v redis-sentinel > /dev/null || [ "$$(id -u)" != 0 ] || \
 	  { apt-get update && apt-get install -y --no-install-recommends redis-server redis-sentinel; }

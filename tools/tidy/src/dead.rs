@@ -155,7 +155,8 @@ fn mentions(text: &str, example: &str) -> bool {
         name.strip_suffix(".rs").unwrap_or(name),
     ) {
         (true, name) => {
-            text.contains(&format!("--example {name}")) || text.contains(&format!("\"{name}\""))
+            let ways = [format!("--example {name}"), format!("/examples/{name} ")];
+            ways.iter().any(|way| text.contains(way)) || text.contains(&format!("\"{name}\""))
         }
         (false, _) => text.contains(example),
     }
@@ -220,10 +221,11 @@ mod tests {
         let files = [
             (
                 "Makefile",
-                "run examples/a.sql\ncargo run --example run_here\n",
+                "run examples/a.sql\ncargo run --example run_here\ntarget/debug/examples/built 1\n",
             ),
             ("README.md", "`examples/b.sql`"),
             ("crates/x/examples/run_here.rs", ""),
+            ("crates/x/examples/built.rs", ""),
             ("crates/x/examples/tested/query.sql", "tested"),
             ("crates/x/examples/dead/query.sql", ""),
             ("crates/x/tests/main.sql", "join(\"tested\")"),
