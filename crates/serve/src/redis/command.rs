@@ -427,7 +427,7 @@ fn info(sections: &[&[u8]], server: &Server<'_>) -> String {
         "Replication",
         &server.role.role(server.tables.offset).info(),
     );
-    let rows = server.tables.rows_by_table().into_iter();
+    let rows = server.tables.rows_by_table();
     let rows = rows.map(|(name, rows)| format!("view_{name}:rows={rows}"));
     let total = format!("db0:keys={},expires=0,avg_ttl=0", server.tables.rows());
     section(

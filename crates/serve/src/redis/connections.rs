@@ -40,8 +40,6 @@ struct Connection {
     requests: Requests,
     /// Bytes that are no whole command yet.
     held: Vec<u8>,
-    /// Whether it does not read what it gets.
-    is_full: bool,
     /// Whether nothing more is read from it.
     ends: bool,
 }
@@ -136,9 +134,8 @@ impl Connections {
                 }
             }
             Word::Full(number) | Word::Room(number) => {
-                if let Some(connection) = self.connections.get_mut(&number) {
-                    connection.is_full = matches!(word, Word::Full(_));
-                    let flags = match connection.is_full {
+                if let Some(connection) = self.connections.get(&number) {
+                    let flags = match matches!(word, Word::Full(_)) {
                         true => EventFlags::empty(),
                         false => EventFlags::IN,
                     };
@@ -221,7 +218,6 @@ impl Connections {
             client,
             requests: Requests::default(),
             held: Vec::new(),
-            is_full: false,
             ends: false,
         };
         self.connections.insert(number, connection);

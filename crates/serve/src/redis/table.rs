@@ -135,7 +135,8 @@ pub(super) struct Tables {
     schemas: Vec<Arc<TableSchema>>,
     parts: Vec<Part>,
     hasher: RandomState,
-    rows: usize,
+    /// The number of rows of each view.
+    rows: Vec<usize>,
     /// How many bytes of changes were applied: what replication calls an offset.
     pub offset: u64,
     changes: Receiver<Batch>,
@@ -145,11 +146,12 @@ impl Tables {
     pub fn new(schemas: Vec<TableSchema>, changes: Receiver<Batch>) -> Tables {
         let hasher = RandomState::default();
         let part = || HashMap::with_hasher(hasher.clone());
+        let rows = vec![0; schemas.len()];
         Tables {
             schemas: schemas.into_iter().map(Arc::new).collect(),
             parts: (0..PARTS).map(|_| part()).collect(),
             hasher: hasher.clone(),
-            rows: 0,
+            rows,
             offset: 0,
             changes,
         }
@@ -175,21 +177,29 @@ impl Tables {
                     self.offset += (key.len() + bytes.sum::<usize>()) as u64;
                     let part = self.part(&key);
                     let before = self.parts[part].insert(key, (batch.table, values));
-                    self.rows += usize::from(before.is_none());
+                    self.rows[batch.table] += 1;
+                    self.forget(before);
                 }
                 Change::Remove(key) => {
                     self.offset += key.len() as u64;
                     let part = self.part(&key);
-                    self.rows -= usize::from(self.parts[part].remove(&key).is_some());
+                    let before = self.parts[part].remove(&key);
+                    self.forget(before);
                 }
                 Change::Clear => {
                     for part in &mut self.parts {
-                        let before = part.len();
                         part.retain(|_, (table, _)| *table != batch.table);
-                        self.rows -= before - part.len();
                     }
+                    self.rows[batch.table] = 0;
                 }
             }
+        }
+    }
+
+    /// Counts a row that is not there any more.
+    fn forget(&mut self, row: Option<(usize, Values)>) {
+        if let Some((table, _)) = row {
+            self.rows[table] -= 1;
         }
     }
 
@@ -207,17 +217,13 @@ impl Tables {
     }
 
     pub fn rows(&self) -> usize {
-        self.rows
+        self.rows.iter().sum()
     }
 
     /// The number of rows of each view.
-    pub fn rows_by_table(&self) -> Vec<(&str, usize)> {
-        let mut counts = vec![0; self.schemas.len()];
-        for (table, _) in self.parts.iter().flat_map(HashMap::values) {
-            counts[*table] += 1;
-        }
+    pub fn rows_by_table(&self) -> impl Iterator<Item = (&str, usize)> {
         let names = self.schemas.iter().map(|schema| &*schema.name);
-        names.zip(counts).collect()
+        names.zip(self.rows.iter().copied())
     }
 
     /// The keys of a part.
