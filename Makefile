@@ -261,7 +261,7 @@ lint:
 
 # HiBench's four workloads, compared with a hand-written program; half a minute after the build.
 bench:
-	cargo build --release -p slackwater -p slackwater-bench
+	cargo build --release -p slackwater -p slackwater-bench -p slackwater-dilate
 	target/release/slackwater bench hibench
 
 # Other libraries, which `slackwater bench link` compares the links with; two minutes. None of them is part

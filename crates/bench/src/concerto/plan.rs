@@ -121,7 +121,9 @@ impl Plan {
     ///
     /// If a server is not installed, or what makes it slow is missing.
     pub fn of(arguments: &Arguments) -> Result<Plan, String> {
+        // First: it needs nothing but the arguments.
         let kinds = arguments.servers.iter().map(|name| Kind::find(name));
+        let kinds = kinds.collect::<Result<Vec<Kind>, String>>()?;
         let all = Part::value_variants();
         let parts = match arguments.parts.is_empty() {
             true => all.to_vec(),
@@ -137,7 +139,7 @@ impl Plan {
         };
         let quick = arguments.quick;
         Ok(Plan {
-            kinds: kinds.collect::<Result<Vec<Kind>, String>>()?,
+            kinds,
             parts,
             dilation,
             rounds: if quick { 1 } else { arguments.rounds },
