@@ -42,6 +42,9 @@ pub use message::{Costs, Input, Output, Report};
 /// The shortest time to the next attempt, as a fraction of the interval; it doubles with each failure.
 const RETRY_SHARE: u64 = 10;
 
+/// How many times as many parts a chain may have that a standby stores: it makes bases by the usual rule.
+const RELAYED_PARTS: usize = 4;
+
 /// How a query takes checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -155,6 +158,7 @@ pub struct Coordinator {
     ended_ns: Option<u64>,
     failures: u32,
     costs: Costs,
+    is_relayed: bool,
 }
 
 impl Coordinator {
@@ -187,6 +191,7 @@ impl Coordinator {
             ended_ns: None,
             failures: 0,
             costs: Costs::default(),
+            is_relayed: false,
         }
     }
 
@@ -212,6 +217,19 @@ impl Coordinator {
             State::Committing(..) | State::Over => return None,
         };
         Some(self.clock.clock_ns(due_ns))
+    }
+
+    /// Whether a standby stores what changes. It also makes the bases ([`Input::PartStored`]), so that
+    /// members make one only if there is nothing to build upon, or the standby has made none for long.
+    pub fn set_relayed(&mut self, is_relayed: bool) {
+        self.is_relayed = is_relayed;
+    }
+
+    /// Changes the time from a change to its checkpoint, also for a change that waits for one already.
+    pub fn set_interval(&mut self, interval_ns: u64) {
+        self.settings.interval_ns = interval_ns;
+        let latest_ns = self.clock.ns().saturating_add(interval_ns);
+        self.due_ns = self.due_ns.map(|due_ns| due_ns.min(latest_ns));
     }
 
     /// Handles an event, and returns what to do, in that order.
@@ -315,10 +333,14 @@ impl Coordinator {
         }
         self.barrier += 1;
         let rule = &self.settings.chain;
+        let is_due = |chain: &Chain| match self.is_relayed {
+            true => chain.parts == 0 || chain.parts >= rule.parts_max * RELAYED_PARTS,
+            false => chain.needs_base(rule),
+        };
         let is_stateful = |member: &Member| self.plan.nodes[member.node].kind == NodeKind::Stateful;
         let members = self.members.iter().enumerate();
         let bases = members.filter(|(_, member)| {
-            let needs = member.has_moved || member.chain.needs_base(rule);
+            let needs = member.has_moved || is_due(&member.chain);
             is_stateful(member) && needs
         });
         let bases = bases.map(|(index, _)| index).collect::<BTreeSet<usize>>();

@@ -21,18 +21,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_buffer::Buffer;
 use futures_util::TryStreamExt;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use crate::error::{Error, Kind, Result};
 use crate::location;
-use crate::manifest::record::{Record, checksum_text};
+use crate::manifest::record::Record;
 use crate::manifest::{Manifest, Part};
 use crate::part;
 
 mod records;
+mod relayed;
 mod staged;
 mod sweep;
 mod sync;
@@ -296,31 +296,12 @@ impl Store {
     /// [`Kind::Missing`] or [`Kind::Corrupt`] if it is not what was written: the checkpoint can't be used,
     /// but the one before it may be ([`Store::begin`] with its number). Otherwise [`Kind::Unavailable`].
     pub async fn read_part(&self, part: &Part) -> Result<Vec<RecordBatch>> {
-        let corrupt = |reason: String| Error::corrupt(self.name(&part.object), reason);
         if part.bytes > part::PART_BYTES_MAX {
-            return Err(corrupt("it is longer than a part can be".to_string()));
+            let reason = "it is longer than a part can be";
+            return Err(Error::corrupt(self.name(&part.object), reason));
         }
         let bytes = self.get(&part.object, part.bytes).await?;
-        if bytes.len() as u64 != part.bytes {
-            return Err(corrupt(format!(
-                "it has {} bytes, but was written with {}",
-                bytes.len(),
-                part.bytes
-            )));
-        }
-        if checksum_text(crc32fast::hash(&bytes)) != part.checksum {
-            return Err(corrupt("its checksum is wrong".to_string()));
-        }
-        let batches = part::decode(Buffer::from(bytes));
-        let batches = batches.map_err(|error| error.at(self.name(&part.object)))?;
-        let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
-        if rows as u64 != part.rows {
-            return Err(corrupt(format!(
-                "it has {rows} rows, but was written with {}",
-                part.rows
-            )));
-        }
-        Ok(batches)
+        self.decode_part(part, bytes)
     }
 
     /// Checks that all parts exist with their lengths.

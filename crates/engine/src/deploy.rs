@@ -17,10 +17,11 @@ use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::intake::{IntakeSpec, Notices};
-use crate::operator::{Operator, Stateless};
+use crate::operator::{Operator, Stateful, Stateless};
 use crate::recorder::{Recorder, Suspect};
 use crate::sink::Sink;
 use crate::source::{DeadLetters, Source};
+use crate::time::EventTime;
 
 pub use build::build;
 
@@ -363,6 +364,20 @@ pub trait Catalog {
     fn restored(&self, _node: usize, _share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
         Ok(Vec::new())
     }
+
+    /// The stateful operator at `node` for instance `instance` of `instances`, if it is there with its
+    /// checkpointed state already; then [`Catalog::restored`] is not asked. It is given away once.
+    fn adopted(&self, _node: usize, _instance: usize, _instances: usize) -> Option<Adopted> {
+        None
+    }
+}
+
+/// An operator that has its checkpointed state.
+pub struct Adopted {
+    /// The operator.
+    pub operator: Box<dyn Stateful>,
+    /// Its instance's watermark at the checkpoint.
+    pub watermark: Option<EventTime>,
 }
 
 /// A source and how its rows become chunks.

@@ -2,6 +2,7 @@
 
 mod controls;
 mod endings;
+mod held;
 mod informed;
 mod kind;
 mod statement;
@@ -17,7 +18,7 @@ use slackwater_connect::{FileDeadLetters, Findings, TableDefinition};
 use slackwater_engine::budget::Budget;
 use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::chunk::PARTITIONS_PER_SOURCE;
-use slackwater_engine::deploy::{Catalog, SourcePart, SourceParts};
+use slackwater_engine::deploy::{Adopted, Catalog, SourcePart, SourceParts};
 use slackwater_engine::intake::{IntakeSpec, Notices};
 use slackwater_engine::operator::aggregate::Combine;
 use slackwater_engine::operator::{Operator, Stateless};
@@ -37,6 +38,7 @@ use crate::slow::{Slowness, slowed};
 
 pub use controls::Controls;
 pub use endings::endings;
+pub use held::{Held, HeldInstance};
 pub use informed::{Informed, is_elsewhere, reads_per_host};
 pub use kind::connector_of;
 pub use statement::written;
@@ -68,6 +70,8 @@ pub struct ProgramCatalog<'a> {
     /// The incarnation of a query that takes checkpoints.
     epoch: Option<u64>,
     restored: Option<Restored>,
+    /// What is held of the checkpoint already.
+    held: Option<Held>,
     /// Whether each node is checkpointed.
     takes_part: Vec<bool>,
     /// How many processes share the memory.
@@ -91,10 +95,20 @@ impl<'a> ProgramCatalog<'a> {
 
     /// Starts an incarnation: what is created from now on belongs to it and resumes from the checkpoint.
     pub fn begin(&mut self, epoch: u64, restored: Option<Restored>) {
-        (self.epoch, self.restored) = (Some(epoch), restored);
+        (self.epoch, self.restored, self.held) = (Some(epoch), restored, None);
         for bytes in self.bytes_read.values() {
             bytes.store(0, std::sync::atomic::Ordering::Relaxed);
         }
+    }
+
+    /// The incarnation resumes with state that is there already, and not read.
+    pub fn adopt(&mut self, held: Held) {
+        self.held = Some(held);
+    }
+
+    /// Whether the state of a node can be held.
+    pub fn can_be_held(&self, node: usize) -> bool {
+        self.takes_part[node]
     }
 
     /// Calls `tell` at once for each urgent notice of a source.
@@ -143,6 +157,9 @@ impl<'a> ProgramCatalog<'a> {
         node: usize,
         share: Option<(usize, usize)>,
     ) -> slackwater_checkpoint::Result<()> {
+        if self.held.as_ref().is_some_and(|held| held.has(node)) {
+            return Ok(());
+        }
         let share = self.share_of(node, share);
         self.restored_of(node)
             .map_or(Ok(()), |restored| restored.read_chains(node, share))
@@ -220,6 +237,7 @@ impl<'a> ProgramCatalog<'a> {
             slowness: None,
             epoch: None,
             restored: None,
+            held: None,
             takes_part: takes_part(program),
             processes: 1,
             recorder: None,
@@ -381,10 +399,20 @@ impl Catalog for ProgramCatalog<'_> {
     }
 
     fn restored(&self, node: usize, share: Option<(usize, usize)>) -> Result<Vec<Chain>> {
+        if let Some(held) = self.held.as_ref().filter(|held| held.has(node)) {
+            return held.chains_of(node);
+        }
         let share = self.share_of(node, share);
         match self.restored_of(node) {
             Some(restored) => restored.chains(node, share),
             None => Ok(Vec::new()),
         }
+    }
+
+    fn adopted(&self, node: usize, instance: usize, instances: usize) -> Option<Adopted> {
+        let state = self.program.nodes[node].state();
+        let is_divided = !state.is_some_and(|state| state.is_read_whole);
+        let held = self.held.as_ref().filter(|_| is_divided)?;
+        held.take(node, instance, instances)
     }
 }

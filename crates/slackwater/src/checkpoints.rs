@@ -20,7 +20,9 @@ mod agent;
 mod list;
 mod members;
 mod restored;
+mod shelf;
 mod shown;
+pub mod socket;
 mod survival;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,7 @@ pub use agent::{AgentEvent, CheckpointAgent, JobDone};
 pub use list::list;
 pub use members::{Members, takes_part};
 pub use restored::{Restored, partitions_of, resumes};
+pub use shelf::{FromShelf, SHELF_SOCKET, Shelf, ToShelf};
 use shown::shown;
 pub use survival::{Fate, NodeSurvival, PartitionSurvival, Survival};
 

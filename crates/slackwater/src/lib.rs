@@ -64,6 +64,8 @@ mod rebalancer;
 mod tally;
 mod tuner;
 
+mod standby;
+
 mod supervisor;
 
 pub mod views;

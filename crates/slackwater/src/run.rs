@@ -5,6 +5,7 @@ mod gathering;
 mod led;
 mod problem;
 mod pushes;
+mod standing_by;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +36,7 @@ use crate::report::DeadLetterFile;
 use crate::report::Report;
 use crate::script::Script;
 use crate::slow::Slowness;
+use crate::standby::Replica;
 use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
 use crate::targets::Targets;
@@ -45,6 +47,7 @@ use crate::views::Views;
 pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::{Doors, open_browser};
 use gathering::{compile_with, gather};
+use standing_by::{followed_in, stood_by};
 
 /// How a program is run.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +85,10 @@ pub struct RunOptions {
     pub screen: Option<Arc<dyn Screen>>,
     /// Makes the materialized views readable while the program runs, and afterwards.
     pub views: Option<Arc<Views>>,
+    /// Whether standbys may follow it.
+    pub may_be_followed: bool,
+    /// Whether it stands by until the one that runs the query is gone.
+    pub stands_by: bool,
 }
 
 /// A terminal that shows what a program would print.
@@ -321,10 +328,19 @@ fn run_with(
         targets,
         board,
         traces: traces.clone(),
+        folder: followed_in(options, state.as_ref()),
+        door: None,
+    };
+    let replica = match (&state, options.stands_by) {
+        (Some(state), true) => match stood_by(&mut query, &catalog, state)? {
+            Some(replica) => Some(replica),
+            None => return Ok(Outcome::Explained(explained)),
+        },
+        _ => None,
     };
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
-        Some(state) => run_with_state(&mut query, &mut catalog, state)?,
+        Some(state) => run_with_state(&mut query, &mut catalog, state, replica)?,
     };
     if let Some(board) = query.board.as_ref().filter(|_| error.is_none()) {
         board.finish();
@@ -385,13 +401,14 @@ fn run_with_state(
     query: &mut Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
     state: &StateOptions,
+    replica: Option<Box<Replica>>,
 ) -> Result<Cost, Failure> {
     let checked = check_checkpoints(query.program, query.plan.processes);
     checked.map_err(|error| Failure::Usage(query.script.render(&error)))?;
     for warning in supervisor::warnings(query, catalog) {
         eprintln!("warning: {warning}");
     }
-    let ended = run_saved(query, catalog, state)?;
+    let ended = run_saved(query, catalog, state, replica)?;
     let mut done = match ended.last {
         Some(last) => finished(last),
         None if ended.error.is_none() && ended.restored_from.is_some() => {

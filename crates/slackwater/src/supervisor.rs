@@ -11,10 +11,12 @@ mod attempt;
 pub mod checks;
 mod coordinator;
 mod events;
+mod followed;
 mod looks;
 mod query;
 mod questions;
 mod retarget;
+mod standing_by;
 mod start;
 mod watch;
 
@@ -35,9 +37,11 @@ use events::RunEvent;
 pub use events::{Retarget, Signals};
 pub use query::{Query, Refused};
 pub use questions::Asker;
+pub use standing_by::{Stood, stand_by};
 
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::{Incarnation, Suspected};
+use crate::standby::Replica;
 use crate::tally::Totals;
 
 /// Where and how a query keeps its checkpoints.
@@ -68,7 +72,7 @@ pub struct Ended {
     pub error: Option<String>,
 }
 
-/// Runs a query with checkpoints.
+/// Runs a query with checkpoints; `replica` is what a standby holds that goes on.
 ///
 /// # Errors
 ///
@@ -77,6 +81,7 @@ pub fn run_saved(
     query: &mut Query<'_>,
     catalog: &mut ProgramCatalog<'_>,
     state: &StateOptions,
+    replica: Option<Box<Replica>>,
 ) -> Result<Ended, Refused> {
     let usage = |error: Error| Refused::Usage(format!("--state: {error}"));
     let mut supervisor = Supervisor {
@@ -99,6 +104,7 @@ pub fn run_saved(
         refused: None,
         unreadable: Vec::new(),
         finished: None,
+        replica,
     };
     supervisor.run_to_the_end()
 }
@@ -133,6 +139,8 @@ struct Supervisor<'a, 'b, 'q> {
     unreadable: Vec<String>,
     /// The last checkpoint of a query that had finished before.
     finished: Option<Manifest>,
+    /// What this run has held while it stood by.
+    replica: Option<Box<Replica>>,
 }
 
 /// The checkpoints for which it is known what was counted before them: more than are kept.
@@ -246,6 +254,8 @@ impl Supervisor<'_, '_, '_> {
                     | RunEvent::Why(_)
                     | RunEvent::Retarget(_)
                     | RunEvent::Read
+                    | RunEvent::Door
+                    | RunEvent::Active(_)
                     | RunEvent::Hosts,
                 ) => {}
                 Err(RecvTimeoutError::Timeout) if next < until => {}
@@ -324,6 +334,9 @@ impl Supervisor<'_, '_, '_> {
         }
         if let Some(manifest) = &manifest {
             self.check_compatible(manifest);
+        }
+        if is_first && self.refused.is_none() && !finished {
+            self.open_door(restore);
         }
         self.claimed = Some(Claimed {
             incarnation: Incarnation {

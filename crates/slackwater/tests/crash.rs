@@ -71,7 +71,7 @@ pub(crate) fn rounds_long(unless_said: u64) -> u64 {
     })
 }
 
-struct Round<'a> {
+pub(crate) struct Round<'a> {
     seed: u64,
     name: &'static str,
     only_last: bool,
@@ -81,7 +81,7 @@ struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    fn new(data: &'a Path, seed: u64) -> Round<'a> {
+    pub(crate) fn new(data: &'a Path, seed: u64) -> Round<'a> {
         let (name, text, only_last) = ANSWERS[seed as usize % ANSWERS.len()];
         let folder = tempfile::tempdir().unwrap();
         // A folder of parts, and sources slow enough to be killed.
@@ -130,7 +130,24 @@ impl<'a> Round<'a> {
         (ran.parents, ran.workers)
     }
 
-    fn title(&self) -> String {
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn query(&self) -> &Path {
+        &self.query
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Whether only the last row of each key counts.
+    pub(crate) fn only_last(&self) -> bool {
+        self.only_last
+    }
+
+    pub(crate) fn title(&self) -> String {
         format!("{}, SLACKWATER_SEED={}", self.name, self.seed)
     }
 
@@ -139,7 +156,7 @@ impl<'a> Round<'a> {
         start(&self.query, folder, &INTERVALS, self.only_last, seeded)
     }
 
-    fn check(&self, log: &str) {
+    pub(crate) fn check(&self, log: &str) {
         let mut found = Vec::new();
         for part in parts(&self.folder.path().join("out")) {
             let text = std::fs::read_to_string(&part).unwrap();
@@ -387,7 +404,7 @@ fn ends_within(run: &mut Child, time: Duration) -> bool {
 }
 
 /// The processes that a process has started.
-fn children_of(parent: u32) -> Vec<u32> {
+pub(crate) fn children_of(parent: u32) -> Vec<u32> {
     let mut children = Vec::new();
     let tasks = std::fs::read_dir(format!("/proc/{parent}/task"));
     for task in tasks.into_iter().flatten().flatten() {

@@ -41,6 +41,7 @@ mod shell;
 mod sql_files;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod standby;
 mod support;
 mod table_joins;
 mod topologies;

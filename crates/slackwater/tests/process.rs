@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longer than any of these runs takes on a busy machine.
@@ -28,6 +29,8 @@ pub struct Running {
     begin: Instant,
     lines: Option<Receiver<String>>,
     err: Option<std::thread::JoinHandle<String>>,
+    /// What has come on standard error.
+    said: Arc<Mutex<String>>,
 }
 
 impl Folder {
@@ -176,14 +179,24 @@ impl Finished {
 impl Running {
     fn of(mut command: Command) -> Running {
         let mut child = command.spawn().unwrap();
+        let said = Arc::<Mutex<String>>::default();
+        let saying = Arc::clone(&said);
         let err = child.stderr.take().map(|mut stderr| {
             std::thread::spawn(move || {
-                let mut text = vec![];
-                stderr.read_to_end(&mut text).unwrap();
-                String::from_utf8_lossy(&text).into_owned()
+                let (mut text, mut piece) = (vec![], [0; 4096]);
+                loop {
+                    let read = stderr.read(&mut piece).unwrap();
+                    text.extend_from_slice(&piece[..read]);
+                    let all = String::from_utf8_lossy(&text).into_owned();
+                    if read == 0 {
+                        return all;
+                    }
+                    *saying.lock().unwrap() = all;
+                }
             })
         });
         Running {
+            said,
             child,
             begin: Instant::now(),
             lines: None,
@@ -242,6 +255,23 @@ impl Running {
     /// Closes its standard output, as `head` does.
     pub fn close_output(&mut self) {
         self.child.stdout = None;
+    }
+
+    /// What it has said on standard error so far.
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, signal).unwrap();
+    }
+
+    /// Kills it, and waits for its end.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Presses Ctrl-C.

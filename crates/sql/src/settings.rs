@@ -4,6 +4,7 @@ mod choices;
 mod elsewhere;
 mod hosts;
 mod setting;
+mod standby;
 mod table;
 mod topic;
 mod values;
@@ -88,6 +89,8 @@ pub struct Settings {
     pub wait_delay_set: bool,
     /// The interval between checkpoints, in nanoseconds.
     pub checkpoint_interval_ns: u64,
+    /// How far what a standby holds may be behind, in nanoseconds.
+    pub standby_lag_ns: u64,
     /// Where checkpoints are stored; `None` for a query without checkpoints.
     pub state: Option<String>,
     /// Where materialized views are read over Redis' protocol, as `HOST:PORT`; `None` for nowhere.
@@ -167,6 +170,13 @@ pub const RESTARTS_MAX: usize = 1000;
 /// The minimum of `checkpoint_interval`: a local disk takes about as long to confirm a write.
 pub const CHECKPOINT_INTERVAL_MIN_NS: u64 = 1_000_000;
 
+/// The default of `standby_lag`: what a standby would have to read again takes less time than to notice that
+/// it has to.
+pub const STANDBY_LAG_NS: u64 = 1_000_000_000;
+
+/// The minimum of `standby_lag`: twice what a local disk takes to confirm a checkpoint.
+pub const STANDBY_LAG_MIN_NS: u64 = 20_000_000;
+
 /// The maximum of `parallelism`: more than the cores of the largest machine we know.
 pub const PARALLELISM_MAX: usize = 1024;
 
@@ -200,6 +210,7 @@ impl Default for Settings {
             wait_delay_ns: WAIT_DELAY_NS,
             wait_delay_set: false,
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
+            standby_lag_ns: STANDBY_LAG_NS,
             state: None,
             serve: None,
             restarts: RESTARTS,

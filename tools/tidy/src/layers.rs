@@ -180,6 +180,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
                 "beside a run",
                 "doctor explain live metrics progress rebalancer tally tuner",
             ),
+            ("standbys", "standby"),
             ("recovery", "supervisor"),
             ("readers of a run", "reads redis views"),
             ("run", "check run"),

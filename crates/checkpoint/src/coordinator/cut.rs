@@ -45,6 +45,12 @@ impl Flight {
         self.reports[index].as_ref().or(end)
     }
 
+    /// Whether a member's parts begin with a base, so that earlier ones are not needed.
+    fn has_base(&self, index: usize) -> bool {
+        let own = self.parts.iter().filter(|(owner, _)| *owner == index);
+        self.bases.contains(&index) || own.into_iter().any(|(_, part)| part.since.is_none())
+    }
+
     /// How many parts of a member are missing. A member that has ended has stored parts at its end, if its
     /// state is kept.
     fn parts_missing(&self, index: usize, member: &Member) -> usize {
@@ -104,8 +110,12 @@ impl Coordinator {
         {
             let is_base = flight.bases.contains(&member);
             let since = if is_base { None } else { self.stored };
-            let wanted = (owner.instance, barrier, since);
-            if (part.instance, part.barrier, part.since) != wanted {
+            let is_own = part.instance == owner.instance;
+            let is_wanted = is_own && (part.barrier, part.since) == (barrier, since);
+            // A base that the standby has made of the last checkpoint.
+            let is_behind =
+                is_own && !is_base && part.since.is_none() && Some(part.barrier) == self.stored;
+            if !is_wanted && !is_behind {
                 let reason = format!("'{}' is not the part that was requested", part.object);
                 self.abort(reason, outputs);
                 return;
@@ -178,10 +188,10 @@ impl Coordinator {
         let fresh = flight.parts.iter();
         let fresh = fresh.filter(|(owner, _)| *owner == index);
         let mut fresh = fresh.map(|(_, part)| part.clone()).collect::<Vec<Part>>();
-        fresh.sort_by(|a, b| a.object.cmp(&b.object));
+        fresh.sort_by(|a, b| (a.barrier, &a.object).cmp(&(b.barrier, &b.object)));
         if ended_before {
             member.last_parts.clone()
-        } else if flight.bases.contains(&index) {
+        } else if flight.has_base(index) {
             fresh
         } else {
             [member.parts.clone(), fresh].concat()
@@ -238,11 +248,23 @@ impl Coordinator {
             let parts = self.parts_after(&flight, index);
             let fresh = |part: &&Part| part.barrier == flight.barrier;
             let fresh_bytes = parts.iter().filter(fresh).map(|part| part.bytes).sum();
+            let behind_bytes = match flight.has_base(index) {
+                true => parts.iter().map(|part| part.bytes).sum::<u64>() - fresh_bytes,
+                false => 0,
+            };
             let count = parts.len();
             let member = &mut self.members[index];
             let memory = flight.reports[index].as_ref().map_or(0, |r| r.memory);
             let chain = &mut member.chain;
-            if flight.bases.contains(&index) {
+            if behind_bytes > 0 {
+                *chain = Chain {
+                    base_bytes: behind_bytes,
+                    base_memory: memory,
+                    increment_bytes: fresh_bytes,
+                    last_bytes: fresh_bytes,
+                    ..Chain::default()
+                };
+            } else if flight.bases.contains(&index) {
                 *chain = Chain {
                     base_bytes: fresh_bytes,
                     base_memory: memory,

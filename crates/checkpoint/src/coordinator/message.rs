@@ -46,7 +46,8 @@ pub enum Input {
         /// What it says.
         report: Report,
     },
-    /// A part is stored.
+    /// A part is stored: one that was asked for, or, before it, a base as of the last stored checkpoint,
+    /// which a standby has made ([`super::Coordinator::set_relayed`]). The member's report counts both.
     PartStored {
         /// The barrier.
         barrier: u64,

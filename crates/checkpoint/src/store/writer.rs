@@ -273,6 +273,15 @@ impl PartWriter {
     /// Begins a part, whose batches come one after the other. Nobody sees it before
     /// [`OpenPart::finish`].
     pub fn open(&self, request: &PartRequest<'_>) -> OpenPart {
+        self.begin(request, false)
+    }
+
+    /// As [`PartWriter::open`], but its bytes are kept in memory and not stored ([`OpenPart::encode`]).
+    pub fn open_in_memory(&self, request: &PartRequest<'_>) -> OpenPart {
+        self.begin(request, true)
+    }
+
+    fn begin(&self, request: &PartRequest<'_>, in_memory: bool) -> OpenPart {
         let name = PartName {
             epoch: self.epoch,
             barrier: request.barrier,
@@ -294,6 +303,7 @@ impl PartWriter {
                 checksum: String::new(),
             },
             encoder: None,
+            in_memory,
         }
     }
 }
@@ -306,6 +316,7 @@ pub struct OpenPart {
     /// What is known of the part.
     part: Part,
     encoder: Option<Encoder<Target>>,
+    in_memory: bool,
 }
 
 enum Target {
@@ -342,8 +353,10 @@ impl OpenPart {
 
     fn begin(&mut self, first: &RecordBatch) -> Result<()> {
         let target = match &self.store.directory {
-            Some(directory) => Target::File(Box::new(sync::staged(directory, &self.part.object))),
-            None => Target::Memory(Vec::new()),
+            Some(directory) if !self.in_memory => {
+                Target::File(Box::new(sync::staged(directory, &self.part.object)))
+            }
+            _ => Target::Memory(Vec::new()),
         };
         let encoder = self.encoder.insert(Encoder::new(first.schema(), target)?);
         encoder.write(first)
@@ -355,20 +368,9 @@ impl OpenPart {
     ///
     /// As [`PartWriter::put`].
     pub async fn finish(self) -> Result<Part> {
-        let OpenPart {
-            store,
-            place,
-            mut part,
-            encoder,
-        } = self;
-        let Some(encoder) = encoder else {
-            return Err(Error::new(Kind::Invalid, place, "it has no batch"));
-        };
-        let encoded = encoder.finish().map_err(|error| error.at(&place))?;
-        part.bytes = encoded.bytes;
-        part.rows = encoded.rows;
-        part.checksum = checksum_text(encoded.checksum);
-        let put = match (encoded.to, &store.directory) {
+        let (store, place) = (self.store.clone(), self.place.clone());
+        let (part, target) = self.complete()?;
+        let put = match (target, &store.directory) {
             (Target::File(staged), Some(directory)) => {
                 let published = sync::publish(directory.clone(), &part.object, *staged).await;
                 store.put_in(directory, &part.object, published)?
@@ -387,6 +389,35 @@ impl OpenPart {
             }
         }
         Ok(part)
+    }
+
+    /// The whole part, which has to be in memory.
+    pub(super) fn end(self) -> Result<(Part, Vec<u8>)> {
+        let place = self.place.clone();
+        match self.complete()? {
+            (part, Target::Memory(bytes)) => Ok((part, bytes)),
+            (_, Target::File(_)) => {
+                let reason = "it is being written to a file";
+                Err(Error::new(Kind::Invalid, place, reason))
+            }
+        }
+    }
+
+    fn complete(self) -> Result<(Part, Target)> {
+        let OpenPart {
+            place,
+            mut part,
+            encoder,
+            ..
+        } = self;
+        let Some(encoder) = encoder else {
+            return Err(Error::new(Kind::Invalid, place, "it has no batch"));
+        };
+        let encoded = encoder.finish().map_err(|error| error.at(&place))?;
+        part.bytes = encoded.bytes;
+        part.rows = encoded.rows;
+        part.checksum = checksum_text(encoded.checksum);
+        Ok((part, encoded.to))
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use slackwater_link::{Waker, channel};
 
 use super::{
-    Built, Catalog, Deployment, InputPlan, InstancePlan, LINK_MESSAGES_MAX, LinkSide, RemoteEnds,
-    SourcePart, StepKind,
+    Adopted, Built, Catalog, Deployment, InputPlan, InstancePlan, LINK_MESSAGES_MAX, LinkSide,
+    RemoteEnds, SourcePart, StepKind,
 };
 use crate::balancer::{BalancerPlan, Route, first_owners};
 use crate::checkpoint;
@@ -243,10 +243,14 @@ fn instance(
 ) -> Result<Instance> {
     let plan = &deployment.instances[number];
     let (mut head, mut steps, mut passes_on) = (None, Vec::with_capacity(plan.steps.len()), false);
+    let mut adopted = adopted(plan, catalog);
+    let has_state = adopted.is_some();
+    let mut restored = adopted.as_ref().and_then(|adopted| adopted.watermark);
     for (number, planned) in plan.steps.iter().enumerate() {
         let node = planned.node;
+        let of_step = adopted.take_if(|_| number == 0);
         let step = match &planned.kind {
-            StepKind::Operator => match catalog.operator(node)? {
+            StepKind::Operator => match operator(node, of_step, catalog)? {
                 Operator::Stateless(operator) => Step::Operator {
                     operator,
                     dead_letters: catalog.dead_letters(node),
@@ -289,7 +293,6 @@ fn instance(
         let next = steps.iter_mut().flat_map(|placed| &mut placed.next);
         next.for_each(|step| *step -= 1);
     }
-    let mut restored = None;
     let input = match (&plan.input, head) {
         (&InputPlan::Source { node, parsers }, _) => {
             let part = SourcePart {
@@ -324,7 +327,9 @@ fn instance(
             });
             if let Some(state) = operator.state() {
                 traits.check_routes(plan, links, &facts);
-                restored = restore(plan, state, &facts, catalog)?;
+                if !has_state {
+                    restored = restore(plan, state, &facts, catalog)?;
+                }
             }
             let node = plan.steps[0].node;
             InstanceInput::Head(ports, Head::new(operator, node, catalog.dead_letters(node)))
@@ -347,6 +352,26 @@ fn instance(
 fn passes_over_links(steps: &[PlacedStep]) -> bool {
     let mut steps = steps.iter();
     steps.any(|placed| matches!(placed.step, Step::Route(_)))
+}
+
+/// The head of an instance, if it is there with its state.
+fn adopted(plan: &InstancePlan, catalog: &dyn Catalog) -> Option<Adopted> {
+    let head = plan.steps.first().filter(|_| plan.checkpointed)?;
+    let is_head = matches!(
+        (&head.kind, &plan.input),
+        (StepKind::Operator, InputPlan::Ports(_))
+    );
+    is_head
+        .then(|| catalog.adopted(head.node, plan.index, plan.instances))
+        .flatten()
+}
+
+/// The operator of a step: the one that was adopted for it, or a new one.
+fn operator(node: usize, adopted: Option<Adopted>, catalog: &dyn Catalog) -> Result<Operator> {
+    match adopted {
+        Some(adopted) => Ok(Operator::Stateful(adopted.operator)),
+        None => catalog.operator(node),
+    }
 }
 
 /// Restores the head's state from a checkpoint; returns the watermark there.

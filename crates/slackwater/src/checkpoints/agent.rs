@@ -2,6 +2,7 @@
 //! have prepared, on a thread of its own, so that no worker waits for a disk or a broker.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
@@ -44,6 +45,9 @@ pub enum JobDone {
 }
 
 enum Job {
+    /// What changes is stored by the standby of the state in this folder from now on; by this process if
+    /// there is none.
+    Follow(Option<PathBuf>),
     Store(Box<StoreJob>),
     /// Makes what sinks have prepared durable, and then reports the event.
     Secure {
@@ -71,6 +75,9 @@ struct StoreJob {
     parts: usize,
     /// Whether the member has ended.
     is_last: bool,
+    /// If a standby may store it: what the member reports, and how long its instance was paused. That is
+    /// passed on when it is stored, because only then the number of parts is known.
+    report: Option<(Report, u64)>,
 }
 
 /// The agent of this process: stores the snapshots of its instances and reports to the coordinator.
@@ -86,6 +93,8 @@ pub struct CheckpointAgent {
     /// The positions of sources at barriers that may not be stored yet, with the nodes.
     read: Vec<(u64, usize, Vec<Resume>)>,
     connectors: HashMap<usize, Arc<dyn SourceConnector>>,
+    /// Whether a standby stores what changes.
+    follows: bool,
     /// Held as long as the thread should wait for slices.
     alive: Option<Arc<()>>,
     jobs: Option<mpsc::SyncSender<Job>>,
@@ -106,15 +115,17 @@ impl CheckpointAgent {
         done: impl Fn(JobDone) + Send + 'static,
     ) -> std::result::Result<CheckpointAgent, String> {
         let store = Store::open(&incarnation.place).map_err(|error| error.to_string())?;
-        let writer = PartWriter::new(store, incarnation.epoch);
         let runner = Runner::new().map_err(|error| error.to_string())?;
         let sinks = members
             .graph_nodes
             .iter()
             .map(|&node| Some(program.nodes[node].as_sink()?.connector.clone()));
         let alive = Arc::new(());
-        let thread_state = AgentThread {
-            writer,
+        let mut thread_state = AgentThread {
+            epoch: incarnation.epoch,
+            store: store.clone(),
+            writer: PartWriter::new(store, incarnation.epoch),
+            shelf: None,
             runner,
             sinks: sinks.collect(),
             node_of: members.members.iter().map(|(node, _)| *node).collect(),
@@ -153,6 +164,7 @@ impl CheckpointAgent {
             pending: HashMap::new(),
             read: Vec::new(),
             connectors: connectors.collect(),
+            follows: false,
             alive: Some(alive),
             jobs: Some(jobs),
             thread: Some(thread),
@@ -297,7 +309,11 @@ impl CheckpointAgent {
                     report.memory = state.bytes as u64;
                     let barrier = prepared_for;
                     let is_last = barrier > snapshot.barrier;
-                    match self.store(barrier, member, owners, watermark, state, is_last) {
+                    let is_relayed = self.follows && state.since.is_some() && !is_last;
+                    let relayed = is_relayed.then(|| (report.clone(), state.taken_ns));
+                    match self.store(barrier, member, owners, watermark, state, is_last, relayed) {
+                        // The thread reports it.
+                        Some(_) if is_relayed => continue,
                         Some(parts) => report.parts = parts,
                         None => failed.push(AgentEvent::Failed {
                             barrier,
@@ -325,6 +341,7 @@ impl CheckpointAgent {
         watermark: Option<i64>,
         state: StateSnapshot,
         is_last: bool,
+        report: Option<(Report, u64)>,
     ) -> Option<usize> {
         let (node, instance) = self.members.members[member];
         // A part has batches with the same columns; one without rows still carries the watermark.
@@ -350,8 +367,16 @@ impl CheckpointAgent {
             slices: state.slices,
             parts,
             is_last,
+            report,
         })));
         given.is_ok().then_some(parts)
+    }
+
+    /// The standby of the state in this folder is to store what changes, or none.
+    pub fn follow(&mut self, folder: Option<PathBuf>) {
+        self.follows = folder.is_some();
+        // If the queue is full, the thread stores itself: it has no connection then.
+        let _ = self.give(Job::Follow(folder));
     }
 
     /// Commits everything that was prepared up to a barrier, in order, and tells sources up to where their

@@ -206,6 +206,11 @@ impl Executor {
                 }
             }
             HostCommand::Combine { node } => self.controls.combine(node),
+            HostCommand::Follow { folder } => {
+                if let Some(agent) = &mut self.agent {
+                    agent.follow(folder);
+                }
+            }
             HostCommand::Commit { barrier } => {
                 let event = self.agent.as_mut().and_then(|agent| agent.commit(barrier));
                 if let Some(event) = event {

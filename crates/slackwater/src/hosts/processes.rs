@@ -224,7 +224,8 @@ impl Processes {
             | HostCommand::Retarget { .. }
             | HostCommand::Resize { .. }
             | HostCommand::Combine { .. }
-            | HostCommand::Commit { .. } => None,
+            | HostCommand::Commit { .. }
+            | HostCommand::Follow { .. } => None,
         };
         for number in 0..self.len() {
             if process.is_none_or(|process| process == number) {

@@ -81,6 +81,11 @@ pub enum HostCommand {
         /// The barrier.
         barrier: u64,
     },
+    /// The standby of the state in this folder stores what changes; or no standby, and it is stored here.
+    Follow {
+        /// The folder.
+        folder: Option<PathBuf>,
+    },
 }
 
 /// An event of the host of a running query.

@@ -162,6 +162,10 @@ impl Query<'_> {
             orchestrator: self.orchestrator.as_ref(),
             hosts: &self.hosts,
             yields: false,
+            door: self.door.as_ref(),
+            standby: None,
+            hands_over: false,
+            folder: self.folder.as_deref(),
             rescale_at: None,
             abandon_by: None,
             shown: Progress::new(self.progress && !self.live, program),
@@ -191,7 +195,10 @@ impl Query<'_> {
         let abandoned = watch.running > 0;
         let stopped = watch.stop_by.is_some() && watch.error.is_none();
         let (mut error, sinks) = (watch.error.take(), std::mem::take(&mut watch.sinks));
-        let (over, yields) = (watch.over, watch.yields);
+        let (over, mut yields) = (watch.over, watch.yields);
+        if watch.hands_over && self.door.as_ref().is_some_and(|door| door.keep()) {
+            yields = true;
+        }
         let tuned = watch.tuner.as_ref().map(Tuner::tuned);
         let rebalanced = watch.rebalancer.as_ref().map(Rebalancer::rebalanced);
         drop((watch.tuner.take(), watch.rebalancer.take()));

@@ -241,6 +241,14 @@ impl Coordinator {
         self.tell(Input::Tick, host);
     }
 
+    /// A standby follows, or none does: then what changes is stored every `interval_ns`, by the standby if
+    /// `is_relayed`.
+    pub fn set_standby(&mut self, interval_ns: u64, is_relayed: bool, host: &Execution) {
+        self.decides.set_interval(interval_ns);
+        self.decides.set_relayed(is_relayed);
+        self.tick(host);
+    }
+
     /// Stops the query with one more checkpoint, after which sources end. Returns whether that is in
     /// progress.
     pub fn stop(&mut self, host: &Execution) -> bool {

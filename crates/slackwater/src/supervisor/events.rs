@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, mpsc};
 use super::coordinator::Stored;
 use crate::hosts::HostEvent;
 use crate::metrics::Look;
+use crate::standby::Heard;
 
 /// The most events that may wait for the supervisor, about 200 bytes each; then senders wait. The supervisor
 /// never waits for a sender, and receives no events once it ends the attempt.
@@ -31,6 +32,10 @@ pub enum RunEvent {
     Why(mpsc::SyncSender<String>),
     /// Somebody changes a latency target.
     Retarget(Retarget),
+    /// The standby has come or gone, or is to go on.
+    Door,
+    /// What a run that stands by hears of the active one.
+    Active(Heard),
 }
 
 /// New latency targets. Dropping them says that nobody has heard them.
@@ -169,6 +174,15 @@ impl Signals {
         if let Some(sender) = sender {
             // An attempt that is busy looks at its hosts when it ends.
             let _ = sender.try_send(RunEvent::Hosts);
+        }
+    }
+
+    /// Tells the current attempt that its standby has come or gone, or is to go on. Each attempt looks at
+    /// that when it begins.
+    pub fn door(&self) {
+        let sender = self.lock().sender.clone();
+        if let Some(sender) = sender {
+            let _ = sender.try_send(RunEvent::Door);
         }
     }
 

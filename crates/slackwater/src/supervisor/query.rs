@@ -1,5 +1,6 @@
 //! A query to run, and the checks before it runs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,6 +24,7 @@ use crate::notices::Notices;
 use crate::plan::{Plan, deployment};
 use crate::planner::plan_bound;
 use crate::script::Script;
+use crate::standby::Door;
 use crate::targets::Targets;
 use crate::traces::{Fact, Span, Traces};
 
@@ -81,6 +83,10 @@ pub struct Query<'a> {
     pub board: Option<Arc<Board>>,
     /// Where its control events are traced.
     pub traces: Traces,
+    /// The folder of its state, if standbys may follow it there.
+    pub folder: Option<PathBuf>,
+    /// Where its standby reaches it.
+    pub door: Option<Door>,
 }
 
 impl Query<'_> {

@@ -12,6 +12,7 @@ use slackwater_engine::state::{BucketSet, KeyedState};
 use super::{AGAIN, Supervisor};
 use crate::checkpoints::Restored;
 use crate::hosts::{Pending, Phase, recommit};
+use crate::terminal::say;
 
 impl Supervisor<'_, '_, '_> {
     /// Reads what is to be restored, so that damage is found before anything is committed. If the query
@@ -31,6 +32,9 @@ impl Supervisor<'_, '_, '_> {
             }
         };
         self.catalog.begin(epoch, restored);
+        if let Some(manifest) = self.manifest().filter(|_| reads).cloned() {
+            self.adopt(&manifest);
+        }
         let incarnation = self.claimed.as_ref().map(|claimed| &claimed.incarnation);
         let prepared = match self.query.prepare(incarnation) {
             Ok(prepared) => prepared,
@@ -50,6 +54,33 @@ impl Supervisor<'_, '_, '_> {
         }
         self.prepared = Some(prepared);
         self.ended(epoch, phase, Input::Restored { epoch })
+    }
+
+    /// Gives instances what this run has held while it stood by. It may be behind the checkpoint: then it
+    /// gets what was added since.
+    fn adopt(&mut self, manifest: &Manifest) {
+        let Some(mut replica) = self.replica.take() else {
+            return;
+        };
+        let held = replica.number();
+        match replica.sync(self.catalog, &self.query.members, manifest) {
+            Ok(synced) => {
+                let from = match (held, synced.full) {
+                    (_, 0) => "which it holds",
+                    (None, _) => "which it has read",
+                    (Some(_), _) => "of which it has read what it did not hold",
+                };
+                say(&format!(
+                    "standby: resumes from checkpoint {}, {from}\n",
+                    manifest.number
+                ));
+                self.catalog.adopt(replica.into_held());
+            }
+            // Reading it as any run does shows what is wrong, and what can be done.
+            Err(error) => {
+                eprintln!("warning: standby: what it holds can't be used: {error}");
+            }
+        }
     }
 
     /// Makes the views of a query readable that had finished before.

@@ -1,6 +1,7 @@
 //! Watches a running query: handles its events, and calls the tuner, the rebalancer and the coordinator.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use slackwater_engine::runtime::Costs;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::Rescale;
 
-use super::coordinator::{Coordinator, Verdict};
+use super::coordinator::{Coordinator, Stored, Verdict};
 use super::events::RunEvent;
 use super::looks::Looks;
 use super::questions::Questions;
@@ -26,6 +27,7 @@ use crate::metrics::{Gatherer, Spread};
 use crate::plan::Plan;
 use crate::progress::{Due, Progress};
 use crate::rebalancer::Rebalancer;
+use crate::standby::Door;
 use crate::targets::Targets;
 use crate::traces::Traces;
 use crate::tuner::Tuner;
@@ -80,6 +82,14 @@ pub struct Watch<'a> {
     pub hosts: &'a [Arc<dyn Host>],
     /// Whether it is stopped so that the query goes on with other hosts.
     pub yields: bool,
+    /// Where a standby reaches this run.
+    pub door: Option<&'a Door>,
+    /// The process that follows, as far as this run has acted on that.
+    pub standby: Option<u32>,
+    /// Whether it is stopped so that the standby goes on.
+    pub hands_over: bool,
+    /// The folder of its state.
+    pub folder: Option<&'a Path>,
     /// When hosts that have joined are to be used.
     pub rescale_at: Option<Instant>,
     /// The time after which workers that have not dropped the query are abandoned.
@@ -107,6 +117,7 @@ impl Watch<'_> {
     pub fn until_end(&mut self, events: &mpsc::Receiver<RunEvent>, duration: Option<Duration>) {
         let mut end_at = duration.map(|duration| self.started + duration);
         self.restore_targets();
+        self.look_at_standby(Instant::now());
         if let Some(tuner) = &mut self.tuner {
             tuner.begin();
         }
@@ -330,7 +341,7 @@ impl Watch<'_> {
         }
     }
 
-    fn stop(&mut self, now: Instant) {
+    pub(super) fn stop(&mut self, now: Instant) {
         if self.stop_by.is_some() {
             return;
         }
@@ -361,8 +372,15 @@ impl Watch<'_> {
                 }
             }
             RunEvent::Stored(stored) => {
+                let stored_one = match &stored {
+                    Stored::Manifest { number, .. } => Some(*number),
+                    _ => None,
+                };
                 if let Some(coordinator) = &mut self.coordinator {
                     coordinator.stored(stored, self.host);
+                }
+                if let Some((door, number)) = self.door.zip(stored_one) {
+                    door.stored(number);
                 }
             }
             RunEvent::Host(HostEvent::Measured(measured)) => self.looks.measured(measured, now),
@@ -378,6 +396,8 @@ impl Watch<'_> {
             RunEvent::Read => self.is_read = true,
             RunEvent::Hosts => self.look_at_hosts(now),
             RunEvent::Why(reply) => self.ask(reply, now),
+            RunEvent::Door => self.look_at_standby(now),
+            RunEvent::Active(_) => {}
         }
     }
 

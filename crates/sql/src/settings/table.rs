@@ -8,6 +8,7 @@ use super::hosts::{
     HOST_PATIENCE, HOST_TIMEOUT, HOSTS, HOSTS_FEWER_AFTER, HOSTS_MORE_AFTER, RESCALE,
 };
 use super::setting::Setting;
+use super::standby::STANDBY_LAG;
 use super::topic::Topic;
 use super::values::{
     bytes, chosen, latency_target, number, positive_ns, state_ttl_us, unless_none,
@@ -376,6 +377,7 @@ pub const SETTINGS: &[Setting] = &[
             Some(())
         },
     },
+    STANDBY_LAG,
     Setting {
         name: "state",
         values: "a directory, or 's3://bucket/folder' in a build with the feature s3",

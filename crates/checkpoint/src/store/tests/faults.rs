@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use super::*;
+use crate::manifest::record::checksum_text;
 
 /// Stores two checkpoints; returns their manifests.
 fn two(place: &Place) -> (CheckpointWriter, Manifest, Manifest) {

@@ -6,16 +6,21 @@ use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use slackwater_checkpoint::{OpenPart, PartRequest, PartWriter, Runner};
+use slackwater_checkpoint::{OpenPart, PartRequest, PartWriter, Runner, Store};
 use slackwater_engine::checkpoint::{Prepared, Slice};
 use slackwater_engine::hash::BUCKETS;
 use slackwater_engine::sink::SinkConnector;
 
 use super::{AgentEvent, Job, JobDone, StoreJob, not_secured};
+use crate::checkpoints::Shelf;
 
 /// The agent's thread.
 pub(super) struct AgentThread {
+    pub(super) epoch: u64,
+    pub(super) store: Store,
     pub(super) writer: PartWriter,
+    /// The standby that stores what changes.
+    pub(super) shelf: Option<Shelf>,
     pub(super) runner: Runner,
     /// The connectors of sinks, by index of the node.
     pub(super) sinks: Vec<Option<Arc<dyn SinkConnector>>>,
@@ -30,8 +35,13 @@ const SLICE_PATIENCE: Duration = Duration::from_millis(50);
 
 impl AgentThread {
     /// Does a job.
-    pub(super) fn work(&self, job: Job, done: &impl Fn(JobDone)) {
+    pub(super) fn work(&mut self, job: Job, done: &impl Fn(JobDone)) {
         match job {
+            // On another host there is no such socket, and what changes is stored from here.
+            Job::Follow(folder) => {
+                self.shelf = folder.and_then(|folder| Shelf::connect(&folder).ok());
+            }
+            Job::Store(job) if job.report.is_some() => self.relay(&job, done),
             Job::Store(job) => self.store(&job, done),
             Job::Secure { prepared, event } => {
                 let secured = self.for_each(&prepared, |sink, text| sink.secure(text));
@@ -103,6 +113,51 @@ impl AgentThread {
         }
     }
 
+    /// Has the standby store the parts of a job, or stores them if it doesn't.
+    fn relay(&mut self, job: &StoreJob, done: &impl Fn(JobDone)) {
+        let stored = self.write(job).and_then(|(parts, longest_ns)| {
+            let encoded = parts.into_iter().map(OpenPart::encode);
+            let encoded = encoded.collect::<slackwater_checkpoint::Result<Vec<_>>>();
+            let encoded = encoded.map_err(|error| error.to_string())?;
+            let by_standby = self.shelf.as_ref();
+            let by_standby = by_standby.map(|shelf| shelf.store(self.epoch, &job.node, &encoded));
+            if let Some(Ok(parts)) = by_standby {
+                return Ok((parts, longest_ns));
+            }
+            self.shelf = None;
+            let put = encoded.into_iter().map(|(part, bytes)| {
+                let put = self.runner.run(self.store.put_part(&part, bytes));
+                put.map(|()| part).map_err(|error| error.to_string())
+            });
+            Ok((
+                put.collect::<std::result::Result<Vec<_>, String>>()?,
+                longest_ns,
+            ))
+        });
+        let barrier = job.barrier;
+        let (parts, longest_ns) = match stored {
+            Ok(stored) => stored,
+            Err(reason) => return done(JobDone::Report(AgentEvent::Failed { barrier, reason })),
+        };
+        let (mut report, taken_ns) = job.report.clone().unwrap_or_default();
+        report.parts = parts.len();
+        let member = job.member;
+        done(JobDone::Report(AgentEvent::Taken {
+            barrier,
+            member,
+            report,
+            taken_ns,
+        }));
+        for part in parts {
+            done(JobDone::Report(AgentEvent::Stored {
+                barrier,
+                member,
+                part,
+                longest_ns,
+            }));
+        }
+    }
+
     /// Writes a job's parts: batches with the same columns go to the same one. Returns the longest pause for
     /// a slice, too.
     fn write(&self, job: &StoreJob) -> std::result::Result<(Vec<OpenPart>, u64), String> {
@@ -111,7 +166,7 @@ impl AgentThread {
             let of_batch = |(schema, _): &(SchemaRef, _)| schema == batch.schema_ref();
             let known = parts.iter().position(of_batch);
             let number = known.unwrap_or_else(|| {
-                parts.push((batch.schema(), self.writer.open(&job.request(parts.len()))));
+                parts.push((batch.schema(), self.open(job, parts.len())));
                 parts.len() - 1
             });
             let written = parts[number].1.write(batch);
@@ -133,7 +188,7 @@ impl AgentThread {
         }
         // The coordinator waits for as many parts as there may be.
         while parts.len() < job.parts {
-            let mut part = self.writer.open(&job.request(parts.len()));
+            let mut part = self.open(job, parts.len());
             let empty = RecordBatch::new_empty(Arc::new(Schema::empty()));
             part.write(&empty).map_err(|error| error.to_string())?;
             parts.push((empty.schema(), part));
@@ -141,6 +196,16 @@ impl AgentThread {
         debug_assert!(parts.len() == job.parts, "an operator knows its layouts");
         let parts = parts.into_iter().map(|(_, part)| part);
         Ok((parts.collect(), longest_ns))
+    }
+}
+
+impl AgentThread {
+    fn open(&self, job: &StoreJob, piece: usize) -> OpenPart {
+        let request = job.request(piece);
+        match job.report.is_some() {
+            true => self.writer.open_in_memory(&request),
+            false => self.writer.open(&request),
+        }
     }
 }
 

@@ -1,0 +1,151 @@
+//! Parts that one process has encoded and another one stores: a standby stores what the active sends it.
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+
+use super::writer::OpenPart;
+use super::{Put, Store, record_name};
+use crate::error::{Error, Kind, Result};
+use crate::manifest::record::{Record, checksum_text};
+use crate::manifest::{Manifest, Part};
+use crate::part;
+
+impl Store {
+    /// The checkpoint with this number. Its parts are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Missing`] if it was removed, or no checkpoint has this number; else as [`Store::newest`].
+    pub async fn checkpoint(&self, number: u64) -> Result<Manifest> {
+        match self.record(number).await? {
+            Record::Checkpoint(manifest) => Ok(manifest),
+            Record::Claim(_) => {
+                let place = self.name(&record_name(number));
+                Err(Error::new(Kind::Missing, place, "it is no checkpoint"))
+            }
+        }
+    }
+
+    /// Stores a part that was encoded elsewhere ([`OpenPart::encode`]), so that it survives a failure of
+    /// the host. Storing the same part again is fine.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Corrupt`] if the bytes are not those of the part, [`Kind::Unavailable`] if they can't be
+    /// stored, or something else is stored there.
+    pub async fn put_part(&self, part: &Part, bytes: Vec<u8>) -> Result<()> {
+        if part::PartName::parse(&part.object).is_none() {
+            let reason = "it is not a valid name of a part";
+            return Err(Error::corrupt(&*part.object, reason));
+        }
+        self.check_bytes(part, &bytes)?;
+        match self.put(&part.object, bytes).await? {
+            Put::Done => Ok(()),
+            Put::Taken => match self.read_part(part).await {
+                Ok(_) => Ok(()),
+                Err(error) if error.kind == Kind::Corrupt => {
+                    let reason = "something else is stored there";
+                    Err(Error::new(
+                        Kind::Unavailable,
+                        self.name(&part.object),
+                        reason,
+                    ))
+                }
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// The state in the bytes of a part.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Corrupt`] if they are not what was written.
+    pub fn decode_part(&self, part: &Part, bytes: Vec<u8>) -> Result<Vec<RecordBatch>> {
+        self.check_bytes(part, &bytes)?;
+        let batches = part::decode(Buffer::from(bytes));
+        let batches = batches.map_err(|error| error.at(self.name(&part.object)))?;
+        let rows = batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+        if rows as u64 != part.rows {
+            let reason = format!("it has {rows} rows, but was written with {}", part.rows);
+            return Err(Error::corrupt(self.name(&part.object), reason));
+        }
+        Ok(batches)
+    }
+
+    fn check_bytes(&self, part: &Part, bytes: &[u8]) -> Result<()> {
+        let corrupt = |reason: String| Err(Error::corrupt(self.name(&part.object), reason));
+        if bytes.len() as u64 != part.bytes {
+            return corrupt(format!(
+                "it has {} bytes, but was written with {}",
+                bytes.len(),
+                part.bytes
+            ));
+        }
+        if checksum_text(crc32fast::hash(bytes)) != part.checksum {
+            return corrupt("its checksum is wrong".to_string());
+        }
+        Ok(())
+    }
+}
+
+impl OpenPart {
+    /// Ends a part that is kept in memory ([`super::PartWriter::open_in_memory`]): its description, and
+    /// what [`Store::put_part`] stores.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Invalid`] if it has no batch, or is not in memory.
+    pub fn encode(self) -> Result<(Part, Vec<u8>)> {
+        self.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::Int64Array;
+
+    use super::*;
+    use crate::{PartRequest, PartWriter, Runner};
+
+    #[test]
+    fn what_was_encoded_in_one_process_is_stored_and_read_by_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().display().to_string()).unwrap();
+        let runner = Runner::new().unwrap();
+        let request = PartRequest {
+            barrier: 2,
+            since: Some(1),
+            node: "sums",
+            instance: 0,
+            piece: 0,
+            buckets: (0, 4095),
+            owners: Some(1),
+            watermark: None,
+        };
+        let numbers = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
+        let mut open = PartWriter::new(store.clone(), 1).open_in_memory(&request);
+        open.write(&batch).unwrap();
+        let (part, bytes) = open.encode().unwrap();
+        assert!(runner.run(store.read_part(&part)).is_err(), "not yet");
+        runner.run(store.put_part(&part, bytes.clone())).unwrap();
+        runner.run(store.put_part(&part, bytes.clone())).unwrap();
+        assert_eq!(runner.run(store.read_part(&part)).unwrap(), [batch.clone()]);
+        assert_eq!(store.decode_part(&part, bytes.clone()).unwrap(), [batch]);
+        for at in 0..bytes.len() {
+            let mut torn = bytes.clone();
+            torn[at] ^= 1;
+            let error = store.decode_part(&part, torn.clone()).unwrap_err();
+            assert_eq!(error.kind, Kind::Corrupt);
+            assert!(runner.run(store.put_part(&part, torn)).is_err());
+        }
+        let outside = Part {
+            object: "../outside".to_string(),
+            ..part
+        };
+        assert!(runner.run(store.put_part(&outside, bytes)).is_err());
+    }
+}

@@ -1,0 +1,68 @@
+//! A run that a standby follows.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Supervisor;
+use super::watch::Watch;
+use crate::hosts::HostCommand;
+use crate::standby::Door;
+use crate::terminal::say;
+
+impl Watch<'_> {
+    /// A standby has come or gone, or is to go on. While one follows, checkpoints are taken twice within the
+    /// lag that it may have, and it stores them.
+    pub(super) fn look_at_standby(&mut self, now: Instant) {
+        let Some(door) = self.door else {
+            return;
+        };
+        let wish = door.wish();
+        if wish.standby != self.standby
+            && let Some(coordinator) = &mut self.coordinator
+        {
+            let settings = &self.program.settings;
+            let (interval_ns, said) = match (wish.standby, self.standby) {
+                (Some(pid), _) => (
+                    settings
+                        .checkpoint_interval_ns
+                        .min(settings.standby_lag_ns / 2),
+                    format!("a standby follows: process {pid}\n"),
+                ),
+                (None, pid) => (
+                    settings.checkpoint_interval_ns,
+                    format!(
+                        "the standby has gone: process {}\n",
+                        pid.unwrap_or_default()
+                    ),
+                ),
+            };
+            say(&said);
+            self.standby = wish.standby;
+            let folder = self.folder.filter(|_| wish.standby.is_some());
+            let folder = folder.and_then(|folder| std::path::absolute(folder).ok());
+            self.host.tell(HostCommand::Follow { folder });
+            coordinator.set_standby(interval_ns, wish.standby.is_some(), self.host);
+        }
+        if wish.hands_over && self.stop_by.is_none() {
+            self.hands_over = true;
+            self.stop(now);
+        }
+    }
+}
+
+impl Supervisor<'_, '_, '_> {
+    /// Lets a standby follow.
+    pub(super) fn open_door(&mut self, number: Option<u64>) {
+        let Some(folder) = &self.query.folder else {
+            return;
+        };
+        let signals = Arc::clone(&self.query.signals);
+        match Door::open(folder, number, move || signals.door()) {
+            Ok(door) => self.query.door = Some(door),
+            Err(error) => {
+                let folder = folder.display();
+                eprintln!("warning: {folder}: no standby can follow this run: {error}");
+            }
+        }
+    }
+}

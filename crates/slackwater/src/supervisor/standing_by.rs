@@ -1,0 +1,231 @@
+//! A run that stands by: it holds the state of the query, until it is its turn.
+
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use slackwater_checkpoint::manifest::Manifest;
+use slackwater_checkpoint::{Error, Kind, Store};
+
+use super::StateOptions;
+use super::events::RunEvent;
+use super::query::{Query, Refused};
+use crate::catalog::ProgramCatalog;
+use crate::checkpoints::Survival;
+use crate::standby::{Following, Heard, Kept, Replica, Shelf};
+use crate::terminal::say;
+
+/// How often it is looked whether somebody runs the query, while nobody does.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How a run has stood by.
+pub enum Stood {
+    /// It is its turn, with what it holds.
+    Goes(Box<Replica>),
+    /// It was stopped.
+    Stopped,
+}
+
+/// Follows the run that is active until that is gone.
+///
+/// # Errors
+///
+/// If this query can't follow that one.
+pub fn stand_by(
+    query: &Query<'_>,
+    catalog: &ProgramCatalog<'_>,
+    state: &StateOptions,
+) -> Result<Stood, Refused> {
+    let usage = |reason: String| Refused::Usage(format!("--standby: {reason}"));
+    let folder = Path::new(&state.place);
+    std::fs::create_dir_all(folder).map_err(|error| usage(format!("{}: {error}", state.place)))?;
+    let open = || Store::open(&state.place).map_err(|error| usage(error.to_string()));
+    let kept = Arc::new(Kept::default());
+    let replica = Replica::new(open()?, Arc::clone(&kept));
+    let replica = replica.map_err(|error| usage(error.to_string()))?;
+    let replica = Arc::new(Mutex::new(replica));
+    let (sender, events) = query.signals.listen();
+    let promoting = sender.clone();
+    let shelf = Shelf::open(folder, open()?, kept, Arc::clone(&replica), move |heard| {
+        let sent = promoting.try_send(RunEvent::Active(heard));
+        sent.map_err(|_| "it is busy: try again".to_string())
+    });
+    let shelf = shelf.map_err(usage)?;
+    let standby = Standby {
+        query,
+        catalog,
+        place: &state.place,
+        replica: &replica,
+    };
+    let stood = standby.until_its_turn(&sender, &events)?;
+    drop(shelf);
+    if !stood {
+        return Ok(Stood::Stopped);
+    }
+    // Threads of the shelf may still answer an agent of the one that is gone.
+    let empty = Replica::new(open()?, Arc::default()).map_err(|error| usage(error.to_string()))?;
+    let mut held = replica.lock().expect("no thread panics under it");
+    Ok(Stood::Goes(Box::new(std::mem::replace(&mut *held, empty))))
+}
+
+struct Standby<'a, 'q> {
+    query: &'a Query<'q>,
+    catalog: &'a ProgramCatalog<'q>,
+    place: &'a str,
+    replica: &'a Mutex<Replica>,
+}
+
+impl Standby<'_, '_> {
+    /// Returns whether it is its turn; false if it was stopped.
+    fn until_its_turn(
+        &self,
+        sender: &mpsc::SyncSender<RunEvent>,
+        events: &mpsc::Receiver<RunEvent>,
+    ) -> Result<bool, Refused> {
+        let (mut said, mut has_followed) = (false, false);
+        loop {
+            match Following::begin(Path::new(self.place)) {
+                Ok(Some(following)) => {
+                    (said, has_followed) = (false, true);
+                    match self.follow(&following, sender, events)? {
+                        Some(Heard::Gone) => return Ok(true),
+                        Some(_) => {}
+                        None => return Ok(false),
+                    }
+                }
+                // It was gone before it could be followed again.
+                Ok(None) if has_followed => return Ok(true),
+                Ok(None) => {
+                    if !said {
+                        let place = self.place;
+                        say(&format!(
+                            "standby: nobody runs a query with its state in {place}: waiting for one \
+                             (slackwater promote {place} makes this one go on)\n"
+                        ));
+                        said = true;
+                    }
+                    match self.wait(events, LOOK)? {
+                        Some(Heard::Promote) => return Ok(true),
+                        Some(_) => {}
+                        None => return Ok(false),
+                    }
+                }
+                Err(reason) => {
+                    return Err(Refused::Usage(format!(
+                        "--standby: {}: {reason}",
+                        self.place
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Waits while nobody runs the query; `None` if it is stopped.
+    fn wait(
+        &self,
+        events: &mpsc::Receiver<RunEvent>,
+        patience: Duration,
+    ) -> Result<Option<Heard>, Refused> {
+        let until = Instant::now() + patience;
+        loop {
+            match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(RunEvent::Signal) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(RunEvent::Active(Heard::Promote)) => return Ok(Some(Heard::Promote)),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(Some(Heard::Gone)),
+            }
+        }
+    }
+
+    /// Follows the active until it is gone; `None` if this run is stopped.
+    fn follow(
+        &self,
+        following: &Following,
+        sender: &mpsc::SyncSender<RunEvent>,
+        events: &mpsc::Receiver<RunEvent>,
+    ) -> Result<Option<Heard>, Refused> {
+        let telling = sender.clone();
+        let listening = following.listen(move |heard| {
+            // The queue has no receiver only when this run does not stand by any more.
+            let _ = telling.send(RunEvent::Active(heard));
+        });
+        listening.map_err(|error| Refused::Query(format!("--standby: {error}")))?;
+        let newest = self.lock().newest();
+        let newest = newest.map_err(|error| Refused::Query(error.to_string()))?;
+        if let Some(manifest) = &newest {
+            let Query {
+                program, members, ..
+            } = self.query;
+            let survival = Survival::of(program, members, manifest, self.place);
+            if let Some(refused) = survival.refusal(self.query.script.name()) {
+                return Err(Refused::Usage(refused));
+            }
+            self.come_to(manifest, following);
+        }
+        let from = newest.map(|manifest| format!(", from checkpoint {}", manifest.number));
+        say(&format!(
+            "standby: follows process {}{}\n",
+            following.pid,
+            from.unwrap_or_default()
+        ));
+        loop {
+            match events.recv() {
+                Ok(RunEvent::Signal) | Err(_) => return Ok(None),
+                Ok(RunEvent::Active(Heard::Stored(number))) => {
+                    let newest = newest_of(events, number);
+                    self.stored(newest.0, following);
+                    match newest.1 {
+                        Some(RunEvent::Active(Heard::Gone)) => return Ok(Some(Heard::Gone)),
+                        Some(RunEvent::Signal) => return Ok(None),
+                        _ => {}
+                    }
+                }
+                Ok(RunEvent::Active(Heard::Gone)) => return Ok(Some(Heard::Gone)),
+                Ok(RunEvent::Active(Heard::Promote)) | Ok(_) => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Replica> {
+        self.replica.lock().expect("no thread panics under it")
+    }
+
+    /// A checkpoint is stored.
+    fn stored(&self, number: u64, following: &Following) {
+        let read = self.lock().checkpoint(number);
+        match read {
+            Ok(manifest) => self.come_to(&manifest, following),
+            // There are newer ones, of which it is told.
+            Err(error) if error.kind == Kind::Missing => {}
+            Err(error) => self.warn(number, &error),
+        }
+    }
+
+    fn come_to(&self, manifest: &Manifest, following: &Following) {
+        let members = &self.query.members;
+        let synced = self.lock().sync(self.catalog, members, manifest);
+        match synced {
+            Ok(_) => following.holds(manifest.number),
+            // It comes back with the next one.
+            Err(error) if error.kind == Kind::Missing => {}
+            Err(error) => self.warn(manifest.number, &error),
+        }
+    }
+
+    fn warn(&self, number: u64, error: &Error) {
+        eprintln!("warning: standby: checkpoint {number} is not held: {error}");
+    }
+}
+
+/// The newest of the checkpoints that the next events are about, and the first other event.
+fn newest_of(events: &mpsc::Receiver<RunEvent>, first: u64) -> (u64, Option<RunEvent>) {
+    let mut newest = first;
+    loop {
+        match events.try_recv() {
+            Ok(RunEvent::Active(Heard::Stored(number))) => newest = newest.max(number),
+            Ok(event) => return (newest, Some(event)),
+            Err(_) => return (newest, None),
+        }
+    }
+}

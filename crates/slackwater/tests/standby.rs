@@ -1,0 +1,270 @@
+//! Standbys (`run --standby`, `promote`): they hold the state, go on when the active is gone, and store its
+//! checkpoints.
+
+mod crash;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::process::{Finished, Folder, PATIENCE, Running};
+
+/// Rows, keys, and rows per second.
+const ROWS: u64 = 60_000;
+const KEYS: u64 = 9_973;
+const RATE: u64 = 20_000;
+
+fn input() -> String {
+    let row = |row: u64| format!("{},{},{}\n", row * 10, row * row % KEYS, row % 89);
+    (0..ROWS).map(row).collect()
+}
+
+/// Counts of ten seconds, and of all; both are written exactly once.
+fn query(options: &str) -> String {
+    format!(
+        "CREATE TABLE src (ms BIGINT, k BIGINT, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3), \
+         WATERMARK FOR ts AS ts) WITH ('connector' = 'file', 'path' = 'in.csv'{options});
+         CREATE TABLE windows (k BIGINT, ms BIGINT, n BIGINT, s BIGINT) WITH ('connector' = 'file', \
+         'path' = 'windows');
+         CREATE TABLE totals (k BIGINT, n BIGINT, s BIGINT) WITH ('connector' = 'file', 'path' = 'totals');
+         SET 'emit' = 'final';
+         INSERT INTO windows SELECT k, CAST(window_start AS BIGINT), COUNT(*), SUM(v)
+         FROM TUMBLE(TABLE src, DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end, k;
+         INSERT INTO totals SELECT k, COUNT(*), SUM(v) FROM src GROUP BY k;"
+    )
+}
+
+fn folder() -> Folder {
+    let folder = Folder::new();
+    folder.write("in.csv", input().as_bytes());
+    folder.write(
+        "query.sql",
+        query(&format!(", 'replay_rate' = '{RATE}'")).as_bytes(),
+    );
+    folder.write("whole.sql", query("").as_bytes());
+    folder
+}
+
+fn start(folder: &Folder, arguments: &[&str]) -> Running {
+    let run = [
+        "run",
+        "query.sql",
+        "--state",
+        "state",
+        "--set=standby_lag=100 ms",
+    ];
+    Running::start(folder.command(&[&run, arguments].concat()))
+}
+
+/// Waits until something has happened.
+#[track_caller]
+fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_there() {
+        assert!(Instant::now() < until, "{what} never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+/// How many bases a standby has made: their parts have larger numbers than those of an active.
+fn bases_of_standbys(folder: &Folder) -> usize {
+    let parts = names(&folder.path("state/parts"));
+    parts
+        .iter()
+        .filter(|name| name.ends_with("-1000.arrow"))
+        .count()
+}
+
+fn rows(folder: &Folder, table: &str) -> Vec<String> {
+    let mut rows = Vec::new();
+    for name in names(&folder.path(table)) {
+        if name.starts_with("part-") {
+            let text = folder.read(&format!("{table}/{name}"));
+            rows.extend(text.lines().map(str::to_string));
+        }
+    }
+    rows.sort();
+    rows
+}
+
+/// Fails unless the rows are those of a run that nobody disturbed.
+#[track_caller]
+fn is_whole(folder: &Folder) {
+    let found = ["windows", "totals"].map(|table| rows(folder, table));
+    let whole = Folder::new();
+    whole.write("in.csv", input().as_bytes());
+    whole.run(&query(""), &[]).ok();
+    for (table, found) in ["windows", "totals"].into_iter().zip(found) {
+        let expected = rows(&whole, table);
+        assert!(expected.len() > 1000, "{table}: {}", expected.len());
+        let differs = found
+            .iter()
+            .zip(&expected)
+            .find(|(one, other)| one != other);
+        assert!(
+            found == expected,
+            "{table}: {} rows, {differs:?}",
+            found.len()
+        );
+    }
+}
+
+fn has_said(running: &Running, text: &str) -> bool {
+    running.said().contains(text)
+}
+
+#[test]
+fn a_standby_goes_on_with_the_state_that_it_holds() {
+    let folder = folder();
+    let active = start(&folder, &[]);
+    wait_for("the first checkpoint", || {
+        folder.path("state/active.sock").exists()
+    });
+    let standby = start(&folder, &["--standby", "--report", "report.json"]);
+    wait_for("a base of the standby", || bases_of_standbys(&folder) > 0);
+    active.kill();
+    let finished = standby.finish(PATIENCE).ok();
+    assert!(finished.err.contains("which it holds"), "{}", finished.err);
+    let report = folder.json("report.json");
+    let read = report["rows_in"].as_u64().unwrap();
+    assert!(read < ROWS, "some were read before: {read}");
+    is_whole(&folder);
+    assert_eq!(names(&folder.path("state")).len(), 3, "no sockets are left");
+}
+
+#[test]
+fn a_switch_reads_nothing_twice() {
+    let folder = folder();
+    let active = start(&folder, &["--report", "first.json"]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let standby = start(&folder, &["--standby", "--report", "second.json"]);
+    wait_for("the standby", || has_said(&standby, "follows process"));
+    std::thread::sleep(Duration::from_millis(500));
+    let promoted = folder.slackwater(&["promote", "state"]).ok();
+    assert!(
+        promoted.out.contains("has taken over from process"),
+        "{}",
+        promoted.out
+    );
+    active.finish(PATIENCE).ok();
+    let finished = standby.finish(PATIENCE).ok();
+    assert!(finished.err.contains("which it holds"), "{}", finished.err);
+    let read = ["first.json", "second.json"].map(|name| folder.json(name)["rows_in"].as_u64());
+    assert_eq!(read.into_iter().flatten().sum::<u64>(), ROWS);
+    is_whole(&folder);
+}
+
+#[test]
+fn a_query_goes_on_without_its_standby_and_with_the_next_one() {
+    let folder = folder();
+    let active = start(&folder, &[]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let first = start(&folder, &["--standby"]);
+    wait_for("the first standby", || has_said(&first, "follows process"));
+    std::thread::sleep(Duration::from_millis(300));
+    first.kill();
+    wait_for("its end", || has_said(&active, "the standby has gone"));
+    let second = start(&folder, &["--standby"]);
+    wait_for("the second standby", || {
+        has_said(&second, "follows process")
+    });
+    let third = start(&folder, &["--standby"]).finish(PATIENCE);
+    third.fails(2, &["--standby", "another standby is there already"]);
+    let finished = active.finish(PATIENCE).ok();
+    assert!(!finished.err.contains("warning"), "{}", finished.err);
+    // It learns from the last checkpoint that there is nothing left to do.
+    let finished: Finished = second.finish(PATIENCE).ok();
+    assert!(
+        finished.err.contains("nothing left to do"),
+        "{}",
+        finished.err
+    );
+    is_whole(&folder);
+}
+
+#[test]
+fn a_standby_that_is_stopped_delays_nothing_for_ever() {
+    let folder = folder();
+    let active = start(&folder, &[]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let standby = start(&folder, &["--standby"]);
+    wait_for("a base of the standby", || bases_of_standbys(&folder) > 0);
+    standby.signal(rustix::process::Signal::STOP);
+    active.finish(PATIENCE).ok();
+    standby.signal(rustix::process::Signal::CONT);
+    standby.finish(PATIENCE).ok();
+    is_whole(&folder);
+}
+
+#[test]
+fn a_standby_waits_for_an_active_or_for_its_promotion() {
+    let folder = folder();
+    let nobody = folder.slackwater(&["promote", "state"]);
+    nobody.fails(1, &["state", "there is no such folder"]);
+    let standby = start(&folder, &["--standby"]);
+    wait_for("its message", || has_said(&standby, "waiting for one"));
+    assert_eq!(
+        names(&folder.path("state")),
+        ["standby.sock"],
+        "it has claimed nothing"
+    );
+    folder.slackwater(&["promote", "state"]).ok();
+    standby.finish(PATIENCE).ok();
+    is_whole(&folder);
+    let nobody = folder.slackwater(&["promote", "state"]);
+    nobody.fails(1, &["nobody runs a query there", "slackwater run"]);
+}
+
+#[test]
+fn a_standby_that_is_ended_leaves_the_query_alone() {
+    let folder = folder();
+    let active = start(&folder, &[]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let alone = folder.slackwater(&["promote", "state"]);
+    alone.fails(1, &["no standby follows", "--standby"]);
+    let standby = start(&folder, &["--standby"]);
+    wait_for("the standby", || has_said(&standby, "follows process"));
+    standby.signal(rustix::process::Signal::INT);
+    standby.finish(PATIENCE).ok();
+    active.finish(PATIENCE).ok();
+    is_whole(&folder);
+}
+
+#[test]
+fn a_standby_of_another_query_is_refused() {
+    let folder = folder();
+    let active = start(&folder, &["--set=checkpoint_interval=20 ms"]);
+    wait_for("a checkpoint", || {
+        names(&folder.path("state/checkpoints")).len() > 1
+    });
+    let other = query("").replace("SUM(v)", "MIN(v)");
+    folder.write("other.sql", other.as_bytes());
+    let standby = folder.slackwater(&["run", "other.sql", "--state", "state", "--standby"]);
+    standby.fails(2, &["other.sql", "windows"]);
+    active.kill();
+}
+
+#[test]
+fn impossible_standbys_are_refused_at_once() {
+    let folder = folder();
+    let run = |arguments: &[&str]| folder.slackwater(&[&["run", "query.sql"], arguments].concat());
+    run(&["--standby"]).fails(2, &["--state"]);
+    run(&["--standby", "--state", "s3://bucket/folder"]).fails(2, &["--standby", "not a folder"]);
+    run(&[
+        "--standby",
+        "--state",
+        "state",
+        "--parallelism",
+        "2",
+        "--processes",
+        "2",
+    ])
+    .fails(2, &["--standby", "--processes 1"]);
+    run(&["--standby", "--state", "state", "--set=standby_lag=1 ms"])
+        .fails(2, &["standby_lag", "20 ms"]);
+}
