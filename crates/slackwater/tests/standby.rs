@@ -218,6 +218,8 @@ fn a_standby_waits_for_an_active_or_for_its_promotion() {
     is_whole(&folder);
     let nobody = folder.slackwater(&["promote", "state"]);
     nobody.fails(1, &["nobody runs a query there", "slackwater run"]);
+    let late = start(&folder, &["--standby"]).finish(PATIENCE).ok();
+    assert!(late.err.contains("nothing left to do"), "{}", late.err);
 }
 
 #[test]

@@ -94,8 +94,8 @@ impl Standby<'_, '_> {
                         None => return Ok(false),
                     }
                 }
-                // It was gone before it could be followed again.
-                Ok(None) if has_followed => return Ok(true),
+                // It was gone before it could be followed again, or has brought the query to its end.
+                Ok(None) if has_followed || self.is_finished()? => return Ok(true),
                 Ok(None) => {
                     if !said {
                         let place = self.place;
@@ -119,6 +119,13 @@ impl Standby<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Whether there is nothing left to do.
+    fn is_finished(&self) -> Result<bool, Refused> {
+        let newest = self.lock().newest();
+        let newest = newest.map_err(|error| Refused::Usage(format!("--standby: {error}")))?;
+        Ok(newest.is_some_and(|manifest| manifest.finished))
     }
 
     /// Waits while nobody runs the query; `None` if it is stopped.
