@@ -34,13 +34,13 @@
 mod cost;
 mod figures;
 mod kill;
-mod output;
+pub mod output;
 mod plan;
-mod query;
-mod running;
+pub mod query;
+pub mod running;
 mod table;
 mod verdict;
-mod workers;
+pub mod workers;
 
 pub use plan::Arguments;
 

@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::part_process::PartArguments;
 use crate::{
     balance, broadcast, checkpoint, chunking, concerto, fleet, hibench, hosts, line, link, nexmark,
-    placement, serve, target, wait,
+    placement, serve, standby, target, wait,
 };
 
 /// Measure: published experiments, one command each.
@@ -53,6 +53,8 @@ enum Command {
     Placement(placement::Arguments),
     /// What a server of jobs costs, and how soon it answers: views, pushes, reads, idle jobs
     Serve(serve::Arguments),
+    /// What a standby costs, and how soon it goes on when the active is killed
+    Standby(standby::Arguments),
     /// What a latency target costs and whether it is met, compared with fixed settings and a hand-written
     /// program
     Target(target::Arguments),
@@ -106,6 +108,7 @@ impl CommandLine {
             Command::Nexmark(arguments) => nexmark::run(&arguments),
             Command::Placement(arguments) => placement::run(&arguments),
             Command::Serve(arguments) => serve::run(&arguments),
+            Command::Standby(arguments) => standby::run(&arguments),
             Command::Target(arguments) => target::run(&arguments),
             Command::Wait(arguments) => wait::run(&arguments),
             Command::Completions { shell } => {

@@ -26,6 +26,7 @@ mod part_process;
 mod placement;
 mod programs;
 mod serve;
+mod standby;
 mod target;
 mod usage;
 mod wait;

@@ -412,7 +412,9 @@ impl Catalog for ProgramCatalog<'_> {
     fn adopted(&self, node: usize, instance: usize, instances: usize) -> Option<Adopted> {
         let state = self.program.nodes[node].state();
         let is_divided = !state.is_some_and(|state| state.is_read_whole);
-        let held = self.held.as_ref().filter(|_| is_divided)?;
+        // A view publishes for the incarnation in which it was made.
+        let is_view = self.program.views.iter().any(|view| view.node == node);
+        let held = self.held.as_ref().filter(|_| is_divided && !is_view)?;
         held.take(node, instance, instances)
     }
 }

@@ -11,6 +11,7 @@ mod experiments;
 mod explained;
 mod hosts;
 mod serve;
+mod standby;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,10 +66,8 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
         /// are then written again to sinks that would otherwise have each row once
         #[arg(long, requires = "state")]
         accept_duplicates: bool,
-        /// With --state: stand by. Hold the state of the query that runs there, and go on when that run is
-        /// gone
-        #[arg(long, requires = "state", conflicts_with_all = ["from_scratch", "listen"])]
-        standby: bool,
+        #[command(flatten)]
+        standby: standby::StandbyArguments,
         /// Write the report as JSON to this file
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
@@ -93,7 +92,7 @@ ended, all windows are closed; Ctrl-C and --duration end the query and leave its
     /// Make a query on several hosts go on without one of them; returns when that host has left.
     Drain(asking::DrainArguments),
     /// Let the standby of a query go on instead of the run that is active: nothing is read twice.
-    Promote(asking::PromoteArguments),
+    Promote(standby::PromoteArguments),
     /// Show a stream with its page: needs no files and no network.
     Demo(demo::Arguments),
     /// Show how a query would run: query graph, subqueries, instances, placement.
@@ -259,6 +258,10 @@ pub fn main() -> ExitCode {
                 Ok(cluster) => cluster,
                 Err(error) => return complain(&error, USAGE),
             };
+            let standby = match standby.options(&hosts) {
+                Ok(standby) => standby,
+                Err(error) => return complain(&error, USAGE),
+            };
             let machine = match query.machine_here() {
                 Ok(machine) => machine,
                 Err(error) => return complain(&error, USAGE),
@@ -277,8 +280,7 @@ pub fn main() -> ExitCode {
                     from_scratch,
                     accepts_duplicates: accept_duplicates,
                 }),
-                may_be_followed: true,
-                stands_by: standby,
+                standby,
                 ..RunOptions::default()
             };
             let script = match query.script() {
@@ -363,7 +365,7 @@ pub fn main() -> ExitCode {
         Command::Worker(arguments) => hosts::worker(&arguments),
         Command::Status(arguments) => asking::show_status(&arguments),
         Command::Drain(arguments) => asking::drain_host(&arguments),
-        Command::Promote(arguments) => asking::promote_standby(&arguments),
+        Command::Promote(arguments) => standby::promote_standby(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Job { control, .. } => crate::server::job_main(control),
         Command::Part { control, .. } => crate::hosts::worker_main(control),

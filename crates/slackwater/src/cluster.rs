@@ -58,6 +58,7 @@ pub use agent::{AgentOptions, Ending, run as run_agent};
 pub use asking::{drain, leader, status};
 pub use election::Candidate;
 pub use files::find_elsewhere;
+pub use greeting::strangers;
 pub use leadership::{Leadership, Stood, stand};
 pub use lobby::Lobby;
 pub use messages::Status;

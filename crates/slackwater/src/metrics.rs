@@ -28,7 +28,7 @@ use bad_rows::BadRows;
 pub use gather::Gatherer;
 pub use hosts::Spread;
 pub use job::Job;
-pub use snapshot::{CheckpointCounts, Snapshot};
+pub use snapshot::{CheckpointCounts, Snapshot, StandbyCounts};
 use text::Totals;
 
 /// What is known of a run, for those who look at it.

@@ -47,7 +47,8 @@ use crate::views::Views;
 pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::{Doors, open_browser};
 use gathering::{compile_with, gather};
-use standing_by::{followed_in, stood_by};
+pub use standing_by::StandbyOptions;
+use standing_by::stood_by;
 
 /// How a program is run.
 #[derive(Debug, Clone, Default)]
@@ -85,10 +86,8 @@ pub struct RunOptions {
     pub screen: Option<Arc<dyn Screen>>,
     /// Makes the materialized views readable while the program runs, and afterwards.
     pub views: Option<Arc<Views>>,
-    /// Whether standbys may follow it.
-    pub may_be_followed: bool,
-    /// Whether it stands by until the one that runs the query is gone.
-    pub stands_by: bool,
+    /// How it stands by, or is followed.
+    pub standby: StandbyOptions,
 }
 
 /// A terminal that shows what a program would print.
@@ -281,20 +280,6 @@ fn run_with(
     if let (Some(orchestrator), Some(board)) = (&orchestrator, &board) {
         board.count_hosts(orchestrator.counter());
     }
-    let opened = doors.zip(board.as_ref());
-    let opened = opened.map(|(doors, board)| doors.open(board, &signals));
-    let _opened = opened.transpose().map_err(Failure::Usage)?;
-    let _closing = Closing(&program.cuts);
-    let served = program.settings.serve.as_deref();
-    let own_views = (served.is_some() && options.views.is_none()).then(Arc::<Views>::default);
-    let views = options.views.as_ref().or(own_views.as_ref());
-    if let Some(views) = views {
-        let signals = Arc::clone(&signals);
-        views.open(&program, plan.processes, move || signals.read());
-    }
-    let served = served.zip(views);
-    let served = served.map(|(place, views)| Served::open(place, views));
-    let _served = served.transpose().map_err(Failure::Usage)?;
     let deployment = deployment(&program, &plan);
     let hosts = match &orchestrator {
         Some(_) => hosts,
@@ -328,16 +313,32 @@ fn run_with(
         targets,
         board,
         traces: traces.clone(),
-        folder: followed_in(options, state.as_ref()),
+        folder: options.standby.followed_in(state.as_ref()),
+        followed_at: options.standby.followed_at(&program),
         door: None,
     };
-    let replica = match (&state, options.stands_by) {
-        (Some(state), true) => match stood_by(&mut query, &catalog, state)? {
+    let replica = match (&state, options.standby.stands_by) {
+        (Some(state), true) => match stood_by(&mut query, &catalog, state, &options.standby)? {
             Some(replica) => Some(replica),
             None => return Ok(Outcome::Explained(explained)),
         },
         _ => None,
     };
+    // A run that stands by has the addresses of the one that it follows.
+    let opened = doors.zip(query.board.as_ref());
+    let opened = opened.map(|(doors, board)| doors.open(board, &query.signals));
+    let _opened = opened.transpose().map_err(Failure::Usage)?;
+    let _closing = Closing(&program.cuts);
+    let served = program.settings.serve.as_deref();
+    let own_views = (served.is_some() && options.views.is_none()).then(Arc::<Views>::default);
+    let views = options.views.as_ref().or(own_views.as_ref());
+    if let Some(views) = views {
+        let signals = Arc::clone(&query.signals);
+        views.open(&program, query.plan.processes, move || signals.read());
+    }
+    let served = served.zip(views);
+    let served = served.map(|(place, views)| Served::open(place, views));
+    let _served = served.transpose().map_err(Failure::Usage)?;
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
         Some(state) => run_with_state(&mut query, &mut catalog, state, replica)?,

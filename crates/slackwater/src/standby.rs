@@ -28,6 +28,7 @@ mod messages;
 mod promotion;
 mod replica;
 mod shelf;
+mod wire;
 
 pub use door::Door;
 pub use following::{Following, Heard};
@@ -35,3 +36,4 @@ pub use kept::Kept;
 pub use promotion::promote;
 pub use replica::Replica;
 pub use shelf::Shelf;
+pub use wire::{Place, Remote};

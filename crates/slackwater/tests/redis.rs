@@ -12,10 +12,10 @@ CREATE MATERIALIZED VIEW totals AS SELECT word, COUNT(*) AS times, SUM(n) AS tot
 CREATE MATERIALIZED VIEW counts AS SELECT word, COUNT(*) AS times FROM words GROUP BY word;
 ";
 
-struct Redis(BufReader<TcpStream>);
+pub(crate) struct Redis(BufReader<TcpStream>);
 
 impl Redis {
-    fn connect(address: &str) -> Redis {
+    pub(crate) fn connect(address: &str) -> Redis {
         let socket = eventually("a door", || TcpStream::connect(address).ok());
         socket
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -23,7 +23,7 @@ impl Redis {
         Redis(BufReader::new(socket))
     }
 
-    fn ask(&mut self, command: &str) -> String {
+    pub(crate) fn ask(&mut self, command: &str) -> String {
         let line = format!("{command}\r\n");
         self.0.get_mut().write_all(line.as_bytes()).unwrap();
         self.reply()

@@ -6,7 +6,8 @@ mod crash;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::process::{Finished, Folder, PATIENCE, Running};
+use crate::process::{Finished, Folder, PATIENCE, Running, eventually, free_address};
+use crate::redis::Redis;
 
 /// Rows, keys, and rows per second.
 const ROWS: u64 = 60_000;
@@ -256,7 +257,8 @@ fn impossible_standbys_are_refused_at_once() {
     let folder = folder();
     let run = |arguments: &[&str]| folder.slackwater(&[&["run", "query.sql"], arguments].concat());
     run(&["--standby"]).fails(2, &["--state"]);
-    run(&["--standby", "--state", "s3://bucket/folder"]).fails(2, &["--standby", "not a folder"]);
+    run(&["--standby", "--state", "s3://bucket/folder"])
+        .fails(2, &["--standby", "not a folder", "--standby-at"]);
     run(&[
         "--standby",
         "--state",
@@ -269,4 +271,131 @@ fn impossible_standbys_are_refused_at_once() {
     .fails(2, &["--standby", "--processes 1"]);
     run(&["--standby", "--state", "state", "--set=standby_lag=1 ms"])
         .fails(2, &["standby_lag", "20 ms"]);
+}
+
+fn new_key(folder: &Folder, name: &str) {
+    let key = folder.slackwater(&["key"]).ok().out;
+    folder.write(name, key.as_bytes());
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(folder.path(name), mode).unwrap();
+}
+
+/// As on two hosts that share the folder.
+fn remote_pair(folder: &Folder) -> (Running, Running, String) {
+    new_key(folder, "cluster.key");
+    let address = free_address();
+    let at = [
+        "--standby-at",
+        &address,
+        "--secret",
+        "cluster.key",
+        "--report",
+        "first.json",
+    ];
+    let active = start(folder, &at);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let join = [
+        "--standby",
+        "--join",
+        &address,
+        "--secret",
+        "cluster.key",
+        "--report",
+        "second.json",
+    ];
+    let standby = start(folder, &join);
+    wait_for("the standby", || has_said(&standby, "follows process"));
+    (active, standby, address)
+}
+
+#[test]
+fn a_standby_on_another_host_goes_on_when_the_active_is_killed() {
+    let folder = folder();
+    let (active, standby, _) = remote_pair(&folder);
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(
+        !folder.path("state/standby.sock").exists(),
+        "it stores nothing"
+    );
+    active.kill();
+    let finished = standby.finish(PATIENCE).ok();
+    assert!(finished.err.contains("is gone"), "{}", finished.err);
+    assert!(finished.err.contains("which it holds"), "{}", finished.err);
+    is_whole(&folder);
+}
+
+#[test]
+fn a_switch_to_another_host_reads_nothing_twice_and_strangers_can_not_order_it() {
+    let folder = folder();
+    let (active, standby, address) = remote_pair(&folder);
+    std::thread::sleep(Duration::from_millis(600));
+    new_key(&folder, "other.key");
+    let stranger = folder.slackwater(&["promote", &address, "--secret", "other.key"]);
+    assert_eq!(stranger.code, Some(1), "{}", stranger.err);
+    let stranger = folder.slackwater(&["promote", &address]);
+    assert_eq!(stranger.code, Some(1), "{}", stranger.err);
+    let join = ["--standby", "--join", &address, "--secret", "other.key"];
+    start(&folder, &join)
+        .finish(PATIENCE)
+        .fails(2, &["--standby", &address]);
+    assert!(has_said(&active, "was turned away"), "{}", active.said());
+    let promoted = folder
+        .slackwater(&["promote", &address, "--secret", "cluster.key"])
+        .ok();
+    assert!(promoted.out.contains("continues"), "{}", promoted.out);
+    active.finish(PATIENCE).ok();
+    standby.finish(PATIENCE).ok();
+    let read = ["first.json", "second.json"].map(|name| folder.json(name)["rows_in"].as_u64());
+    assert_eq!(read.into_iter().flatten().sum::<u64>(), ROWS);
+    is_whole(&folder);
+}
+
+#[test]
+fn addresses_beyond_this_host_need_a_secret() {
+    let folder = folder();
+    let run = |arguments: &[&str]| folder.slackwater(&[&["run", "query.sql"], arguments].concat());
+    run(&["--state", "state", "--standby-at", "0.0.0.0:7071"]).fails(
+        2,
+        &[
+            "--standby-at 0.0.0.0:7071",
+            "without a secret",
+            "slackwater key",
+        ],
+    );
+    run(&["--state", "state", "--standby", "--join", "192.0.2.1:7071"])
+        .fails(2, &["--join 192.0.2.1:7071", "without a secret"]);
+    run(&["--state", "state", "--secret", "cluster.key"]).fails(2, &["--secret", "--standby-at"]);
+    run(&["--state", "state", "--standby-at", "nowhere"]).fails(2, &["--standby-at", "host:port"]);
+    run(&["--state", "state", "--set=standby_timeout=1 s"]).fails(2, &["standby_timeout", "3 s"]);
+    folder
+        .slackwater(&["promote", "192.0.2.1:7071"])
+        .fails(2, &["promote", "without a secret"]);
+}
+
+#[test]
+fn a_view_is_read_at_the_same_address_after_the_active_is_killed() {
+    let folder = folder();
+    let address = free_address();
+    let text = format!(
+        "SET 'serve' = 'redis://{address}';
+         CREATE TABLE src (ms BIGINT, k BIGINT, v BIGINT) WITH ('connector' = 'file', 'path' = 'in.csv', \
+         'replay_rate' = '{RATE}');
+         CREATE MATERIALIZED VIEW totals AS SELECT k, COUNT(*) AS n FROM src GROUP BY k;"
+    );
+    folder.write("query.sql", text.as_bytes());
+    let active = start(&folder, &[]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let standby = start(&folder, &["--standby"]);
+    let mut client = Redis::connect(&address);
+    wait_for("some rows", || client.ask("GET totals:0") == "3");
+    // More than the lag that is allowed.
+    std::thread::sleep(Duration::from_millis(400));
+    active.kill();
+    wait_for("the view", || has_said(&standby, "resumes from"));
+    let count = eventually("the rows", || {
+        let answer = Redis::connect(&address).ask("GET totals:0");
+        answer.parse::<u64>().ok()
+    });
+    assert!(count >= 3, "{count}");
+    standby.finish(PATIENCE).ok();
 }

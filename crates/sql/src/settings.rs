@@ -91,6 +91,9 @@ pub struct Settings {
     pub checkpoint_interval_ns: u64,
     /// How far what a standby holds may be behind, in nanoseconds.
     pub standby_lag_ns: u64,
+    /// How long the host of a run may be silent before its standby on another host continues, in
+    /// nanoseconds.
+    pub standby_timeout_ns: u64,
     /// Where checkpoints are stored; `None` for a query without checkpoints.
     pub state: Option<String>,
     /// Where materialized views are read over Redis' protocol, as `HOST:PORT`; `None` for nowhere.
@@ -177,6 +180,9 @@ pub const STANDBY_LAG_NS: u64 = 1_000_000_000;
 /// The minimum of `standby_lag`: twice what a local disk takes to confirm a checkpoint.
 pub const STANDBY_LAG_MIN_NS: u64 = 20_000_000;
 
+/// The minimum and default of `standby_timeout`: the kernel asks a silent host twice, a second apart.
+pub const STANDBY_TIMEOUT_MIN_NS: u64 = 3_000_000_000;
+
 /// The maximum of `parallelism`: more than the cores of the largest machine we know.
 pub const PARALLELISM_MAX: usize = 1024;
 
@@ -211,6 +217,7 @@ impl Default for Settings {
             wait_delay_set: false,
             checkpoint_interval_ns: CHECKPOINT_INTERVAL_NS,
             standby_lag_ns: STANDBY_LAG_NS,
+            standby_timeout_ns: STANDBY_TIMEOUT_MIN_NS,
             state: None,
             serve: None,
             restarts: RESTARTS,

@@ -158,7 +158,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             (
                 "experiments",
                 "balance broadcast checkpoint chunking concerto hibench hosts line link nexmark \
-                 placement serve target wait",
+                 placement serve standby target wait",
             ),
             ("all experiments", "experiments"),
         ],

@@ -1,10 +1,13 @@
 //! Parts that one process has encoded and another one stores: a standby stores what the active sends it.
 
+use std::io::Write;
+
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 
+use super::staged::BLOCK_BYTES;
 use super::writer::OpenPart;
-use super::{Put, Store, record_name};
+use super::{Put, Store, record_name, sync};
 use crate::error::{Error, Kind, Result};
 use crate::manifest::record::{Record, checksum_text};
 use crate::manifest::{Manifest, Part};
@@ -27,19 +30,45 @@ impl Store {
     }
 
     /// Stores a part that was encoded elsewhere ([`OpenPart::encode`]), so that it survives a failure of
-    /// the host. Storing the same part again is fine.
+    /// the host. Storing the same part again is fine. In a directory it is given up between two blocks once
+    /// `is_wanted` returns false: then slow storage is free for something else.
     ///
     /// # Errors
     ///
     /// [`Kind::Corrupt`] if the bytes are not those of the part, [`Kind::Unavailable`] if they can't be
-    /// stored, or something else is stored there.
-    pub async fn put_part(&self, part: &Part, bytes: Vec<u8>) -> Result<()> {
+    /// stored, are not wanted any more, or something else is stored there.
+    pub async fn put_part(
+        &self,
+        part: &Part,
+        bytes: &[u8],
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<()> {
         if part::PartName::parse(&part.object).is_none() {
             let reason = "it is not a valid name of a part";
             return Err(Error::corrupt(&*part.object, reason));
         }
-        self.check_bytes(part, &bytes)?;
-        match self.put(&part.object, bytes).await? {
+        self.check_bytes(part, bytes)?;
+        let put = match &self.directory {
+            None => self.put(&part.object, bytes.to_vec()).await?,
+            Some(directory) => {
+                let mut staged = sync::staged(directory, &part.object);
+                for block in bytes.chunks(BLOCK_BYTES) {
+                    if !is_wanted() {
+                        let reason = "it is not wanted any more";
+                        return Err(Error::new(
+                            Kind::Unavailable,
+                            self.name(&part.object),
+                            reason,
+                        ));
+                    }
+                    let written = staged.write_all(block);
+                    written.map_err(|error| self.failed_io(&part.object, &error))?;
+                }
+                let published = sync::publish(directory.clone(), &part.object, staged).await;
+                self.put_in(directory, &part.object, published)?
+            }
+        };
+        match put {
             Put::Done => Ok(()),
             Put::Taken => match self.read_part(part).await {
                 Ok(_) => Ok(()),
@@ -130,9 +159,11 @@ mod tests {
         let mut open = PartWriter::new(store.clone(), 1).open_in_memory(&request);
         open.write(&batch).unwrap();
         let (part, bytes) = open.encode().unwrap();
+        let unwanted = runner.run(store.put_part(&part, &bytes, || false));
+        assert_eq!(unwanted.unwrap_err().kind, Kind::Unavailable);
         assert!(runner.run(store.read_part(&part)).is_err(), "not yet");
-        runner.run(store.put_part(&part, bytes.clone())).unwrap();
-        runner.run(store.put_part(&part, bytes.clone())).unwrap();
+        runner.run(store.put_part(&part, &bytes, || true)).unwrap();
+        runner.run(store.put_part(&part, &bytes, || true)).unwrap();
         assert_eq!(runner.run(store.read_part(&part)).unwrap(), [batch.clone()]);
         assert_eq!(store.decode_part(&part, bytes.clone()).unwrap(), [batch]);
         for at in 0..bytes.len() {
@@ -140,12 +171,16 @@ mod tests {
             torn[at] ^= 1;
             let error = store.decode_part(&part, torn.clone()).unwrap_err();
             assert_eq!(error.kind, Kind::Corrupt);
-            assert!(runner.run(store.put_part(&part, torn)).is_err());
+            assert!(runner.run(store.put_part(&part, &torn, || true)).is_err());
         }
         let outside = Part {
             object: "../outside".to_string(),
             ..part
         };
-        assert!(runner.run(store.put_part(&outside, bytes)).is_err());
+        assert!(
+            runner
+                .run(store.put_part(&outside, &bytes, || true))
+                .is_err()
+        );
     }
 }

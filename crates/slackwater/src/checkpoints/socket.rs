@@ -76,15 +76,10 @@ impl Listening {
         }
     }
 
-    /// Ends [`UnixListener::accept`] in another thread.
+    /// Ends [`UnixListener::accept`] in another thread, and takes the name away.
     pub fn close(&self) {
         // It fails if it was closed before.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
         let is_own = std::fs::metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
         if is_own {
             // Whoever starts next replaces it.
@@ -93,12 +88,18 @@ impl Drop for Listening {
     }
 }
 
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 /// Sends a message, with bytes.
 ///
 /// # Errors
 ///
 /// If the connection has ended, or its reader is late by more than the write time-out.
-pub fn send(mut stream: &UnixStream, message: &impl Serialize, data: &[&[u8]]) -> io::Result<()> {
+pub fn send(mut stream: impl Write, message: &impl Serialize, data: &[&[u8]]) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
     let too_long = || io::Error::new(ErrorKind::InvalidInput, "the message is too long");
     let lengths = [text.len(), data.iter().map(|data| data.len()).sum()];

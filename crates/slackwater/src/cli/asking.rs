@@ -9,7 +9,6 @@ use slackwater_sql::settings::Hosts;
 
 use super::hosts::check_join;
 use crate::cluster::{Status, drain, leader, status};
-use crate::standby::promote;
 use crate::terminal::{FAILED, USAGE, print, say};
 
 const STATUS_HELP: &str = "\
@@ -21,14 +20,6 @@ The query is saved and goes on with the other hosts, so that nothing is read twi
 ends. It is refused if too few hosts would be left.
 
   slackwater drain h3 --join 10.0.0.1:7070 --secret cluster.key";
-
-const PROMOTE_HELP: &str = "\
-The active saves what it has read and ends, and its standby continues from there. If nobody runs the query, a
-standby that waits goes on. It is the way to another version of Slackwater or of the query:
-
-  slackwater run query.sql --state state
-  slackwater run query.sql --state state --standby        (the new version, once it follows:)
-  slackwater promote state";
 
 /// Which orchestrator to ask.
 #[derive(Args)]
@@ -75,15 +66,6 @@ pub(super) struct DrainArguments {
     whom: Whom,
 }
 
-/// The arguments of `promote`.
-#[derive(Args)]
-#[command(after_help = PROMOTE_HELP)]
-pub(super) struct PromoteArguments {
-    /// The directory of the query's state
-    #[arg(value_name = "DIR")]
-    state: PathBuf,
-}
-
 /// Why a question was not answered, and the exit code.
 type Failed = (String, u8);
 
@@ -119,12 +101,6 @@ pub(super) fn drain_host(arguments: &DrainArguments) -> ExitCode {
         drain(&addresses, secret.as_ref(), &arguments.host).map_err(|error| (error, FAILED))
     });
     ended(drained.map(|()| say(&format!("{} has left\n", arguments.host))))
-}
-
-/// Lets the standby of a query go on.
-pub(super) fn promote_standby(arguments: &PromoteArguments) -> ExitCode {
-    let promoted = promote(&arguments.state).map_err(|error| (error, FAILED));
-    ended(promoted.map(|text| print(&text)))
 }
 
 fn ended(result: Result<(), Failed>) -> ExitCode {

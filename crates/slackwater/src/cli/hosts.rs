@@ -62,9 +62,9 @@ pub(super) struct HostArguments {
     /// [default: any that is free]
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports, requires = "listen")]
     ports: Option<(u16, u16)>,
-    /// With --listen: the file with the key that agents need, too (see slackwater key), or with this host's
-    /// certificate, its private key and the authority, in the PEM format
-    #[arg(long, value_name = "FILE", requires = "listen")]
+    /// With --listen, --standby-at or --join: the file with the key that other hosts need, too (see
+    /// slackwater key), or with this host's certificate, its private key and the authority, in the PEM format
+    #[arg(long, value_name = "FILE")]
     secret: Option<PathBuf>,
     /// With --listen and --state: where several orchestrators of the same query agree who leads, such as
     /// sqlite:registry.db on one host, or zk://h1:2181,h2:2181/query
@@ -73,6 +73,16 @@ pub(super) struct HostArguments {
 }
 
 impl HostArguments {
+    /// The file with the secret.
+    pub(super) fn secret_file(&self) -> Option<&Path> {
+        self.secret.as_deref()
+    }
+
+    /// Whether other hosts join.
+    pub(super) fn listens(&self) -> bool {
+        self.listen.is_some()
+    }
+
     /// The hosts to run on, if there are several.
     ///
     /// # Errors

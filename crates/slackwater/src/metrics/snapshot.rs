@@ -124,6 +124,17 @@ pub struct CheckpointCounts {
     pub bytes: u64,
     /// When the last one was stored.
     pub last: Option<SystemTime>,
+    /// The standby, if one may follow.
+    pub standby: Option<StandbyCounts>,
+}
+
+/// A standby, if one follows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StandbyCounts {
+    /// Whether one follows.
+    pub is_connected: bool,
+    /// How many records of the store it is behind the newest checkpoint.
+    pub behind: u64,
 }
 
 impl Snapshot {
@@ -235,6 +246,7 @@ impl CheckpointCounts {
         self.total_ns += later.total_ns;
         self.bytes += later.bytes;
         self.last = later.last.or(self.last);
+        self.standby = later.standby;
     }
 }
 

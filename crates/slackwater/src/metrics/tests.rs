@@ -45,6 +45,10 @@ fn counts(rows: u64) -> Snapshot {
         total_ns: 3_000_000,
         bytes: 100,
         last: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(2_500)),
+        standby: Some(StandbyCounts {
+            is_connected: true,
+            behind: 3,
+        }),
     });
     snapshot.processes_cpu_s = 1_000.0;
     snapshot.processes_resident_bytes = 1 << 40;
@@ -137,6 +141,10 @@ fn every_count_is_on_the_page() {
     assert_eq!(value(&page, stored), 2.0);
     let last = r#"slackwater_last_checkpoint_timestamp_seconds{pipeline="q"}"#;
     assert_eq!(value(&page, last), 2.5);
+    let behind = r#"slackwater_standby_checkpoints_behind{pipeline="q"}"#;
+    assert_eq!(value(&page, behind), 3.0);
+    let connected = r#"slackwater_standby_connected{pipeline="q"}"#;
+    assert_eq!(value(&page, connected), 1.0);
     assert!(value(&page, "process_cpu_seconds_total") > 1_000.0);
     assert!(value(&page, "process_resident_memory_bytes") > (1u64 << 40) as f64);
     // Processes that have ended hold nothing.

@@ -371,4 +371,18 @@ fn checkpoints(page: &mut Page, pipeline: &str, counts: &Snapshot) {
         )
         .sample(&[own], unix_s(last));
     }
+    if let Some(standby) = taken.standby {
+        page.family(
+            "slackwater_standby_connected",
+            Kind::Gauge,
+            "Whether a standby follows: 1 or 0.",
+        )
+        .sample(&[own], f64::from(u8::from(standby.is_connected)));
+        page.family(
+            "slackwater_standby_checkpoints_behind",
+            Kind::Gauge,
+            "How many checkpoints what the standby holds is behind the newest one.",
+        )
+        .sample(&[own], standby.behind as f64);
+    }
 }

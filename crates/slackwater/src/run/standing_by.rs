@@ -1,35 +1,74 @@
 //! A run that stands by, and one that may be followed.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Failure, RunOptions, StateOptions};
+use slackwater_secure::Secret;
+use slackwater_sql::program::Program;
+
+use super::{Failure, StateOptions};
 use crate::catalog::ProgramCatalog;
-use crate::standby::Replica;
+use crate::standby::{Place, Remote, Replica};
 use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{Query, Stood, stand_by};
 
-/// The folder in which standbys may follow a run.
-pub(super) fn followed_in(options: &RunOptions, state: Option<&StateOptions>) -> Option<PathBuf> {
-    let state = state.filter(|state| options.may_be_followed && !state.place.contains("://"));
-    state.map(|state| PathBuf::from(&state.place))
+/// How a run stands by, or is followed.
+#[derive(Debug, Clone, Default)]
+pub struct StandbyOptions {
+    /// Whether standbys may follow it.
+    pub may_be_followed: bool,
+    /// Where standbys on other hosts reach it.
+    pub at: Option<SocketAddr>,
+    /// Whether it stands by until the one that runs the query is gone.
+    pub stands_by: bool,
+    /// Where that one is reached, if not in the folder of the state.
+    pub active: Option<SocketAddr>,
+    /// What all hosts know.
+    pub secret: Option<Secret>,
 }
 
-/// Stands by; returns what this run holds when it goes on, or `None` if it was stopped before.
+impl StandbyOptions {
+    fn remote(&self, address: SocketAddr, program: &Program) -> Remote {
+        Remote {
+            address,
+            secret: self.secret.clone(),
+            timeout: Duration::from_nanos(program.settings.standby_timeout_ns),
+        }
+    }
+
+    /// Where standbys on other hosts reach a run of this program.
+    pub(super) fn followed_at(&self, program: &Program) -> Option<Remote> {
+        self.at.map(|address| self.remote(address, program))
+    }
+
+    /// The folder in which standbys may follow a run.
+    pub(super) fn followed_in(&self, state: Option<&StateOptions>) -> Option<PathBuf> {
+        let state = state.filter(|state| self.may_be_followed && !state.place.contains("://"));
+        state.map(|state| PathBuf::from(&state.place))
+    }
+}
+
+/// Stands by; returns what this run holds when it continues, or `None` if it was stopped before.
 pub(super) fn stood_by(
     query: &mut Query<'_>,
     catalog: &ProgramCatalog<'_>,
     state: &StateOptions,
+    options: &StandbyOptions,
 ) -> Result<Option<Box<Replica>>, Failure> {
     let usage = |reason: &str| Failure::Usage(format!("--standby: {reason}"));
-    if state.place.contains("://") {
-        let reason = format!(
-            "{} is not a folder, and a standby follows in one\n  \
-             = share a folder among the hosts, or let several orchestrators use a --registry",
-            state.place
-        );
-        return Err(usage(&reason));
-    }
+    let active = match options.active {
+        Some(address) => Place::Address(options.remote(address, query.program)),
+        None if state.place.contains("://") => {
+            let reason = format!(
+                "{} is not a folder, in which it would find the run to follow\n  \
+                 = say where that is: --standby-at ADDRESS there, --join ADDRESS here",
+                state.place
+            );
+            return Err(usage(&reason));
+        }
+        None => Place::Folder(PathBuf::from(&state.place)),
+    };
     if query.plan.processes > 1 {
         return Err(usage(
             "it runs in one process, and 'processes' is larger\n  \
@@ -38,7 +77,7 @@ pub(super) fn stood_by(
     }
     let checked = check_checkpoints(query.program, query.plan.processes);
     checked.map_err(|error| Failure::Usage(query.script.render(&error)))?;
-    match stand_by(query, catalog, state)? {
+    match stand_by(query, catalog, state, &active)? {
         Stood::Goes(replica) => {
             query.started = Instant::now();
             Ok(Some(replica))

@@ -1,16 +1,16 @@
 //! Where a standby reaches the run that is active.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::messages::{Ask, PROTOCOL, Told};
-use crate::checkpoints::socket::{Listening, receive, send};
+use slackwater_secure::Door as SecureDoor;
 
-/// The name of the socket in the folder of the state.
-pub const SOCKET: &str = "active.sock";
+use super::messages::{Ask, PROTOCOL, Told};
+use super::wire::{Remote, SOCKET, Wire};
+use crate::checkpoints::socket::{Listening, receive, send};
+use crate::cluster::strangers;
 
 /// The most connections at a time: a standby, one that takes its place, and questions.
 const CONNECTIONS_MAX: usize = 8;
@@ -22,10 +22,13 @@ const WRITE_PATIENCE: Duration = Duration::from_millis(20);
 /// The door of the run that is active. Dropping it says that the run is over.
 pub struct Door {
     shared: Arc<Shared>,
+    /// For those on other hosts.
+    _remote: Option<SecureDoor>,
 }
 
 struct Shared {
-    listening: Listening,
+    /// For those on this host.
+    listening: Option<Listening>,
     /// Called when a standby has come or gone, or is to go on.
     changed: Box<dyn Fn() + Send + Sync>,
     state: Mutex<State>,
@@ -35,8 +38,8 @@ struct Shared {
 struct State {
     standby: Option<Standby>,
     /// Who waits for a switch.
-    promote: Option<UnixStream>,
-    connections: Vec<(u64, UnixStream)>,
+    promote: Option<Wire>,
+    connections: Vec<(u64, Wire)>,
     /// The newest checkpoint.
     number: Option<u64>,
     next: u64,
@@ -45,7 +48,7 @@ struct State {
 
 struct Standby {
     connection: u64,
-    stream: UnixStream,
+    wire: Wire,
     pid: u32,
     /// The checkpoint that it holds.
     holds: Option<u64>,
@@ -56,36 +59,60 @@ struct Standby {
 pub struct Wish {
     /// The process that follows, if one does.
     pub standby: Option<u32>,
-    /// The checkpoint that it holds.
-    pub holds: Option<u64>,
+    /// By how many numbers what it holds is behind the newest checkpoint.
+    pub behind: u64,
+    /// Whether it is on this host, and stores what changes.
+    pub stores: bool,
     /// Whether it is to go on instead of this run.
     pub hands_over: bool,
 }
 
 impl Door {
-    /// Opens the door in the folder of the state; `changed` is called when there may be another [`Wish`].
+    /// Opens the door in the folder of the state, at an address for other hosts, or both; `changed` is called
+    /// when there may be another [`Wish`].
     ///
     /// # Errors
     ///
     /// If there can't be a socket, or no thread is left.
     pub fn open(
-        folder: &Path,
+        folder: Option<&Path>,
+        remote: Option<&Remote>,
         number: Option<u64>,
         changed: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Door> {
+        let listening = folder.map(|folder| Listening::new(folder, SOCKET));
         let shared = Arc::new(Shared {
-            listening: Listening::new(folder, SOCKET)?,
+            listening: listening.transpose()?,
             changed: Box::new(changed),
             state: Mutex::new(State {
                 number,
                 ..State::default()
             }),
         });
-        let accepting = Arc::clone(&shared);
-        std::thread::Builder::new()
-            .name("door".to_string())
-            .spawn(move || accepting.accept())?;
-        Ok(Door { shared })
+        if shared.listening.is_some() {
+            let accepting = Arc::clone(&shared);
+            std::thread::Builder::new()
+                .name("door".to_string())
+                .spawn(move || accepting.accept())?;
+        }
+        let remote = remote.map(|remote| {
+            let (admitting, timeout) = (Arc::clone(&shared), remote.timeout);
+            let admit = move |stream, _| {
+                if let Ok(wire) = Wire::remote(stream, timeout) {
+                    admitting.admit(wire);
+                }
+            };
+            let told = strangers(|| {}, |what, _| eprintln!("warning: {what}"));
+            SecureDoor::bind(remote.address, remote.secret.clone(), admit, told)
+        });
+        let remote = remote.transpose();
+        if remote.is_err() {
+            shared.close();
+        }
+        Ok(Door {
+            shared,
+            _remote: remote?,
+        })
     }
 
     /// Tells the standby that a checkpoint is stored.
@@ -93,10 +120,10 @@ impl Door {
         let mut state = self.shared.state();
         state.number = Some(number);
         if let Some(standby) = &state.standby
-            && send(&standby.stream, &Told::Stored { number }, &[]).is_err()
+            && send(&standby.wire, &Told::Stored { number }, &[]).is_err()
         {
             // Its thread says that it has left.
-            let _ = standby.stream.shutdown(std::net::Shutdown::Both);
+            standby.wire.shutdown();
         }
     }
 
@@ -105,7 +132,11 @@ impl Door {
         let state = self.shared.state();
         Wish {
             standby: state.standby.as_ref().map(|standby| standby.pid),
-            holds: state.standby.as_ref().and_then(|standby| standby.holds),
+            behind: (state.standby.as_ref()).map_or(0, |standby| {
+                let holds = standby.holds.unwrap_or_default();
+                state.number.unwrap_or_default().saturating_sub(holds)
+            }),
+            stores: (state.standby.as_ref()).is_some_and(|standby| standby.wire.is_local()),
             hands_over: state.promote.is_some() && state.standby.is_some(),
         }
     }
@@ -117,10 +148,10 @@ impl Door {
         if state.standby.is_some() {
             return false;
         }
-        if let Some(stream) = state.promote.take() {
+        if let Some(wire) = state.promote.take() {
             let reason =
                 "the standby has ended meanwhile: the query goes on where it was".to_string();
-            let _ = send(&stream, &Told::Refused { reason }, &[]);
+            let _ = send(&wire, &Told::Refused { reason }, &[]);
         }
         true
     }
@@ -128,13 +159,7 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
-        state.is_over = true;
-        for (_, stream) in state.connections.drain(..) {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
-        drop(state);
-        self.shared.listening.close();
+        self.shared.close();
     }
 }
 
@@ -143,42 +168,58 @@ impl Shared {
         self.state.lock().expect("no thread panics under it")
     }
 
+    fn close(&self) {
+        let mut state = self.state();
+        state.is_over = true;
+        for (_, wire) in state.connections.drain(..) {
+            wire.shutdown();
+        }
+        drop(state);
+        self.listening.iter().for_each(Listening::close);
+    }
+
     fn accept(self: Arc<Shared>) {
-        loop {
-            let Ok((stream, _)) = self.listening.socket.accept() else {
-                if self.state().is_over {
-                    return;
+        while let Some(listening) = &self.listening {
+            match listening.socket.accept() {
+                Ok((stream, _)) => {
+                    if stream.set_write_timeout(Some(WRITE_PATIENCE)).is_ok() {
+                        self.admit(Wire::Local(Arc::new(stream)));
+                    }
                 }
+                Err(_) if self.state().is_over => return,
                 // No descriptors are left.
-                std::thread::sleep(WRITE_PATIENCE);
-                continue;
-            };
-            let Some(connection) = self.enter(&stream) else {
-                continue;
-            };
-            let serving = Arc::clone(&self);
-            let served = std::thread::Builder::new()
-                .name("standby".to_string())
-                .spawn(move || {
-                    serving.serve(connection, &stream);
-                    serving.leave(connection);
-                });
-            if served.is_err() {
-                self.leave(connection);
+                Err(_) => std::thread::sleep(WRITE_PATIENCE),
             }
         }
     }
 
-    fn enter(&self, stream: &UnixStream) -> Option<u64> {
+    /// Serves a connection from a thread of its own.
+    fn admit(self: &Arc<Shared>, wire: Wire) {
+        let Some(connection) = self.enter(&wire) else {
+            wire.shutdown();
+            return;
+        };
+        let serving = Arc::clone(self);
+        let served = std::thread::Builder::new()
+            .name("standby".to_string())
+            .spawn(move || {
+                serving.serve(connection, &wire);
+                wire.shutdown();
+                serving.leave(connection);
+            });
+        if served.is_err() {
+            self.leave(connection);
+        }
+    }
+
+    fn enter(&self, wire: &Wire) -> Option<u64> {
         let mut state = self.state();
         if state.is_over || state.connections.len() >= CONNECTIONS_MAX {
             return None;
         }
-        stream.set_write_timeout(Some(WRITE_PATIENCE)).ok()?;
-        let kept = stream.try_clone().ok()?;
         state.next += 1;
         let connection = state.next;
-        state.connections.push((connection, kept));
+        state.connections.push((connection, wire.clone()));
         Some(connection)
     }
 
@@ -194,13 +235,11 @@ impl Shared {
     }
 
     /// Answers until the connection ends.
-    fn serve(&self, connection: u64, stream: &UnixStream) {
-        while let Ok(Some((ask, _))) = receive::<Ask>(stream) {
+    fn serve(&self, connection: u64, wire: &Wire) {
+        while let Ok(Some((ask, _))) = receive::<Ask>(wire) {
             let told = match ask {
                 Ask::Who => Some(self.active()),
-                Ask::Follow { protocol, pid } => {
-                    Some(self.follow(connection, stream, protocol, pid))
-                }
+                Ask::Follow { protocol, pid } => Some(self.follow(connection, wire, protocol, pid)),
                 Ask::Holds { number } => {
                     if let Some(standby) = &mut self.state().standby
                         && standby.connection == connection
@@ -209,10 +248,10 @@ impl Shared {
                     }
                     None
                 }
-                Ask::Promote => Some(self.promote(stream)),
+                Ask::Promote => Some(self.promote(wire)),
             };
             let is_refused = matches!(told, Some(Told::Refused { .. }));
-            if told.is_some_and(|told| send(stream, &told, &[]).is_err()) || is_refused {
+            if told.is_some_and(|told| send(wire, &told, &[]).is_err()) || is_refused {
                 return;
             }
             match ask {
@@ -229,7 +268,7 @@ impl Shared {
         }
     }
 
-    fn follow(&self, connection: u64, stream: &UnixStream, protocol: u32, pid: u32) -> Told {
+    fn follow(&self, connection: u64, wire: &Wire, protocol: u32, pid: u32) -> Told {
         let refused = |reason: String| Told::Refused { reason };
         if protocol != PROTOCOL {
             return refused(format!(
@@ -238,15 +277,13 @@ impl Shared {
             ));
         }
         let mut state = self.state();
-        if let Some(other) = &state.standby {
+        // The same one comes back before its other connection has ended.
+        if let Some(other) = state.standby.as_ref().filter(|other| other.pid != pid) {
             return refused(format!("process {} follows already", other.pid));
         }
-        let Ok(stream) = stream.try_clone() else {
-            return refused("the active has no descriptors left".to_string());
-        };
         state.standby = Some(Standby {
             connection,
-            stream,
+            wire: wire.clone(),
             pid,
             holds: None,
         });
@@ -256,7 +293,7 @@ impl Shared {
         }
     }
 
-    fn promote(&self, stream: &UnixStream) -> Told {
+    fn promote(&self, wire: &Wire) -> Told {
         let mut state = self.state();
         let refused = |reason: &str| Told::Refused {
             reason: reason.to_string(),
@@ -272,10 +309,7 @@ impl Shared {
                 "the standby is still reading the first checkpoint\n  = try again in a moment",
             );
         }
-        let Ok(kept) = stream.try_clone() else {
-            return refused("the active has no descriptors left");
-        };
-        state.promote = Some(kept);
+        state.promote = Some(wire.clone());
         Told::HandsOver { standby: pid }
     }
 }

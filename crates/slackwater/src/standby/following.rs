@@ -1,13 +1,11 @@
 //! The standby's side of its connection to the run that is active.
 
 use std::io;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
-use super::door::SOCKET;
 use super::messages::{Ask, PROTOCOL, Told};
-use crate::checkpoints::socket::{connect, receive, send};
+use super::wire::{Place, Wire};
+use crate::checkpoints::socket::{receive, send};
 
 /// How long the active may take to answer: it answers at once, unless it was stopped.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -25,40 +23,45 @@ pub enum Heard {
 
 /// A connection to the active.
 pub struct Following {
-    stream: UnixStream,
+    wire: Wire,
     /// The active's process.
     pub pid: u32,
 }
 
 impl Following {
-    /// Follows the run that is active on the state in a folder; `None` if there is none.
+    /// Follows the run that is active; `None` if there is none.
     ///
     /// # Errors
     ///
     /// Why it does not let this one follow.
-    pub fn begin(folder: &Path) -> Result<Option<Following>, String> {
-        let Ok(stream) = connect(folder, SOCKET) else {
+    pub fn begin(place: &Place) -> Result<Option<Following>, String> {
+        let connected = place.connect().map_err(|error| error.to_string())?;
+        let Some(wire) = connected else {
             return Ok(None);
         };
-        let asked = stream
-            .set_read_timeout(Some(ANSWER_PATIENCE))
-            .and_then(|()| {
-                let ask = Ask::Follow {
-                    protocol: PROTOCOL,
-                    pid: std::process::id(),
-                };
-                send(&stream, &ask, &[])?;
-                let answer = receive::<Told>(&stream)?;
-                stream.set_read_timeout(None)?;
-                Ok(answer.map(|(told, _)| told))
-            });
+        let ask = Ask::Follow {
+            protocol: PROTOCOL,
+            pid: std::process::id(),
+        };
+        let asked = send(&wire, &ask, &[]).and_then(|()| {
+            wire.await_answer(ANSWER_PATIENCE)?;
+            loop {
+                match receive::<Told>(&wire)? {
+                    // A checkpoint that was stored just now; what is held is brought to the newest.
+                    Some((Told::Stored { .. }, _)) => {}
+                    told => return Ok(told.map(|(told, _)| told)),
+                }
+            }
+        });
         match asked {
-            Ok(Some(Told::Active { pid, .. })) => Ok(Some(Following { stream, pid })),
+            Ok(Some(Told::Active { pid, .. })) => Ok(Some(Following { wire, pid })),
             Ok(Some(Told::Refused { reason })) => Err(reason),
             Ok(Some(told)) => Err(format!("the active answered {told:?}")),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(format!("the active does not answer: {error}"))
+            }
             // It has ended just now.
-            Ok(None) => Ok(None),
-            Err(error) => Err(format!("the active does not answer: {error}")),
+            Ok(None) | Err(_) => Ok(None),
         }
     }
 
@@ -68,11 +71,11 @@ impl Following {
     ///
     /// If no thread is left.
     pub fn listen(&self, tell: impl Fn(Heard) + Send + 'static) -> io::Result<()> {
-        let stream = self.stream.try_clone()?;
+        let wire = self.wire.clone();
         let spawned = std::thread::Builder::new()
             .name("standby".to_string())
             .spawn(move || {
-                while let Ok(Some((told, _))) = receive::<Told>(&stream) {
+                while let Ok(Some((told, _))) = receive::<Told>(&wire) {
                     if let Told::Stored { number } = told {
                         tell(Heard::Stored(number));
                     }
@@ -85,12 +88,12 @@ impl Following {
     /// Says which checkpoint is held.
     pub fn holds(&self, number: u64) {
         // If it fails, the active is gone, which is heard.
-        let _ = send(&self.stream, &Ask::Holds { number }, &[]);
+        let _ = send(&self.wire, &Ask::Holds { number }, &[]);
     }
 }
 
 impl Drop for Following {
     fn drop(&mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        self.wire.shutdown();
     }
 }

@@ -1,11 +1,11 @@
 //! A planned switch from the run that is active to its standby.
 
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::door::SOCKET;
 use super::messages::{Ask, Told};
+use super::wire::{Place, Wire};
 use crate::checkpoints::socket::{connect, receive, send};
 use crate::checkpoints::{FromShelf, SHELF_SOCKET, ToShelf};
 
@@ -15,43 +15,45 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked who runs the query, once the active has ended.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Lets the standby of the query with its state in `folder` go on instead of the one that is active. Returns
-/// what has happened, for people.
+/// Lets the standby of a query go on instead of the run that is active at `place`. Returns what has happened,
+/// for people.
 ///
 /// # Errors
 ///
 /// Why that is not possible, or did not happen.
-pub fn promote(folder: &Path) -> Result<String, String> {
-    if !folder.is_dir() {
-        return Err(format!("{}: there is no such folder", folder.display()));
-    }
-    let place = folder.display();
-    let failed = |error: std::io::Error| format!("{place}: {error}");
-    let Ok(active) = connect(folder, SOCKET) else {
-        return wake(folder);
+pub fn promote(place: &Place) -> Result<String, String> {
+    let failed = |error: io::Error| format!("{place}: {error}");
+    let ended = || format!("{place}: the active has ended just now: try again");
+    let Some(active) = place.connect().map_err(failed)? else {
+        return match place {
+            Place::Folder(folder) => wake(folder),
+            Place::Address(_) => Err(format!("{place}: nobody runs a query there")),
+        };
     };
-    let limit = |stream: &UnixStream| stream.set_read_timeout(Some(PATIENCE));
-    limit(&active).map_err(failed)?;
     let before = ask(&active, &Ask::Who).map_err(failed)?;
     let Some(Told::Active { pid: old, .. }) = before else {
-        return Err(format!("{place}: the active has ended just now: try again"));
+        return Err(ended());
     };
     let standby = match ask(&active, &Ask::Promote).map_err(failed)? {
         Some(Told::HandsOver { standby }) => standby,
         Some(Told::Refused { reason }) => return Err(format!("{place}: {reason}")),
-        _ => return Err(format!("{place}: the active has ended just now: try again")),
+        _ => return Err(ended()),
     };
     // The end of the connection is the end of the active.
-    if let Some((Told::Refused { reason }, _)) = receive::<Told>(&active).map_err(failed)? {
+    active.await_answer(PATIENCE).map_err(failed)?;
+    if let Ok(Some((Told::Refused { reason }, _))) = receive::<Told>(&active) {
         return Err(format!("{place}: {reason}"));
+    }
+    if let Place::Address(_) = place {
+        return Ok(format!(
+            "process {old} has ended, and process {standby} continues\n"
+        ));
     }
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        let answer = connect(folder, SOCKET).and_then(|stream| {
-            limit(&stream)?;
-            ask(&stream, &Ask::Who)
-        });
-        if let Ok(Some(Told::Active { pid, number })) = answer
+        let connected = place.connect().map_err(failed)?;
+        let answer = connected.and_then(|wire| ask(&wire, &Ask::Who).ok().flatten());
+        if let Some(Told::Active { pid, number }) = answer
             && pid != old
         {
             let from = number.map_or("the beginning".to_string(), |n| format!("checkpoint {n}"));
@@ -62,8 +64,8 @@ pub fn promote(folder: &Path) -> Result<String, String> {
         std::thread::sleep(PAUSE);
     }
     Err(format!(
-        "{place}: process {old} has ended, and process {standby} has not gone on within {} s: look at its \
-         messages, or run the query again",
+        "{place}: process {old} has ended, and process {standby} does not run the query after {} s: look at \
+         its messages, or run the query again",
         PATIENCE.as_secs()
     ))
 }
@@ -71,6 +73,9 @@ pub fn promote(folder: &Path) -> Result<String, String> {
 /// Lets a standby go on that follows nobody.
 fn wake(folder: &Path) -> Result<String, String> {
     let place = folder.display();
+    if !folder.is_dir() {
+        return Err(format!("{place}: there is no such folder"));
+    }
     let nobody = format!(
         "{place}: nobody runs a query there, and none stands by\n  \
          = run it: slackwater run QUERY --state {place}"
@@ -90,7 +95,8 @@ fn wake(folder: &Path) -> Result<String, String> {
     }
 }
 
-fn ask(stream: &UnixStream, ask: &Ask) -> std::io::Result<Option<Told>> {
-    send(stream, ask, &[])?;
-    Ok(receive::<Told>(stream)?.map(|(told, _)| told))
+fn ask(wire: &Wire, ask: &Ask) -> io::Result<Option<Told>> {
+    send(wire, ask, &[])?;
+    wire.await_answer(PATIENCE)?;
+    Ok(receive::<Told>(wire)?.map(|(told, _)| told))
 }

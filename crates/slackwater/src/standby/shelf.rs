@@ -31,7 +31,7 @@ struct Shared {
     store: Store,
     kept: Arc<Kept>,
     replica: Arc<Mutex<Replica>>,
-    tell: Box<dyn Fn(Heard) -> Result<(), String> + Send + Sync>,
+    tell: Box<dyn Fn(Heard) + Send + Sync>,
     state: Mutex<State>,
 }
 
@@ -43,8 +43,7 @@ struct State {
 }
 
 impl Shelf {
-    /// Opens the shelf in the folder of the state. `tell` is called with [`Heard::Promote`] and says why the
-    /// standby can't go on now.
+    /// Opens the shelf in the folder of the state. `tell` is called with [`Heard::Promote`].
     ///
     /// # Errors
     ///
@@ -54,7 +53,7 @@ impl Shelf {
         store: Store,
         kept: Arc<Kept>,
         replica: Arc<Mutex<Replica>>,
-        tell: impl Fn(Heard) -> Result<(), String> + Send + Sync + 'static,
+        tell: impl Fn(Heard) + Send + Sync + 'static,
     ) -> Result<Shelf, String> {
         if connect(folder, SHELF_SOCKET).is_ok() {
             return Err("another standby is there already: a query has one".to_string());
@@ -147,14 +146,21 @@ impl Shared {
             return;
         };
         while let Ok(Some((message, data))) = receive::<ToShelf>(stream) {
-            let stored = match message {
-                ToShelf::Promote => (self.tell)(Heard::Promote).map(|()| FromShelf::Goes),
-                ToShelf::Store { epoch, node, parts } => self
-                    .store(&runner, epoch, &node, &parts, data)
-                    .map(|parts| FromShelf::Stored { parts }),
+            let answer = match message {
+                ToShelf::Promote => FromShelf::Goes,
+                ToShelf::Store { epoch, node, parts } => {
+                    match self.store(&runner, epoch, &node, &parts, data) {
+                        Ok(parts) => FromShelf::Stored { parts },
+                        Err(reason) => FromShelf::Refused { reason },
+                    }
+                }
             };
-            let answer = stored.unwrap_or_else(|reason| FromShelf::Refused { reason });
-            if send(stream, &answer, &[]).is_err() {
+            let is_sent = send(stream, &answer, &[]).is_ok();
+            // It ends this connection.
+            if answer == FromShelf::Goes {
+                (self.tell)(Heard::Promote);
+            }
+            if !is_sent {
                 return;
             }
         }
@@ -176,7 +182,7 @@ impl Shared {
         let mut stored = Vec::new();
         for part in parts.iter().rev() {
             let bytes = data.split_off(data.len() - part.bytes as usize);
-            let put = self.store.put_part(part, bytes.clone());
+            let put = self.store.put_part(part, &bytes, || !self.state().is_over);
             runner.run(put).map_err(|error| error.to_string())?;
             self.kept.put(part, bytes);
             stored.push(part.clone());

@@ -38,10 +38,10 @@ impl Watch<'_> {
             };
             say(&said);
             self.standby = wish.standby;
-            let folder = self.folder.filter(|_| wish.standby.is_some());
+            let folder = self.folder.filter(|_| wish.stores);
             let folder = folder.and_then(|folder| std::path::absolute(folder).ok());
             self.host.tell(HostCommand::Follow { folder });
-            coordinator.set_standby(interval_ns, wish.standby.is_some(), self.host);
+            coordinator.set_standby(interval_ns, wish.stores, self.host);
         }
         if wish.hands_over && self.stop_by.is_none() {
             self.hands_over = true;
@@ -53,16 +53,17 @@ impl Watch<'_> {
 impl Supervisor<'_, '_, '_> {
     /// Lets a standby follow.
     pub(super) fn open_door(&mut self, number: Option<u64>) {
-        let Some(folder) = &self.query.folder else {
+        let (folder, remote) = (
+            self.query.folder.as_deref(),
+            self.query.followed_at.as_ref(),
+        );
+        if folder.is_none() && remote.is_none() {
             return;
-        };
+        }
         let signals = Arc::clone(&self.query.signals);
-        match Door::open(folder, number, move || signals.door()) {
+        match Door::open(folder, remote, number, move || signals.door()) {
             Ok(door) => self.query.door = Some(door),
-            Err(error) => {
-                let folder = folder.display();
-                eprintln!("warning: {folder}: no standby can follow this run: {error}");
-            }
+            Err(error) => eprintln!("warning: no standby can follow this run: {error}"),
         }
     }
 }

@@ -8,7 +8,8 @@ use super::coordinator::Coordinator;
 use crate::catalog::ProgramCatalog;
 use crate::doctor::Examination;
 use crate::hosts::{Execution, Measured};
-use crate::metrics::{Board, Gatherer, Look, Snapshot};
+use crate::metrics::{Board, CheckpointCounts, Gatherer, Look, Snapshot, StandbyCounts};
+use crate::standby::Door;
 
 /// The most scrapes that wait for the same counters: as many as there can be connections.
 const LOOKS_MAX: usize = 64;
@@ -111,6 +112,7 @@ impl Looks {
         gatherer: &Gatherer<'_>,
         host: &Execution,
         coordinator: Option<&Coordinator>,
+        door: Option<&Door>,
         known: impl FnOnce() -> Examination,
         now: Instant,
     ) {
@@ -118,7 +120,7 @@ impl Looks {
             return;
         }
         self.by = None;
-        let mut snapshot = self.snapshot(gatherer, host, coordinator);
+        let mut snapshot = self.snapshot(gatherer, host, coordinator, door);
         if self.waiting.iter().any(Look::shows_partitions) {
             snapshot.show_partitions(known());
         }
@@ -133,12 +135,20 @@ impl Looks {
         gatherer: &Gatherer<'_>,
         host: &Execution,
         coordinator: Option<&Coordinator>,
+        door: Option<&Door>,
     ) -> Snapshot {
         let has_children = host.worker_processes() > 0;
         host.store_bytes_read(gatherer.catalog);
         let measured = self.measured.values();
         let mut snapshot = gatherer.gather(host.counters(), measured, has_children);
-        snapshot.checkpoints = coordinator.map(Coordinator::counts);
+        let standby = door.map(Door::wish).map(|wish| StandbyCounts {
+            is_connected: wish.standby.is_some(),
+            behind: wish.behind,
+        });
+        snapshot.checkpoints = coordinator.map(|coordinator| CheckpointCounts {
+            standby,
+            ..coordinator.counts()
+        });
         snapshot
     }
 
@@ -166,6 +176,6 @@ impl Looks {
         {
             self.measured.insert(measured.process, measured);
         }
-        board.end(self.snapshot(gatherer, host, coordinator));
+        board.end(self.snapshot(gatherer, host, coordinator, None));
     }
 }

@@ -24,7 +24,7 @@ use crate::notices::Notices;
 use crate::plan::{Plan, deployment};
 use crate::planner::plan_bound;
 use crate::script::Script;
-use crate::standby::Door;
+use crate::standby::{Door, Remote};
 use crate::targets::Targets;
 use crate::traces::{Fact, Span, Traces};
 
@@ -85,6 +85,8 @@ pub struct Query<'a> {
     pub traces: Traces,
     /// The folder of its state, if standbys may follow it there.
     pub folder: Option<PathBuf>,
+    /// Where standbys on other hosts reach it.
+    pub followed_at: Option<Remote>,
     /// Where its standby reaches it.
     pub door: Option<Door>,
 }

@@ -1,6 +1,5 @@
 //! A run that stands by: it holds the state of the query, until it is its turn.
 
-use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,7 +12,7 @@ use super::events::RunEvent;
 use super::query::{Query, Refused};
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::Survival;
-use crate::standby::{Following, Heard, Kept, Replica, Shelf};
+use crate::standby::{Following, Heard, Kept, Place, Replica, Shelf};
 use crate::terminal::say;
 
 /// How often it is looked whether somebody runs the query, while nobody does.
@@ -36,10 +35,9 @@ pub fn stand_by(
     query: &Query<'_>,
     catalog: &ProgramCatalog<'_>,
     state: &StateOptions,
+    active: &Place,
 ) -> Result<Stood, Refused> {
     let usage = |reason: String| Refused::Usage(format!("--standby: {reason}"));
-    let folder = Path::new(&state.place);
-    std::fs::create_dir_all(folder).map_err(|error| usage(format!("{}: {error}", state.place)))?;
     let open = || Store::open(&state.place).map_err(|error| usage(error.to_string()));
     let kept = Arc::new(Kept::default());
     let replica = Replica::new(open()?, Arc::clone(&kept));
@@ -47,15 +45,25 @@ pub fn stand_by(
     let replica = Arc::new(Mutex::new(replica));
     let (sender, events) = query.signals.listen();
     let promoting = sender.clone();
-    let shelf = Shelf::open(folder, open()?, kept, Arc::clone(&replica), move |heard| {
-        let sent = promoting.try_send(RunEvent::Active(heard));
-        sent.map_err(|_| "it is busy: try again".to_string())
-    });
-    let shelf = shelf.map_err(usage)?;
+    let shelf = match active {
+        // On another host, the active stores for itself.
+        Place::Address(_) => None,
+        Place::Folder(folder) => {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| usage(format!("{}: {error}", folder.display())))?;
+            let promoted = move |heard| {
+                // The queue has no receiver only when this run does not stand by any more.
+                let _ = promoting.send(RunEvent::Active(heard));
+            };
+            let shelf = Shelf::open(folder, open()?, kept, Arc::clone(&replica), promoted);
+            Some(shelf.map_err(usage)?)
+        }
+    };
     let standby = Standby {
         query,
         catalog,
         place: &state.place,
+        active,
         replica: &replica,
     };
     let stood = standby.until_its_turn(&sender, &events)?;
@@ -73,6 +81,7 @@ struct Standby<'a, 'q> {
     query: &'a Query<'q>,
     catalog: &'a ProgramCatalog<'q>,
     place: &'a str,
+    active: &'a Place,
     replica: &'a Mutex<Replica>,
 }
 
@@ -83,25 +92,35 @@ impl Standby<'_, '_> {
         sender: &mpsc::SyncSender<RunEvent>,
         events: &mpsc::Receiver<RunEvent>,
     ) -> Result<bool, Refused> {
-        let (mut said, mut has_followed) = (false, false);
+        let mut said = false;
+        let mut followed = None;
         loop {
-            match Following::begin(Path::new(self.place)) {
+            match Following::begin(self.active) {
                 Ok(Some(following)) => {
-                    (said, has_followed) = (false, true);
-                    match self.follow(&following, sender, events)? {
-                        Some(Heard::Gone) => return Ok(true),
-                        Some(_) => {}
-                        None => return Ok(false),
+                    (said, followed) = (false, Some(following.pid));
+                    if self.follow(&following, sender, events)?.is_none() {
+                        return Ok(false);
                     }
+                    // If that was only the connection, it is followed again.
                 }
-                // It was gone before it could be followed again, or has brought the query to its end.
-                Ok(None) if has_followed || self.is_finished()? => return Ok(true),
+                Ok(None) | Err(_) if followed.is_some() => {
+                    let pid = followed.unwrap_or_default();
+                    say(&format!("standby: process {pid} is gone\n"));
+                    return Ok(true);
+                }
+                Ok(None) if self.is_finished()? => return Ok(true),
                 Ok(None) => {
                     if !said {
-                        let place = self.place;
+                        let (place, active) = (self.place, self.active);
+                        let also = match active {
+                            Place::Folder(_) => {
+                                format!(" (slackwater promote {place} makes this one continue)")
+                            }
+                            Place::Address(_) => String::new(),
+                        };
                         say(&format!(
-                            "standby: nobody runs a query with its state in {place}: waiting for one \
-                             (slackwater promote {place} makes this one go on)\n"
+                            "standby: nobody runs a query with its state in {place} at {active}: waiting for \
+                             one{also}\n"
                         ));
                         said = true;
                     }
@@ -112,10 +131,8 @@ impl Standby<'_, '_> {
                     }
                 }
                 Err(reason) => {
-                    return Err(Refused::Usage(format!(
-                        "--standby: {}: {reason}",
-                        self.place
-                    )));
+                    let active = self.active;
+                    return Err(Refused::Usage(format!("--standby: {active}: {reason}")));
                 }
             }
         }

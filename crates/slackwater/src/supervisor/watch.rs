@@ -254,7 +254,7 @@ impl Watch<'_> {
         let (questions, program, deployment) = (&self.questions, self.program, self.deployment);
         let known = || questions.known(program, deployment);
         self.looks
-            .answer(&gatherer, self.host, coordinator, known, now);
+            .answer(&gatherer, self.host, coordinator, self.door, known, now);
     }
 
     fn is_over(&self) -> bool {

@@ -8,7 +8,7 @@ use super::hosts::{
     HOST_PATIENCE, HOST_TIMEOUT, HOSTS, HOSTS_FEWER_AFTER, HOSTS_MORE_AFTER, RESCALE,
 };
 use super::setting::Setting;
-use super::standby::STANDBY_LAG;
+use super::standby::{STANDBY_LAG, STANDBY_TIMEOUT};
 use super::topic::Topic;
 use super::values::{
     bytes, chosen, latency_target, number, positive_ns, state_ttl_us, unless_none,
@@ -378,6 +378,7 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     STANDBY_LAG,
+    STANDBY_TIMEOUT,
     Setting {
         name: "state",
         values: "a directory, or 's3://bucket/folder' in a build with the feature s3",

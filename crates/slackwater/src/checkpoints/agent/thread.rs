@@ -126,7 +126,7 @@ impl AgentThread {
             }
             self.shelf = None;
             let put = encoded.into_iter().map(|(part, bytes)| {
-                let put = self.runner.run(self.store.put_part(&part, bytes));
+                let put = self.runner.run(self.store.put_part(&part, &bytes, || true));
                 put.map(|()| part).map_err(|error| error.to_string())
             });
             Ok((

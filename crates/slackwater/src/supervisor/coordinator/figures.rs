@@ -14,6 +14,7 @@ impl Coordinator {
             total_ns: costs.total_ns,
             bytes: costs.bytes,
             last: self.stored_at,
+            standby: None,
         }
     }
 }
