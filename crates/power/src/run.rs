@@ -13,6 +13,8 @@
 //! | the hand, by SIGKILL | the head restores through its descriptors, and exits with 1 |
 //! | both, by SIGKILL | the journal stays: `slackwater-power restore`, or the next start, undoes it |
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -22,7 +24,7 @@ use std::process::{Child, Command};
 
 use rustix::io::FdFlags;
 
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::cores::{self, Cores};
 use crate::error::{Error, Result};
 use crate::hand::{self, Hand};
@@ -115,19 +117,22 @@ pub fn run_hand(settings: &Settings, options: &Options, arguments: &[String]) ->
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     let (ours, theirs) = Channel::pair().map_err(failed)?;
     let mut child = start_head(arguments, &theirs, &page).map_err(failed)?;
-    // After the head has started, which may well end earlier.
+    // After the head has started, which may well end earlier, and later.
     system::end_last();
+    system::hurry();
     // Else the end of the head would not be seen.
     drop((theirs, page));
     let mut hand = Hand::new(hand::Parts {
         journal,
         cores,
         may_set,
+        named: named(settings),
         packages: cores::packages(&options.sysfs),
         channel: ours,
         signals,
         is_dry: options.is_dry,
-    });
+    })
+    .map_err(failed)?;
     let end = hand.run();
     let undone = hand.restore();
     let _ = std::fs::remove_file(&path);
@@ -139,6 +144,15 @@ pub fn run_hand(settings: &Settings, options: &Options, arguments: &[String]) ->
         hand::End::Signal => Ok(0),
         hand::End::Head => ended(&mut child),
     }
+}
+
+/// Addresses of servers whose process the configuration names. They are numbers, so nothing is looked up.
+fn named(settings: &Settings) -> BTreeSet<SocketAddr> {
+    let servers = settings.servers.iter();
+    let named = servers.filter(|server| server.process.is_some());
+    named
+        .filter_map(|server| server.seed.address().ok())
+        .collect()
 }
 
 /// Starts this program again as the head.
@@ -268,11 +282,8 @@ fn make_head(
     signals: OwnedFd,
     rounds: Option<u32>,
 ) -> Result<Head> {
-    let logins = settings
-        .servers
-        .iter()
-        .map(|server| server.login.as_ref().map(|login| login.login()).transpose());
-    let logins = logins.collect::<Result<Vec<_>>>()?;
+    let logins = settings.servers.iter().map(config::Server::logins);
+    let logins = logins.collect::<Result<Vec<config::Logins>>>()?;
     if rustix::process::geteuid().is_root() {
         match user::find(options.user.as_deref())? {
             Some(user) => system::become_user(user.uid, user.gid).map_err(|error| {
@@ -313,11 +324,13 @@ pub fn plan(mut settings: Settings, options: &Options, rounds: u32) -> Result<St
         journal,
         may_set: host::may_set(&cores, &settings),
         cores,
+        named: named(&settings),
         packages: Vec::new(),
         channel: ours,
         signals: signals()?,
         is_dry: true,
-    });
+    })
+    .map_err(failed)?;
     let signals = signals()?;
     let options = Options {
         is_dry: true,
@@ -327,11 +340,8 @@ pub fn plan(mut settings: Settings, options: &Options, rounds: u32) -> Result<St
     let status = std::thread::scope(|scope| {
         scope.spawn(move || hand.run());
         // Not as another user: that is of the whole process.
-        let logins = settings
-            .servers
-            .iter()
-            .map(|server| server.login.as_ref().map(|login| login.login()).transpose());
-        let logins = logins.collect::<Result<Vec<_>>>()?;
+        let logins = settings.servers.iter().map(config::Server::logins);
+        let logins = logins.collect::<Result<Vec<config::Logins>>>()?;
         let grip = Grip::new(theirs).map_err(|_| Error::failed("hand", "does not answer"))?;
         let mut head = Head::new(head::Parts {
             grip,

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use crate::client::{Client, Login, Lost};
+use crate::config::Logins;
 use crate::facts::{self, SentinelSaid};
+use crate::resp::Reply;
 use crate::seed::{Kind, Seed};
 
 /// How often is asked where servers are.
@@ -16,8 +18,11 @@ const RETRY_NS: u64 = 2_000_000_000;
 pub struct Watch {
     /// Where it is.
     pub seed: Seed,
-    /// How to log in to the servers that it names; clusters' nodes are servers themselves.
+    /// How to log in to the servers that it names.
     pub login: Option<Login>,
+    /// How to log in to itself. Clusters' nodes are servers; a Sentinel has users of its own, which are
+    /// rarely set up.
+    own: Option<Login>,
     /// Why it can't be asked.
     pub trouble: Option<String>,
     asks: Option<Client>,
@@ -36,10 +41,15 @@ pub enum Heard {
 
 impl Watch {
     /// One that was not asked yet.
-    pub fn new(seed: Seed, login: Option<Login>) -> Self {
+    pub fn new(seed: Seed, logins: Logins) -> Self {
+        let own = match seed.kind {
+            Kind::Sentinel(_) => logins.sentinel,
+            Kind::Server | Kind::Cluster => logins.server.clone(),
+        };
         Self {
             seed,
-            login,
+            login: logins.server,
+            own,
             trouble: None,
             asks: None,
             events: None,
@@ -61,16 +71,12 @@ impl Watch {
     fn try_ask(&mut self, now: u64) -> std::io::Result<()> {
         let Self {
             seed,
-            login,
+            own,
             asks,
             events,
             ..
         } = self;
-        // A sentinel has users of its own, which are rarely set up.
-        let login = match seed.kind {
-            Kind::Sentinel(_) => None,
-            Kind::Server | Kind::Cluster => login.as_ref(),
-        };
+        let login = own.as_ref();
         if asks.is_none() {
             *asks = Some(Client::connect(seed.address()?, login, now)?);
         }
@@ -119,6 +125,7 @@ impl Watch {
             self.trouble = None;
             let servers = match (&self.seed.kind, &replies[0]) {
                 (_, reply) if reply.error().is_some() => {
+                    self.log_in_as_servers(reply, now);
                     self.trouble = reply.error().map(|said| format!("says: {said}"));
                     Vec::new()
                 }
@@ -142,6 +149,16 @@ impl Watch {
             heard.extend(facts::sentinel_said(&message).map(Heard::Sentinel));
         }
         Ok(heard)
+    }
+
+    /// A Sentinel that wants a password, and has none in the configuration, gets that of its servers.
+    fn log_in_as_servers(&mut self, reply: &Reply, now: u64) {
+        let is_wanted = reply.error().is_some_and(|said| said.starts_with("NOAUTH"));
+        if is_wanted && self.own.is_none() && self.login.is_some() {
+            self.own = self.login.clone();
+            (self.asks, self.events) = (None, None);
+            self.next = now;
+        }
     }
 
     fn lost(&mut self, why: &Lost, now: u64) {
