@@ -9,10 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
+use slackwater_control::power::assign::Lists;
 use slackwater_control::power::{Cpu, InstanceId};
 
-use crate::cores::Cores;
+use crate::cores::{self, Cores};
 use crate::journal::Journal;
 use crate::message::{Answer, Channel, Code, Received, Report, Request, Text};
 use crate::process;
@@ -20,6 +22,7 @@ use crate::system;
 
 mod beats;
 pub mod clocks;
+mod hotplug;
 mod lateness;
 pub mod pace;
 
@@ -52,11 +55,16 @@ pub enum End {
 #[derive(Debug)]
 pub struct Hand {
     journal: Journal,
+    sysfs: PathBuf,
+    /// What the host says which cores are online.
+    online: String,
+    may_set: fn(&Cores, &Lists) -> BTreeSet<Cpu>,
+    lists: Lists,
     cores: Cores,
     clocks: Clocks,
     /// Servers whose process the configuration names.
     named: BTreeSet<std::net::SocketAddr>,
-    packages: Vec<std::path::PathBuf>,
+    packages: Vec<PathBuf>,
     instances: BTreeMap<InstanceId, Adopted>,
     channel: Channel,
     /// Signals that end it.
@@ -85,14 +93,18 @@ struct Adopted {
 pub struct Parts {
     /// The journal, locked, and empty.
     pub journal: Journal,
+    /// The root of sysfs.
+    pub sysfs: PathBuf,
     /// The host's cores.
     pub cores: Cores,
-    /// Those that may be set.
-    pub may_set: BTreeSet<Cpu>,
+    /// Those of them that may be set, by what the configuration lists.
+    pub may_set: fn(&Cores, &Lists) -> BTreeSet<Cpu>,
+    /// What the configuration lists.
+    pub lists: Lists,
     /// Where servers listen whose process the configuration names: it may be in another PID namespace.
     pub named: BTreeSet<std::net::SocketAddr>,
     /// Folders of packages whose energy may be read.
-    pub packages: Vec<std::path::PathBuf>,
+    pub packages: Vec<PathBuf>,
     /// The end of the socket pair.
     pub channel: Channel,
     /// Signals that end it.
@@ -106,7 +118,11 @@ impl Hand {
     pub fn new(parts: Parts) -> std::io::Result<Self> {
         let waits = Waits::new(&parts.channel, &parts.signals)?;
         Ok(Self {
-            clocks: Clocks::open(&parts.cores, &parts.may_set),
+            clocks: Clocks::open(&parts.cores, &(parts.may_set)(&parts.cores, &parts.lists)),
+            online: cores::online(&parts.sysfs),
+            sysfs: parts.sysfs,
+            may_set: parts.may_set,
+            lists: parts.lists,
             journal: parts.journal,
             cores: parts.cores,
             named: parts.named,
@@ -251,7 +267,8 @@ impl Hand {
                 cpu: undoable.cpu,
                 found,
             };
-            if let Err(error) = self.channel.send(&report, Some(undoable.file.as_fd())) {
+            // There may be more of them than the socket pair holds at a time.
+            if let Err(error) = self.channel.send_soon(&report, undoable.file.as_fd()) {
                 return Answer::refused(&error);
             }
         }
@@ -340,6 +357,7 @@ impl Hand {
     /// Looks whether all is as it was set; says how late sleeps are.
     fn look(&mut self) -> Answer {
         let now = system::now_ns();
+        self.look_at_cores();
         for left in self.clocks.look(&mut self.journal, now) {
             let report = Report::Conflict {
                 cpu: left.cpu,

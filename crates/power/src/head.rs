@@ -161,6 +161,28 @@ impl Phase {
     }
 }
 
+/// The cores that the manager may use, and why those of them that can't be slowed can't.
+fn usable(grip: &Grip, cores: &Cores) -> (Vec<Core>, BTreeMap<Cpu, String>) {
+    let settable = grip.settable().collect::<BTreeSet<Cpu>>();
+    let mut fixed = BTreeMap::new();
+    let mut usable = Vec::new();
+    for described in &cores.cores {
+        let mut core = described.core.clone();
+        // The hand sends each file once, with the first of its cores.
+        let has_file = core.domain.iter().any(|cpu| settable.contains(cpu));
+        if core.khz.is_some() && !has_file {
+            core.khz = None;
+            core.steps_khz = Vec::new();
+            let why = "may not be set, or its file can't be opened for writing";
+            fixed.insert(core.cpu, why.to_string());
+        } else if let Some(why) = &described.fixed {
+            fixed.insert(core.cpu, why.clone());
+        }
+        usable.push(core);
+    }
+    (usable, fixed)
+}
+
 impl Head {
     /// A head that has found nothing yet.
     pub fn new(parts: Parts) -> Result<Self> {
@@ -168,25 +190,7 @@ impl Head {
         if !settings.batches {
             settings.limits.lag_ns = None;
         }
-        let settable = parts.grip.settable().collect::<BTreeSet<Cpu>>();
-        let mut fixed = BTreeMap::new();
-        let mut cores = Vec::new();
-        for described in &parts.cores.cores {
-            let mut core = described.core.clone();
-            // The hand sends each file once, with the first of its cores.
-            let has_file = core.domain.iter().any(|cpu| settable.contains(cpu));
-            if core.khz.is_some() && !has_file {
-                core.khz = None;
-                core.steps_khz = Vec::new();
-                fixed.insert(
-                    core.cpu,
-                    "may not be set, or its file can't be opened for writing".to_string(),
-                );
-            } else if let Some(why) = &described.fixed {
-                fixed.insert(core.cpu, why.clone());
-            }
-            cores.push(core);
-        }
+        let (cores, fixed) = usable(&parts.grip, &parts.cores);
         let manager = Manager::new(
             settings.limits.clone(),
             cores.clone(),

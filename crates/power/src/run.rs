@@ -105,12 +105,12 @@ pub fn restore(path: &Path) -> Result<()> {
 pub fn run_hand(settings: &Settings, options: &Options, arguments: &[String]) -> Result<u8> {
     let failed = |error: std::io::Error| Error::failed("start", error);
     let cores = Cores::read(&options.sysfs);
-    let may_set = host::may_set(&cores, settings);
     check_floor(settings, &cores)?;
+    // First: whoever ends it while it undoes what was left has it end as always.
+    let signals = system::signals(&[libc::SIGTERM]).map_err(failed)?;
     let journal = take_over(&options.journal)?;
     system::dispose(libc::SIGINT, true);
     system::dispose(libc::SIGHUP, true);
-    let signals = system::signals(&[libc::SIGTERM]).map_err(failed)?;
     let path = page_path(&options.journal);
     let _ = std::fs::remove_file(&path);
     let page = UnixListener::bind(&path).map_err(|error| Error::failed(path.display(), error))?;
@@ -124,8 +124,10 @@ pub fn run_hand(settings: &Settings, options: &Options, arguments: &[String]) ->
     drop((theirs, page));
     let mut hand = Hand::new(hand::Parts {
         journal,
+        sysfs: options.sysfs.clone(),
         cores,
-        may_set,
+        may_set: host::may_set,
+        lists: settings.lists.clone(),
         named: named(settings),
         packages: cores::packages(&options.sysfs),
         channel: ours,
@@ -322,8 +324,10 @@ pub fn plan(mut settings: Settings, options: &Options, rounds: u32) -> Result<St
     let signals = || system::signals(&[libc::SIGINT, libc::SIGTERM]).map_err(failed);
     let mut hand = Hand::new(hand::Parts {
         journal,
-        may_set: host::may_set(&cores, &settings),
+        sysfs: options.sysfs.clone(),
         cores,
+        may_set: host::may_set,
+        lists: settings.lists.clone(),
         named: named(&settings),
         packages: Vec::new(),
         channel: ours,

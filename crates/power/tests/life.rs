@@ -265,3 +265,37 @@ fn a_process_that_the_configuration_names_is_verified_too() {
     assert!(server(&place, &replica).unwrap().pid.is_none());
     assert_eq!(manager.stop(), Some(0));
 }
+
+#[test]
+fn a_core_that_goes_offline_and_comes_back_is_read_again() {
+    let place = Place::new();
+    let master = Fake::master();
+    let replica = Fake::replica(master.address);
+    let mut manager = place.manage(master.address, &[]);
+    eventually("the replica is slowed", || is_slow(&place, &replica));
+    let cpu = server(&place, &replica).unwrap().cpu.unwrap();
+    let (online, cap) = (
+        place.sys().join("devices/system/cpu/online"),
+        tree::cap(&place.sys(), cpu),
+    );
+    let all = fs::read_to_string(&online).unwrap();
+    let left = (0..CPUS).filter(|other| *other != cpu);
+    let left = left.map(|cpu| cpu.to_string()).collect::<Vec<String>>();
+    // As the kernel does it: the core's files are gone, and hold its limit when it is back.
+    let (clock, aside) = (cap.parent().unwrap(), place.path().join("aside"));
+    fs::rename(clock, &aside).unwrap();
+    fs::write(&online, left.join(",")).unwrap();
+    eventually("another core is slowed", || {
+        let now = server(&place, &replica).unwrap();
+        now.set_khz.is_some() && now.cpu != Some(cpu)
+    });
+    fs::rename(&aside, clock).unwrap();
+    fs::write(&online, all).unwrap();
+    eventually("all cores are known again", || {
+        place
+            .status()
+            .is_some_and(|status| status.cores.len() == CPUS as usize)
+    });
+    assert_eq!(manager.stop(), Some(0));
+    assert!(place.is_as_found());
+}

@@ -40,6 +40,8 @@ const ANY_KHZ: u32 = 1_000_000;
 pub struct Manager {
     limits: Limits,
     domains: Domains,
+    /// What the configuration lists, cores that are not there among them.
+    lists: Lists,
     steps: BTreeMap<Cpu, Vec<u32>>,
     clock: Clock,
     roles: Roles,
@@ -82,9 +84,10 @@ impl Manager {
     /// A manager that has seen nothing yet. `cores` are those that may be used, `lists` what the
     /// configuration says about them.
     pub fn new(limits: Limits, cores: Vec<Core>, lists: Lists) -> Result<Manager, Wrong> {
-        let domains = Domains::new(cores, lists)?;
+        let domains = Domains::new(cores, lists.clone())?;
         let steps = domains.cores().map(|core| (core.cpu, speed::steps(core)));
         Ok(Manager {
+            lists,
             steps: steps.collect(),
             roles: Roles::new(limits.settle_ns),
             domains,
@@ -97,6 +100,33 @@ impl Manager {
             neighbors: Neighbors::default(),
             oversleep_ns: 0,
         })
+    }
+
+    /// Cores have come or gone, and none is slowed by now: whoever is to be slow is slowed anew. Cores that
+    /// the configuration lists may be missing.
+    pub fn set_cores(&mut self, cores: Vec<Core>, now_ns: u64) -> Result<Vec<Order>, Wrong> {
+        let is_there = |cpu: &&Cpu| cores.iter().any(|core| core.cpu == **cpu);
+        let lists = Lists {
+            fast: self.lists.fast.iter().filter(is_there).copied().collect(),
+            slow: self.lists.slow.iter().filter(is_there).copied().collect(),
+        };
+        let domains = Domains::new(cores, lists)?;
+        let steps = domains.cores().map(|core| (core.cpu, speed::steps(core)));
+        self.steps = steps.collect();
+        self.domains = domains;
+        self.paces.clear();
+        self.neighbors = Neighbors::default();
+        self.needs.clear();
+        for one in self.ones.values_mut() {
+            one.cpu = None;
+        }
+        self.give_cores();
+        let now_ns = self.clock.at(now_ns);
+        // Nobody is slowed at once.
+        for want in self.wants.values_mut() {
+            want.wish = want.wish.map(|_| Wish::HIGHEST);
+        }
+        Ok(self.decide(now_ns))
     }
 
     /// The NUMA node on which most of an instance's memory lies, of an instance that was seen; it is

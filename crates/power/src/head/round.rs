@@ -9,7 +9,7 @@ use slackwater_control::power::{Busy, InstanceId, Observation, Order, Role, Seen
 use super::grip::HandLost;
 use super::page::Served;
 use super::{Head, LIVELY_NS, LONG_NS, Phase, SHORT_NS, SILENT_LOOK_NS, SILENT_NS, shown};
-use crate::cores;
+use crate::cores::{self, Cores};
 use crate::facts::RoleSaid;
 use crate::message::{Code, Report, Request};
 use crate::process;
@@ -381,11 +381,36 @@ impl Head {
                         crate::status::CONFLICT
                     );
                 }
+                Report::Cores => self.cores_again(now)?,
                 Report::Answer(_) | Report::File { .. } | Report::Socket { .. } | Report::Ended => {
                 }
             }
         }
         Ok(())
+    }
+
+    /// Cores have come or gone: whoever is to be slow is slowed anew.
+    fn cores_again(&mut self, now: u64) -> Result<(), HandLost> {
+        self.grip.files_again()?;
+        let read = Cores::read(&self.sysfs);
+        let (cores, fixed) = super::usable(&self.grip, &read);
+        match self.manager.set_cores(cores.clone(), now) {
+            Ok(orders) => {
+                (self.cores, self.fixed) = (cores, fixed);
+                self.has_clocks = read.any_clock();
+                self.setting.restored();
+                self.lively_until = now + LIVELY_NS;
+                eprintln!(
+                    "slackwater-power: cores have come or gone: now cpu{}",
+                    cores::online(&self.sysfs)
+                );
+                self.obey(&orders)
+            }
+            Err(wrong) => {
+                eprintln!("slackwater-power: cores have come or gone: {wrong}");
+                Ok(())
+            }
+        }
     }
 
     /// Serves visitors of the page.

@@ -332,3 +332,29 @@ fn a_replica_whose_slow_core_slows_the_master_is_made_fast_again() {
         assert!(world.setting(2).beat_ns.is_some());
     }
 }
+
+#[test]
+fn cores_that_go_and_come_are_given_anew_and_slowed_step_by_step() {
+    let mut world = World::new(LIMITS, cores(4, false));
+    world.tick(700);
+    let gone = world.setting(2).cpu.expect("a core");
+    let mut left = cores(4, false);
+    left.retain(|core| core.cpu != gone);
+    let orders = world.manager.set_cores(left, world.now_ns).expect("cores");
+    assert!(
+        orders
+            .iter()
+            .all(|order| order.khz.is_none() && order.cpu != Some(gone))
+    );
+    assert_ne!(world.setting(2).cpu, Some(gone));
+    world.tick(700);
+    assert_eq!(world.khz(2), Some(1_000_000));
+    let back = cores(4, false);
+    world.manager.set_cores(back, world.now_ns).expect("cores");
+    assert_eq!([1, 2, 3].map(|id| world.khz(id)), [None; 3]);
+    // Of cores that make no sense nothing is taken.
+    let twice = [cores(1, false), cores(1, false)].concat();
+    assert!(world.manager.set_cores(twice, world.now_ns).is_err());
+    world.tick(700);
+    assert_eq!(world.khz(3), Some(1_000_000));
+}
