@@ -167,3 +167,70 @@ impl Watch {
         self.next = now + RETRY_NS;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use crate::{resp, system};
+
+    /// A Sentinel that wants a password.
+    fn answer(mut stream: TcpStream) {
+        let (mut input, mut part, mut is_known) = (Vec::new(), [0; 1_024], false);
+        while let Ok(read @ 1..) = stream.read(&mut part) {
+            input.extend_from_slice(&part[..read]);
+            while let Ok(Some((command, length))) = resp::parse(&input) {
+                input.drain(..length);
+                let words = command.array().unwrap_or_default().iter();
+                let words = words.filter_map(Reply::text).collect::<Vec<&str>>();
+                is_known |= words == ["AUTH", "hidden"];
+                let text: &[u8] = match words[0] {
+                    "AUTH" if is_known => b"+OK\r\n",
+                    "SENTINEL" if is_known => b"*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n",
+                    "PSUBSCRIBE" if is_known => b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n",
+                    _ => b"-NOAUTH Authentication required.\r\n",
+                };
+                let _ = stream.write_all(text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sentinel_that_wants_a_password_gets_that_of_its_servers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                std::thread::spawn(move || answer(stream));
+            }
+        });
+        let seed = Seed::parse(&format!("sentinel://{address}/mymaster")).unwrap();
+        let login = Login {
+            user: None,
+            password: "hidden".to_string(),
+        };
+        for (server, sentinel) in [(Some(&login), None), (None, Some(&login)), (None, None)] {
+            let logins = Logins {
+                server: server.cloned(),
+                sentinel: sentinel.cloned(),
+            };
+            let is_known = server.or(sentinel).is_some();
+            let mut watch = Watch::new(seed.clone(), logins);
+            loop {
+                watch.ask(system::now_ns());
+                let heard = watch.step(system::now_ns());
+                if heard.contains(&Heard::Servers(vec!["127.0.0.1:6379".parse().unwrap()])) {
+                    assert!(is_known && watch.trouble.is_none());
+                    break;
+                }
+                if let Some(trouble) = watch.trouble.as_ref().filter(|_| !is_known) {
+                    assert!(trouble.contains("NOAUTH"), "{trouble}");
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    }
+}
