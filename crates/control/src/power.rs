@@ -25,6 +25,7 @@ pub mod roles;
 pub mod assign;
 
 pub mod beat;
+pub mod neighbors;
 pub mod speed;
 
 pub mod manager;
@@ -233,6 +234,13 @@ pub enum Obstacle {
         /// The core that is listed.
         with: Cpu,
     },
+    /// A master's core ran more slowly while this one was slow, although they share no clock.
+    SlowsMaster {
+        /// The instance's core.
+        cpu: Cpu,
+        /// The master.
+        master: InstanceId,
+    },
     /// An instance that has to be fast has no core, so the system may put it on any.
     Roams {
         /// That instance.
@@ -255,6 +263,12 @@ impl std::fmt::Display for Obstacle {
                 write!(
                     f,
                     "cpu{cpu} shares its clock with cpu{with}, which is listed as fast"
+                )
+            }
+            Obstacle::SlowsMaster { cpu, master } => {
+                write!(
+                    f,
+                    "while cpu{cpu} was slow, the clock of instance {master}, a master, fell by more than 3 %"
                 )
             }
             Obstacle::Roams { fast } => {

@@ -127,6 +127,12 @@ impl Client {
         }
         self.expected += commands.len();
         self.deadline = now + ANSWER_NS;
+        self.send();
+    }
+
+    /// Writes what it can. An error is found by the next [`Self::step`].
+    pub fn send(&mut self) {
+        let _ = self.flush();
     }
 
     /// From now on replies come unasked.

@@ -5,17 +5,24 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, de};
 use slackwater_control::power::assign::Lists;
 use slackwater_control::power::{Cpu, Limits, Policy};
+use toml::Spanned;
 
 use crate::client::Login;
 use crate::error::{Error, Result};
 use crate::seed::Seed;
 use crate::units;
+
+mod server;
+
+pub use server::Process;
+pub use server::{Logins, Secret, Server};
+
+use server::ServerTable;
 
 /// How long a role must last before a core is slowed, if the configuration doesn't say.
 const SETTLE_NS: u64 = 10_000_000_000;
@@ -41,28 +48,6 @@ pub struct Settings {
     pub warnings: Vec<String>,
 }
 
-/// Where servers are found, and how to log in.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Server {
-    /// Where.
-    pub seed: Seed,
-    /// The user and where the password is, if there is one.
-    pub login: Option<Secret>,
-}
-
-/// A user, and where the password is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Secret {
-    user: Option<String>,
-    place: Place,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Place {
-    File(PathBuf),
-    Variable(String),
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -71,21 +56,11 @@ struct File {
     #[serde(default, deserialize_with = "loopback")]
     metrics: Option<SocketAddr>,
     #[serde(default)]
-    redis: Vec<ServerTable>,
+    redis: Vec<Spanned<ServerTable>>,
     #[serde(default)]
     cores: CoresTable,
     #[serde(default)]
     slow: SlowTable,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ServerTable {
-    #[serde(deserialize_with = "url")]
-    url: Seed,
-    user: Option<String>,
-    password_file: Option<PathBuf>,
-    password_env: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -160,10 +135,6 @@ fn cores<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<BTreeSet<Cpu
     parsed(from, units::cpus)
 }
 
-fn url<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Seed, D::Error> {
-    parsed(from, Seed::parse)
-}
-
 fn loopback<'de, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Option<SocketAddr>, D::Error> {
@@ -211,20 +182,22 @@ pub fn login_of_variable() -> Option<Login> {
 
 /// Reads all settings. The command line wins over the file.
 pub fn read(given: &Given) -> Result<Settings> {
-    let (file, mut warnings) = match &given.file {
-        Some(path) => (read_file(path)?, Vec::new()),
-        None => (File::default(), Vec::new()),
+    let text = given.file.as_deref().map(read_file).transpose()?;
+    let text = text.unwrap_or_default();
+    let file = match &given.file {
+        Some(path) => parse(path, &text)?,
+        None => File::default(),
     };
+    let mut warnings = Vec::new();
     let mut servers = Vec::new();
     for url in &given.urls {
         let seed =
             Seed::parse(url).map_err(|what| Error::usage(shown(url), what).hint(URL_HINT))?;
-        let place = Place::Variable(PASSWORD_VARIABLE.to_string());
         let is_set = std::env::var_os(PASSWORD_VARIABLE).is_some();
         let user = seed.user.clone();
         servers.push(Server {
-            seed,
-            login: is_set.then_some(Secret { user, place }),
+            login: is_set.then(|| Secret::of_variable(user, PASSWORD_VARIABLE)),
+            ..Server::at(seed)
         });
     }
     let path = given
@@ -232,7 +205,8 @@ pub fn read(given: &Given) -> Result<Settings> {
         .as_deref()
         .unwrap_or(Path::new("the configuration"));
     for table in file.redis {
-        servers.push(server(path, table, &mut warnings)?);
+        let place = place_at(path, &text, table.span().start);
+        servers.extend(server::read(&place, table.into_inner(), &mut warnings)?);
     }
     let both = file.cores.fast.intersection(&file.cores.slow);
     let both = both.copied().collect::<Vec<Cpu>>();
@@ -276,40 +250,7 @@ fn shown(url: &str) -> String {
     }
 }
 
-fn server(path: &Path, table: ServerTable, warnings: &mut Vec<String>) -> Result<Server> {
-    let user = table.user.or_else(|| table.url.user.clone());
-    let place = match (table.password_file, table.password_env) {
-        (Some(_), Some(_)) => {
-            let what = format!(
-                "[[redis]] {}: has password_file and password_env",
-                table.url
-            );
-            return Err(Error::usage(path.display(), what).hint("remove one of the two"));
-        }
-        (Some(file), None) => Some(Place::File(file)),
-        (None, Some(variable)) => Some(Place::Variable(variable)),
-        (None, None) => None,
-    };
-    if let Some(Place::File(file)) = &place {
-        let mode = fs::metadata(file).map(|metadata| metadata.permissions().mode());
-        if mode.is_ok_and(|mode| mode & 0o077 != 0) {
-            warnings.push(format!(
-                "{}: can be read by others; chmod 600 it",
-                file.display()
-            ));
-        }
-    }
-    if user.is_some() && place.is_none() {
-        let what = format!("[[redis]] {}: has a user and no password", table.url);
-        return Err(Error::usage(path.display(), what).hint("add password_file or password_env"));
-    }
-    Ok(Server {
-        seed: table.url,
-        login: place.map(|place| Secret { user, place }),
-    })
-}
-
-fn read_file(path: &Path) -> Result<File> {
+fn read_file(path: &Path) -> Result<String> {
     let failed = |error: std::io::Error| Error::usage(path.display(), error);
     let size = fs::metadata(path).map_err(failed)?.len();
     if size > BYTES_MAX {
@@ -318,58 +259,25 @@ fn read_file(path: &Path) -> Result<File> {
             format!("has {size} bytes; {BYTES_MAX} are the most"),
         ));
     }
-    let text = fs::read_to_string(path).map_err(failed)?;
-    parse(path, &text)
+    fs::read_to_string(path).map_err(failed)
+}
+
+/// A file and a line of it.
+fn place_at(path: &Path, text: &str, at: usize) -> String {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    format!("{}:{line}", path.display())
 }
 
 fn parse(path: &Path, text: &str) -> Result<File> {
     toml::from_str(text).map_err(|error| {
-        let at = error.span().map(|span| span.start.min(text.len()));
-        let line = at.map(|at| {
-            text.as_bytes()[..at]
-                .iter()
-                .filter(|byte| **byte == b'\n')
-                .count()
-                + 1
-        });
-        let place = match line {
-            Some(line) => format!("{}:{line}", path.display()),
+        let place = match error.span() {
+            Some(span) => place_at(path, text, span.start),
             None => path.display().to_string(),
         };
         Error::usage(place, error.message().replace('\n', ": "))
             .hint("docs/power.md lists the keys; quantities are strings, such as lag = \"20 ms\"")
     })
-}
-
-impl Secret {
-    /// Reads the password.
-    pub fn login(&self) -> Result<Login> {
-        let password = match &self.place {
-            Place::Variable(name) => std::env::var(name).map_err(|_| {
-                Error::usage(format!("${name}"), "is not set, or not UTF-8")
-                    .hint("it holds the password")
-            })?,
-            Place::File(path) => {
-                let failed = |error: std::io::Error| Error::usage(path.display(), error);
-                if fs::metadata(path).map_err(failed)?.len() > BYTES_MAX {
-                    return Err(Error::usage(path.display(), "is too long for a password"));
-                }
-                let text = fs::read_to_string(path).map_err(failed)?;
-                text.trim_end_matches(['\r', '\n']).to_string()
-            }
-        };
-        if password.is_empty() {
-            let place = match &self.place {
-                Place::File(path) => path.display().to_string(),
-                Place::Variable(name) => format!("${name}"),
-            };
-            return Err(Error::usage(place, "holds an empty password"));
-        }
-        Ok(Login {
-            user: self.user.clone(),
-            password,
-        })
-    }
 }
 
 #[cfg(test)]

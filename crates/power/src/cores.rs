@@ -167,6 +167,11 @@ fn list(path: &Path) -> Option<BTreeSet<Cpu>> {
     Some(cpus)
 }
 
+/// Which cores are online, as the host says it: another text is another set of cores.
+pub fn online(sysfs: &Path) -> String {
+    text(&sysfs.join(CPUS).join("online")).unwrap_or_default()
+}
+
 /// The frequency at which a core runs, by what the kernel measures; none if it only says what was asked for.
 pub fn measured_khz(sysfs: &Path, cpu: Cpu) -> Option<u32> {
     let clock = sysfs.join(CPUS).join(format!("cpu{cpu}/cpufreq"));

@@ -7,6 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::resp::Reply;
 
+pub mod fuzz;
+
 /// The most lines of INFO that are kept: those of one section of all commands are about 250.
 const LINES_MAX: usize = 4_096;
 /// The most replicas of a master that are looked at.

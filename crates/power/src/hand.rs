@@ -9,17 +9,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
+use slackwater_control::power::assign::Lists;
 use slackwater_control::power::{Cpu, InstanceId};
 
-use crate::cores::Cores;
-use crate::journal::{Journal, Socket};
+use crate::cores::{self, Cores};
+use crate::journal::Journal;
 use crate::message::{Answer, Channel, Code, Received, Report, Request, Text};
 use crate::process;
 use crate::system;
 
+mod beats;
 pub mod clocks;
+mod hotplug;
 mod lateness;
+pub mod pace;
+
 pub mod link;
 pub mod threads;
 mod waits;
@@ -27,7 +33,9 @@ mod waits;
 use clocks::Clocks;
 use lateness::Lateness;
 use link::Link;
+use pace::Reading;
 use threads::Threads;
+use waits::Waits;
 
 /// The most instances that are managed on a host: one for each core of a large one.
 pub const INSTANCES_MAX: usize = 256;
@@ -47,13 +55,23 @@ pub enum End {
 #[derive(Debug)]
 pub struct Hand {
     journal: Journal,
+    sysfs: PathBuf,
+    /// What the host says which cores are online.
+    online: String,
+    may_set: fn(&Cores, &Lists) -> BTreeSet<Cpu>,
+    lists: Lists,
     cores: Cores,
     clocks: Clocks,
-    packages: Vec<std::path::PathBuf>,
+    /// Servers whose process the configuration names.
+    named: BTreeSet<std::net::SocketAddr>,
+    packages: Vec<PathBuf>,
     instances: BTreeMap<InstanceId, Adopted>,
     channel: Channel,
-    signals: OwnedFd,
+    /// Signals that end it.
+    _signals: OwnedFd,
+    waits: Waits,
     late: Lateness,
+    reading: Reading,
     /// Nothing is changed, and all is answered as if it was.
     is_dry: bool,
 }
@@ -75,12 +93,18 @@ struct Adopted {
 pub struct Parts {
     /// The journal, locked, and empty.
     pub journal: Journal,
+    /// The root of sysfs.
+    pub sysfs: PathBuf,
     /// The host's cores.
     pub cores: Cores,
-    /// Those that may be set.
-    pub may_set: BTreeSet<Cpu>,
+    /// Those of them that may be set, by what the configuration lists.
+    pub may_set: fn(&Cores, &Lists) -> BTreeSet<Cpu>,
+    /// What the configuration lists.
+    pub lists: Lists,
+    /// Where servers listen whose process the configuration names: it may be in another PID namespace.
+    pub named: BTreeSet<std::net::SocketAddr>,
     /// Folders of packages whose energy may be read.
-    pub packages: Vec<std::path::PathBuf>,
+    pub packages: Vec<PathBuf>,
     /// The end of the socket pair.
     pub channel: Channel,
     /// Signals that end it.
@@ -91,18 +115,26 @@ pub struct Parts {
 
 impl Hand {
     /// Opens every file that may be written.
-    pub fn new(parts: Parts) -> Self {
-        Self {
-            clocks: Clocks::open(&parts.cores, &parts.may_set),
+    pub fn new(parts: Parts) -> std::io::Result<Self> {
+        let waits = Waits::new(&parts.channel, &parts.signals)?;
+        Ok(Self {
+            clocks: Clocks::open(&parts.cores, &(parts.may_set)(&parts.cores, &parts.lists)),
+            online: cores::online(&parts.sysfs),
+            sysfs: parts.sysfs,
+            may_set: parts.may_set,
+            lists: parts.lists,
             journal: parts.journal,
             cores: parts.cores,
+            named: parts.named,
             packages: parts.packages,
             instances: BTreeMap::new(),
             channel: parts.channel,
-            signals: parts.signals,
+            _signals: parts.signals,
+            waits,
             late: Lateness::default(),
+            reading: Reading::default(),
             is_dry: parts.is_dry,
-        }
+        })
     }
 
     /// Why cores that may be set can't be.
@@ -114,9 +146,11 @@ impl Hand {
     pub fn run(&mut self) -> End {
         loop {
             let due = self.due();
-            let ready = self.wait(due);
+            let before = system::now_ns();
+            let ready = self.waits.wait(due);
             let now = system::now_ns();
-            if let Some(due) = due.filter(|due| *due <= now) {
+            // What was due already was held up by work of this process, not by a sleep.
+            if let Some(due) = due.filter(|due| (before..=now).contains(due)) {
                 self.late.add(now - due);
             }
             if ready.signal {
@@ -156,51 +190,6 @@ impl Hand {
             self.report(&Report::Ended);
         }
         undone
-    }
-
-    fn due(&self) -> Option<u64> {
-        let links = self
-            .instances
-            .values()
-            .filter_map(|adopted| adopted.link.as_ref());
-        links.filter_map(Link::due).min()
-    }
-
-    /// Serves all links; true if the head is gone.
-    fn beat(&mut self, now: u64, connections: &[(InstanceId, bool)]) -> bool {
-        let mut closed = Vec::new();
-        for (instance, adopted) in &mut self.instances {
-            let Some(link) = adopted.link.as_mut() else {
-                continue;
-            };
-            let ready = connections.iter().find(|(ready, _)| ready == instance);
-            let served = match ready {
-                Some((_, true)) => Err(std::io::ErrorKind::NotConnected.into()),
-                Some((_, false)) => link.bytes_came(now),
-                None => Ok(()),
-            };
-            if served.and_then(|()| link.step(now)).is_err() {
-                closed.push(*instance);
-            }
-        }
-        closed.into_iter().any(|instance| self.close(instance))
-    }
-
-    /// Lets a connection go; true if the head is gone.
-    fn close(&mut self, instance: InstanceId) -> bool {
-        let Some(adopted) = self.instances.get_mut(&instance) else {
-            return false;
-        };
-        let Some(mut link) = adopted.link.take() else {
-            return false;
-        };
-        let _ = link.stop();
-        let inode = link.inode;
-        // An entry that stays is of a socket that is closed: undoing it does nothing.
-        let _ = self
-            .journal
-            .update(|entries| entries.sockets.retain(|socket| socket.inode != inode));
-        self.report(&Report::Closed { instance })
     }
 
     fn report(&self, report: &Report) -> bool {
@@ -278,7 +267,8 @@ impl Hand {
                 cpu: undoable.cpu,
                 found,
             };
-            if let Err(error) = self.channel.send(&report, Some(undoable.file.as_fd())) {
+            // There may be more of them than the socket pair holds at a time.
+            if let Err(error) = self.channel.send_soon(&report, undoable.file.as_fd()) {
                 return Answer::refused(&error);
             }
         }
@@ -297,10 +287,14 @@ impl Hand {
         }
         // First the handle, then the checks: what was checked is then what the handle means.
         let handle = process::handle(pid).ok_or(Answer::of(Code::NoProcess))?;
-        process::verify(pid, uptime_s, address).map_err(Answer::of)?;
+        let is_named = self.named.contains(&address);
+        process::verify(pid, uptime_s, address, is_named).map_err(Answer::of)?;
         let started = process::started(pid).ok_or(Answer::of(Code::NoProcess))?;
         let threads = Threads::of(pid).map_err(|error| Answer::refused(&error))?;
         self.forget(instance);
+        self.waits
+            .process(instance, handle.as_fd())
+            .map_err(|error| Answer::refused(&error))?;
         let adopted = Adopted {
             pid,
             started,
@@ -317,6 +311,7 @@ impl Hand {
     fn forget(&mut self, instance: InstanceId) {
         self.close(instance);
         if let Some(mut adopted) = self.instances.remove(&instance) {
+            self.waits.forget_process(adopted.handle.as_fd());
             adopted.threads.restore(&mut self.journal);
         }
     }
@@ -359,65 +354,10 @@ impl Hand {
         }
     }
 
-    fn set_beat(
-        &mut self,
-        instance: InstanceId,
-        master: std::net::SocketAddr,
-        beat_ns: Option<u64>,
-    ) -> Result<(), Answer> {
-        let adopted = self.instances.get_mut(&instance);
-        let adopted = adopted.ok_or(Answer::of(Code::NotAdopted))?;
-        if self.is_dry || (beat_ns.is_none() && adopted.link.is_none()) {
-            return Ok(());
-        }
-        let refused = |error: std::io::Error| Answer::refused(&error);
-        if adopted.link.is_none() {
-            let found = process::connection_to(adopted.pid, master);
-            let (descriptor, inode) = found.ok_or(Answer::of(Code::NoConnection))?;
-            let socket = process::duplicate(&adopted.handle, descriptor).map_err(refused)?;
-            // The number may have been given to another socket in between.
-            if process::socket_inode(adopted.pid, descriptor) != Some(inode) {
-                return Err(Answer::of(Code::NoConnection));
-            }
-            let link = Link::new(adopted.pid, descriptor, inode, socket).map_err(refused)?;
-            let entry = Socket {
-                pid: adopted.pid,
-                started: adopted.started,
-                inode,
-                found: link.found,
-            };
-            let written = self.journal.update(|entries| {
-                entries.sockets.insert(entry);
-            });
-            written.map_err(refused)?;
-            let report = Report::Socket {
-                instance,
-                found: link.found,
-            };
-            self.channel
-                .send(&report, Some(link.as_fd()))
-                .map_err(refused)?;
-            adopted.link = Some(link);
-        }
-        let link = adopted.link.as_mut();
-        let set = link.map_or(Ok(()), |link| link.beat(system::now_ns(), beat_ns));
-        match (set, beat_ns) {
-            (Ok(()), Some(_)) => Ok(()),
-            // Nothing is held of a connection that is not batched.
-            (set, None) => {
-                self.close(instance);
-                set.map_err(refused)
-            }
-            (Err(error), Some(_)) => {
-                self.close(instance);
-                Err(refused(error))
-            }
-        }
-    }
-
     /// Looks whether all is as it was set; says how late sleeps are.
     fn look(&mut self) -> Answer {
         let now = system::now_ns();
+        self.look_at_cores();
         for left in self.clocks.look(&mut self.journal, now) {
             let report = Report::Conflict {
                 cpu: left.cpu,

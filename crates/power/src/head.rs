@@ -6,9 +6,11 @@
 //!                 page ◄── status ◄────────────────────────── setting ─► grip ─► the hand ◄───┘
 //! ```
 //!
-//! A round: masters are asked, then replicas, so that a master's offset is never newer than its replica's;
-//! then all is decided. Ten rounds a second while something is written or has changed, one otherwise. Between
-//! rounds the end of a master's connection raises its replicas at once.
+//! A round: masters are asked; as much later as replicas may be behind, all are asked; then all is decided.
+//! So a replica that has not applied by then what its master had sent before is late, whatever the rate is.
+//! Ten rounds a second while there is lag and after changes, otherwise one, and in silence one every four
+//! seconds, which then asks once. Answers are collected for a moment, so that a round takes few wake-ups.
+//! Between rounds the end of a master's connection raises its replicas at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,13 +24,14 @@ use slackwater_control::power::manager::Manager;
 use slackwater_control::power::{Core, Cpu, InstanceId};
 
 use crate::client::Login;
-use crate::config::Settings;
+use crate::config::{Logins, Settings};
 use crate::cores::Cores;
 use crate::error::{Error, Result};
 use crate::facts::SentinelSaid;
 use crate::seed::{self, Kind};
 use crate::system;
 
+mod asking;
 mod grip;
 mod page;
 mod round;
@@ -47,14 +50,22 @@ use watch::{Heard, Watch};
 
 /// The most servers that are asked.
 const SERVERS_MAX: usize = 512;
-/// The time between two rounds while something is written, or has changed.
+/// The time between two rounds while there is lag, or something has changed.
 const SHORT_NS: u64 = 100_000_000;
 /// The time between two rounds otherwise, and between two rounds that ask for everything.
 const LONG_NS: u64 = 1_000_000_000;
+/// The time between two rounds while nothing is written.
+const SILENT_NS: u64 = 4_000_000_000;
+/// The time between two looks of the hand at what is set, while nothing is written.
+const SILENT_LOOK_NS: u64 = 12_000_000_000;
 /// How long rounds are short after something has changed.
 const LIVELY_NS: u64 = 3_000_000_000;
-/// In silence, answers are collected for so long before anybody is woken for them.
+/// How long nothing has been written in a silence.
+const SILENCE_NS: u64 = 5_000_000_000;
+/// Answers are collected for so long before anybody is woken for them.
 const COLLECT_NS: u64 = 2_000_000;
+/// The least time between the two questions of a round: answers need some of it.
+const APART_MIN_NS: u64 = 2_000_000;
 
 /// Why the head has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +85,7 @@ pub struct Parts {
     /// What is wanted.
     pub settings: Settings,
     /// Logins, one for each of the settings' servers.
-    pub logins: Vec<Option<Login>>,
+    pub logins: Vec<Logins>,
     /// The host's cores.
     pub cores: Cores,
     /// The root of sysfs.
@@ -98,9 +109,13 @@ pub struct Head {
     cores: Vec<Core>,
     /// Why others can't be slowed.
     fixed: BTreeMap<Cpu, String>,
+    /// Whether any core's frequency can be set.
+    has_clocks: bool,
     sysfs: PathBuf,
     servers: BTreeMap<SocketAddr, Server>,
     watches: Vec<Watch>,
+    /// Servers that the configuration names: those are never forgotten.
+    seeds: Vec<SocketAddr>,
     /// Names of masters, as their replicas say them.
     names: BTreeMap<(String, u16), SocketAddr>,
     page: Page,
@@ -110,7 +125,10 @@ pub struct Head {
     setting: Setting,
     phase: Phase,
     next_all: u64,
+    next_look: u64,
     lively_until: u64,
+    /// When something was written last.
+    written: u64,
     oversleep_ns: u64,
     next_instance: InstanceId,
     energy: Energy,
@@ -125,12 +143,44 @@ pub struct Head {
 enum Phase {
     /// The next one begins then.
     Idle { next: u64 },
-    /// Masters were asked.
-    First { all: bool },
-    /// All others were asked.
-    Second { all: bool },
-    /// In silence everybody was asked at once; answers are not looked at until then.
-    Collect { until: u64 },
+    /// Masters were asked; all are asked then.
+    First { since: u64, until: u64 },
+    /// All were asked; answers are not looked at until then.
+    Second { all: bool, until: u64 },
+}
+
+impl Phase {
+    /// Until when answers are collected, and nobody is woken for them.
+    fn collects(self, now: u64) -> Option<u64> {
+        match self {
+            Self::Idle { .. } => None,
+            Self::First { until, .. } | Self::Second { until, .. } => {
+                Some(until).filter(|until| now < *until)
+            }
+        }
+    }
+}
+
+/// The cores that the manager may use, and why those of them that can't be slowed can't.
+fn usable(grip: &Grip, cores: &Cores) -> (Vec<Core>, BTreeMap<Cpu, String>) {
+    let settable = grip.settable().collect::<BTreeSet<Cpu>>();
+    let mut fixed = BTreeMap::new();
+    let mut usable = Vec::new();
+    for described in &cores.cores {
+        let mut core = described.core.clone();
+        // The hand sends each file once, with the first of its cores.
+        let has_file = core.domain.iter().any(|cpu| settable.contains(cpu));
+        if core.khz.is_some() && !has_file {
+            core.khz = None;
+            core.steps_khz = Vec::new();
+            let why = "may not be set, or its file can't be opened for writing";
+            fixed.insert(core.cpu, why.to_string());
+        } else if let Some(why) = &described.fixed {
+            fixed.insert(core.cpu, why.clone());
+        }
+        usable.push(core);
+    }
+    (usable, fixed)
 }
 
 impl Head {
@@ -140,25 +190,7 @@ impl Head {
         if !settings.batches {
             settings.limits.lag_ns = None;
         }
-        let settable = parts.grip.settable().collect::<BTreeSet<Cpu>>();
-        let mut fixed = BTreeMap::new();
-        let mut cores = Vec::new();
-        for described in &parts.cores.cores {
-            let mut core = described.core.clone();
-            // The hand sends each file once, with the first of its cores.
-            let has_file = core.domain.iter().any(|cpu| settable.contains(cpu));
-            if core.khz.is_some() && !has_file {
-                core.khz = None;
-                core.steps_khz = Vec::new();
-                fixed.insert(
-                    core.cpu,
-                    "may not be set, or its file can't be opened for writing".to_string(),
-                );
-            } else if let Some(why) = &described.fixed {
-                fixed.insert(core.cpu, why.clone());
-            }
-            cores.push(core);
-        }
+        let (cores, fixed) = usable(&parts.grip, &parts.cores);
         let manager = Manager::new(
             settings.limits.clone(),
             cores.clone(),
@@ -170,21 +202,25 @@ impl Head {
         let packages = crate::cores::packages(&parts.sysfs).len();
         let now = system::now_ns();
         let (mut servers, mut watches) = (BTreeMap::new(), Vec::new());
-        for (server, login) in settings.servers.iter().zip(parts.logins) {
+        for (server, logins) in settings.servers.iter().zip(parts.logins) {
             if server.seed.kind == Kind::Server {
                 let address = server.seed.address().map_err(|error| {
                     Error::failed(&server.seed, error)
                         .hint("name a host that resolves, or an IP address")
                 })?;
-                servers.insert(address, Server::new(address, login, now));
+                let mut one = Server::new(address, logins.server, now);
+                one.process = server.process.clone();
+                servers.insert(address, one);
             } else {
-                watches.push(Watch::new(server.seed.clone(), login));
+                watches.push(Watch::new(server.seed.clone(), logins));
             }
         }
         Ok(Self {
             grip: parts.grip,
+            seeds: servers.keys().copied().collect(),
             settings,
             manager,
+            has_clocks: cores.iter().any(|core| core.khz.is_some()),
             cores,
             fixed,
             sysfs: parts.sysfs,
@@ -198,7 +234,9 @@ impl Head {
             setting: Setting::default(),
             phase: Phase::Idle { next: now },
             next_all: now,
+            next_look: now,
             lively_until: now + LIVELY_NS,
+            written: now,
             oversleep_ns: 0,
             next_instance: 1,
             energy: Energy::new(Voltages::paper()),
@@ -235,10 +273,9 @@ impl Head {
         if hand {
             self.told(now)?;
         }
-        if !matches!(self.phase, Phase::Collect { until } if now < until) {
-            self.read(now)?;
-        } else {
-            self.read_ends(now)?;
+        match self.phase.collects(now) {
+            None => self.read(now)?,
+            Some(_) => self.read_ends(now)?,
         }
         self.watch(now)?;
         let is_over = self.advance(now)?;
@@ -248,17 +285,18 @@ impl Head {
 
     fn wait(&self) -> (bool, bool) {
         let now = system::now_ns();
-        let collects = matches!(self.phase, Phase::Collect { until } if now < until);
+        let collects = self.phase.collects(now);
         let mut fds = vec![
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(&self.grip, PollFlags::IN),
         ];
-        let mut due = match self.phase {
-            Phase::Idle { next } => Some(next),
-            Phase::Collect { until } if collects => Some(until),
+        let mut due = match (self.phase, collects) {
+            (Phase::Idle { next }, _) => Some(next),
+            (_, Some(until)) => Some(until),
             // Without anybody who has to answer, the next step is due.
-            Phase::First { .. } | Phase::Second { .. } | Phase::Collect { .. } => {
-                (!self.servers.values().any(Server::waits)).then_some(now)
+            (Phase::First { .. } | Phase::Second { .. }, None) => {
+                let is_over = matches!(self.phase, Phase::First { .. });
+                (is_over || !self.servers.values().any(Server::waits)).then_some(now)
             }
         };
         let watched = self
@@ -267,7 +305,8 @@ impl Head {
             .flat_map(Watch::clients)
             .map(|client| (client, false));
         let servers = self.servers.values().filter_map(Server::client);
-        for (client, collects) in watched.chain(servers.map(|client| (client, collects))) {
+        for (client, collects) in watched.chain(servers.map(|client| (client, collects.is_some())))
+        {
             let mut flags = PollFlags::RDHUP;
             flags.set(PollFlags::IN, !collects);
             flags.set(PollFlags::OUT, client.writes());
@@ -303,8 +342,12 @@ impl Head {
         self.masters_lost(&lost, now)
     }
 
-    /// While answers are collected: reads of servers whose connection has ended.
+    /// While answers are collected: asks whoever has just been connected to, and reads of servers whose
+    /// connection has ended.
     fn read_ends(&mut self, now: u64) -> std::result::Result<(), HandLost> {
+        for server in self.servers.values_mut() {
+            server.send();
+        }
         let ended = self
             .servers
             .values()

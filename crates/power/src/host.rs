@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use slackwater_control::power::Cpu;
+use slackwater_control::power::assign::Lists;
 
 use crate::config::Settings;
 use crate::cores::{self, Cores};
@@ -17,8 +18,7 @@ use crate::units;
 
 /// The cores that may be set: those that are listed as slow and those that share their clocks, or all but
 /// those that are listed as fast.
-pub fn may_set(cores: &Cores, settings: &Settings) -> BTreeSet<Cpu> {
-    let lists = &settings.lists;
+pub fn may_set(cores: &Cores, lists: &Lists) -> BTreeSet<Cpu> {
     let all = cores.cores.iter().map(|described| described.core.cpu);
     let slow = match lists.slow.is_empty() {
         true => all.collect::<BTreeSet<Cpu>>(),
@@ -35,7 +35,7 @@ pub fn may_set(cores: &Cores, settings: &Settings) -> BTreeSet<Cpu> {
 /// A page about this host: clocks, energy, batching, pinning; and what would be done.
 pub fn check(sysfs: &Path, settings: &Settings) -> String {
     let cores = Cores::read(sysfs);
-    let may_set = may_set(&cores, settings);
+    let may_set = may_set(&cores, &settings.lists);
     let clocks = Clocks::open(&cores, &may_set);
     let mut text = String::new();
     let settable = may_set
@@ -163,10 +163,10 @@ mod tests {
         tree(root.path(), 6, &[2, 3]);
         let cores = Cores::read(root.path());
         let mut settings = config::read(&Given::default()).unwrap();
-        assert_eq!(may_set(&cores, &settings), (0..6).collect());
+        assert_eq!(may_set(&cores, &settings.lists), (0..6).collect());
         settings.lists.fast = BTreeSet::from([0, 1]);
-        assert_eq!(may_set(&cores, &settings), (2..6).collect());
+        assert_eq!(may_set(&cores, &settings.lists), (2..6).collect());
         settings.lists.slow = BTreeSet::from([3]);
-        assert_eq!(may_set(&cores, &settings), BTreeSet::from([2, 3]));
+        assert_eq!(may_set(&cores, &settings.lists), BTreeSet::from([2, 3]));
     }
 }

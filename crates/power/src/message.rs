@@ -143,6 +143,9 @@ pub enum Report {
         /// The instance.
         instance: InstanceId,
     },
+    /// Cores have come or gone: all that was slowed was restored, and [`Request::Hello`] sends the files that
+    /// there are now.
+    Cores,
     /// The hand was told to end, and has restored everything.
     Ended,
     /// Somebody else has changed a core's frequency again and again: it is left alone.

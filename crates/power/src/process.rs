@@ -7,8 +7,12 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
+use slackwater_control::power::Cpu;
+
 use crate::message::Code;
 use crate::system;
+
+pub mod group;
 
 /// The most threads of a process that are pinned: servers have a few, or one for each core.
 pub const THREADS_MAX: usize = 1_024;
@@ -22,18 +26,25 @@ const START_ERROR_NS: u64 = 5_000_000_000;
 
 /// When a process or thread started, in ticks since boot; none if it is gone.
 pub fn started(pid: u32) -> Option<u64> {
+    field(pid, STARTED_AT)
+}
+
+/// The core on which a process's first thread ran last; none if it is gone.
+pub fn ran_on(pid: u32) -> Option<Cpu> {
+    field(pid, RAN_ON_AT)
+}
+
+fn field<T: std::str::FromStr>(pid: u32, at: usize) -> Option<T> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // A program's name may hold spaces and brackets: the fields come after the last bracket.
     let fields = text.get(text.rfind(')')? + 1..)?;
-    fields
-        .split_ascii_whitespace()
-        .nth(STARTED_AT)?
-        .parse()
-        .ok()
+    fields.split_ascii_whitespace().nth(at)?.parse().ok()
 }
 
-/// `starttime` is the 22nd field of /proc/PID/stat; those after the name begin with the third.
+/// `starttime` and `processor` are the 22nd and 39th field of /proc/PID/stat; those after the name begin with
+/// the third.
 const STARTED_AT: usize = 22 - 3;
+const RAN_ON_AT: usize = 39 - 3;
 
 /// The threads of a process.
 pub fn threads(pid: u32) -> Vec<u32> {
@@ -160,12 +171,13 @@ pub fn connection_to(pid: u32, address: SocketAddr) -> Option<(u32, u64)> {
     descriptor_of(pid, &inodes.collect::<Vec<u64>>())
 }
 
-/// Whether a process is the server that listens at an address and has run for so long; else why not.
-pub fn verify(pid: u32, uptime_s: u64, address: SocketAddr) -> Result<(), Code> {
+/// Whether a process is the server that listens at an address and has run for so long; else why not. Of one
+/// that the configuration names, the PID namespace may be another one.
+pub fn verify(pid: u32, uptime_s: u64, address: SocketAddr, is_named: bool) -> Result<(), Code> {
     let started = started(pid).ok_or(Code::NoProcess)?;
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
     match (namespace(&pid.to_string()), namespace("self")) {
-        (Some(theirs), Some(ours)) if theirs == ours => {}
+        (Some(theirs), Some(ours)) if theirs == ours || is_named => {}
         _ => return Err(Code::AnotherNamespace),
     }
     let started_ns = started.saturating_mul(1_000_000_000 / system::ticks_per_s());
@@ -222,20 +234,20 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let pid = std::process::id();
-        assert_eq!(verify(pid, uptime_s(pid), address), Ok(()));
+        assert_eq!(verify(pid, uptime_s(pid), address, false), Ok(()));
         let long = uptime_s(pid) + 100;
-        assert_eq!(verify(pid, long, address), Err(Code::AnotherStart));
-        assert_eq!(verify(u32::MAX, 0, address), Err(Code::NoProcess));
+        assert_eq!(verify(pid, long, address, true), Err(Code::AnotherStart));
+        assert_eq!(verify(u32::MAX, 0, address, true), Err(Code::NoProcess));
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get() as u32;
         if started(parent).is_some() {
             assert_eq!(
-                verify(parent, uptime_s(parent), address),
+                verify(parent, uptime_s(parent), address, true),
                 Err(Code::AnotherSocket)
             );
         }
         drop(listener);
         assert_eq!(
-            verify(pid, uptime_s(pid), address),
+            verify(pid, uptime_s(pid), address, false),
             Err(Code::AnotherSocket)
         );
     }
@@ -253,5 +265,7 @@ mod tests {
         let copy = TcpStream::from(copy);
         assert_eq!(copy.local_addr().unwrap(), stream.local_addr().unwrap());
         assert!(threads(pid).contains(&pid));
+        let ran_on = ran_on(pid).unwrap();
+        assert!((ran_on as usize) < system::CPUS_MAX);
     }
 }

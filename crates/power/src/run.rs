@@ -13,6 +13,8 @@
 //! | the hand, by SIGKILL | the head restores through its descriptors, and exits with 1 |
 //! | both, by SIGKILL | the journal stays: `slackwater-power restore`, or the next start, undoes it |
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -22,7 +24,7 @@ use std::process::{Child, Command};
 
 use rustix::io::FdFlags;
 
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::cores::{self, Cores};
 use crate::error::{Error, Result};
 use crate::hand::{self, Hand};
@@ -103,31 +105,36 @@ pub fn restore(path: &Path) -> Result<()> {
 pub fn run_hand(settings: &Settings, options: &Options, arguments: &[String]) -> Result<u8> {
     let failed = |error: std::io::Error| Error::failed("start", error);
     let cores = Cores::read(&options.sysfs);
-    let may_set = host::may_set(&cores, settings);
     check_floor(settings, &cores)?;
+    // First: whoever ends it while it undoes what was left has it end as always.
+    let signals = system::signals(&[libc::SIGTERM]).map_err(failed)?;
     let journal = take_over(&options.journal)?;
     system::dispose(libc::SIGINT, true);
     system::dispose(libc::SIGHUP, true);
-    let signals = system::signals(&[libc::SIGTERM]).map_err(failed)?;
     let path = page_path(&options.journal);
     let _ = std::fs::remove_file(&path);
     let page = UnixListener::bind(&path).map_err(|error| Error::failed(path.display(), error))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     let (ours, theirs) = Channel::pair().map_err(failed)?;
     let mut child = start_head(arguments, &theirs, &page).map_err(failed)?;
-    // After the head has started, which may well end earlier.
+    // After the head has started, which may well end earlier, and later.
     system::end_last();
+    system::hurry();
     // Else the end of the head would not be seen.
     drop((theirs, page));
     let mut hand = Hand::new(hand::Parts {
         journal,
+        sysfs: options.sysfs.clone(),
         cores,
-        may_set,
+        may_set: host::may_set,
+        lists: settings.lists.clone(),
+        named: named(settings),
         packages: cores::packages(&options.sysfs),
         channel: ours,
         signals,
         is_dry: options.is_dry,
-    });
+    })
+    .map_err(failed)?;
     let end = hand.run();
     let undone = hand.restore();
     let _ = std::fs::remove_file(&path);
@@ -139,6 +146,15 @@ pub fn run_hand(settings: &Settings, options: &Options, arguments: &[String]) ->
         hand::End::Signal => Ok(0),
         hand::End::Head => ended(&mut child),
     }
+}
+
+/// Addresses of servers whose process the configuration names. They are numbers, so nothing is looked up.
+fn named(settings: &Settings) -> BTreeSet<SocketAddr> {
+    let servers = settings.servers.iter();
+    let named = servers.filter(|server| server.process.is_some());
+    named
+        .filter_map(|server| server.seed.address().ok())
+        .collect()
 }
 
 /// Starts this program again as the head.
@@ -268,11 +284,8 @@ fn make_head(
     signals: OwnedFd,
     rounds: Option<u32>,
 ) -> Result<Head> {
-    let logins = settings
-        .servers
-        .iter()
-        .map(|server| server.login.as_ref().map(|login| login.login()).transpose());
-    let logins = logins.collect::<Result<Vec<_>>>()?;
+    let logins = settings.servers.iter().map(config::Server::logins);
+    let logins = logins.collect::<Result<Vec<config::Logins>>>()?;
     if rustix::process::geteuid().is_root() {
         match user::find(options.user.as_deref())? {
             Some(user) => system::become_user(user.uid, user.gid).map_err(|error| {
@@ -311,13 +324,17 @@ pub fn plan(mut settings: Settings, options: &Options, rounds: u32) -> Result<St
     let signals = || system::signals(&[libc::SIGINT, libc::SIGTERM]).map_err(failed);
     let mut hand = Hand::new(hand::Parts {
         journal,
-        may_set: host::may_set(&cores, &settings),
+        sysfs: options.sysfs.clone(),
         cores,
+        may_set: host::may_set,
+        lists: settings.lists.clone(),
+        named: named(&settings),
         packages: Vec::new(),
         channel: ours,
         signals: signals()?,
         is_dry: true,
-    });
+    })
+    .map_err(failed)?;
     let signals = signals()?;
     let options = Options {
         is_dry: true,
@@ -327,11 +344,8 @@ pub fn plan(mut settings: Settings, options: &Options, rounds: u32) -> Result<St
     let status = std::thread::scope(|scope| {
         scope.spawn(move || hand.run());
         // Not as another user: that is of the whole process.
-        let logins = settings
-            .servers
-            .iter()
-            .map(|server| server.login.as_ref().map(|login| login.login()).transpose());
-        let logins = logins.collect::<Result<Vec<_>>>()?;
+        let logins = settings.servers.iter().map(config::Server::logins);
+        let logins = logins.collect::<Result<Vec<config::Logins>>>()?;
         let grip = Grip::new(theirs).map_err(|_| Error::failed("hand", "does not answer"))?;
         let mut head = Head::new(head::Parts {
             grip,

@@ -27,6 +27,8 @@ pub struct Seed {
     pub user: Option<String>,
 }
 
+/// The port of a Sentinel, if none is given.
+const SENTINEL_PORT: u16 = 26_379;
 /// The longest name of a host or master.
 const NAME_MAX: usize = 253;
 
@@ -65,7 +67,7 @@ impl Seed {
             (scheme, _) => return Err(format!("'{scheme}' is not supported")),
         };
         let default = match kind {
-            Kind::Sentinel(_) => 26_379,
+            Kind::Sentinel(_) => SENTINEL_PORT,
             Kind::Server | Kind::Cluster => 6_379,
         };
         let (host, port) = split(host, default)?;
@@ -75,6 +77,30 @@ impl Seed {
             port,
             user: login.filter(|user| !user.is_empty()).map(str::to_string),
         })
+    }
+
+    /// The host and port of a Sentinel, from `host:port`.
+    pub fn sentinel_address(text: &str) -> Result<(String, u16), String> {
+        let wrong = |what| format!("'{text}' is not the address of a Sentinel: {what}");
+        if text.contains("://") || text.contains('@') {
+            return Err(wrong("write host:port alone".to_string()));
+        }
+        split(text, SENTINEL_PORT).map_err(wrong)
+    }
+
+    /// A Sentinel that is asked for a master of this name.
+    pub fn of_sentinel(host: String, port: u16, name: &str) -> Self {
+        Self {
+            kind: Kind::Sentinel(name.to_string()),
+            host,
+            port,
+            user: None,
+        }
+    }
+
+    /// Whether a text may be the name of a master.
+    pub fn is_name(text: &str) -> bool {
+        is_name(text)
     }
 
     /// The address; the first one if a name has several.

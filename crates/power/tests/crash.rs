@@ -4,8 +4,10 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::fake::Fake;
-use crate::manager::{Manager, Place, eventually};
+use crate::manager::{Manager, Place, eventually, signal};
 
 /// The latest moment of a kill after the start: by then replicas are slowed and batched.
 const LATEST_MS: u64 = 3_000;
@@ -81,9 +83,12 @@ fn the_next_start_undoes_what_was_left() {
     let mut manager = place.manage(master.address, &[]);
     eventually("something is slow", || !place.is_as_found());
     let head = manager.head().unwrap();
+    // Else it may restore before it is killed as well.
+    signal(head, Signal::STOP);
     Manager::kill(manager.hand);
     Manager::kill(head);
     manager.wait();
+    assert!(!place.is_as_found());
     drop((master, replica));
     // Nobody is there to be managed, so the next one only undoes.
     let other = Fake::master();

@@ -215,3 +215,87 @@ fn a_manager_without_its_server_waits_for_it() {
     Manager::kill(manager.head().unwrap());
     assert_eq!(manager.wait(), Some(1));
 }
+
+/// The processes of a unit, in the tree.
+fn write_unit(place: &Place, unit: &str, pids: &[u32]) {
+    let folder = place.sys().join("fs/cgroup/system.slice").join(unit);
+    fs::create_dir_all(&folder).unwrap();
+    let lines = pids.iter().map(|pid| format!("{pid}\n"));
+    fs::write(folder.join("cgroup.procs"), lines.collect::<String>()).unwrap();
+}
+
+#[test]
+fn a_process_that_the_configuration_names_is_verified_too() {
+    let place = Place::new();
+    let master = Fake::master();
+    let replica = Fake::replica(master.address);
+    // One of the unit's processes is the server; and a wrong number is not believed.
+    write_unit(
+        &place,
+        "redis@1.service",
+        &[std::process::id(), replica.pid()],
+    );
+    let config = format!(
+        "[slow]\nsettle = \"100 ms\"\n\
+         [[redis]]\nurl = \"redis://{}\"\nunit = \"redis@1.service\"\n\
+         [[redis]]\nurl = \"redis://{}\"\npid = {}\n",
+        replica.address,
+        master.address,
+        std::process::id()
+    );
+    fs::write(place.path().join("power.toml"), config).unwrap();
+    let mut manager = place.manage_configured(&[]);
+    eventually("the replica is found in its unit", || {
+        server(&place, &replica).is_some_and(|server| server.pid == Some(replica.pid()))
+    });
+    eventually("the master is left alone", || {
+        manager.log().contains("is left alone: the process")
+    });
+    assert!(server(&place, &master).unwrap().pid.is_none());
+    // What runs in no unit is nobody's process.
+    fs::remove_dir_all(place.sys().join("fs/cgroup")).unwrap();
+    let port = replica.address.port();
+    drop(replica);
+    let replica = Fake::start(port, Some(master.address));
+    eventually("it says so", || {
+        manager
+            .log()
+            .contains("unit redis@1.service is not running")
+    });
+    assert!(server(&place, &replica).unwrap().pid.is_none());
+    assert_eq!(manager.stop(), Some(0));
+}
+
+#[test]
+fn a_core_that_goes_offline_and_comes_back_is_read_again() {
+    let place = Place::new();
+    let master = Fake::master();
+    let replica = Fake::replica(master.address);
+    let mut manager = place.manage(master.address, &[]);
+    eventually("the replica is slowed", || is_slow(&place, &replica));
+    let cpu = server(&place, &replica).unwrap().cpu.unwrap();
+    let (online, cap) = (
+        place.sys().join("devices/system/cpu/online"),
+        tree::cap(&place.sys(), cpu),
+    );
+    let all = fs::read_to_string(&online).unwrap();
+    let left = (0..CPUS).filter(|other| *other != cpu);
+    let left = left.map(|cpu| cpu.to_string()).collect::<Vec<String>>();
+    // As the kernel does it: the core's files are gone, and hold its limit when it is back.
+    let (clock, aside) = (cap.parent().unwrap(), place.path().join("aside"));
+    fs::rename(clock, &aside).unwrap();
+    fs::write(&online, left.join(",")).unwrap();
+    eventually("another core is slowed", || {
+        let now = server(&place, &replica).unwrap();
+        now.set_khz.is_some() && now.cpu != Some(cpu)
+    });
+    fs::rename(&aside, clock).unwrap();
+    fs::write(&online, all).unwrap();
+    eventually("all cores are known again", || {
+        place
+            .status()
+            .is_some_and(|status| status.cores.len() == CPUS as usize)
+    });
+    assert_eq!(manager.stop(), Some(0));
+    assert!(place.is_as_found());
+}

@@ -4,6 +4,7 @@
 
 mod bad;
 mod crash;
+mod failover;
 mod fake;
 mod life;
 mod manager;

@@ -41,6 +41,16 @@ impl Place {
         Self { folder }
     }
 
+    /// One whose cores have no clocks that could be set.
+    pub fn without_clocks() -> Self {
+        let place = Self::new();
+        for cpu in 0..CPUS {
+            let clock = tree::cap(&place.sys(), cpu);
+            fs::remove_dir_all(clock.parent().unwrap()).unwrap();
+        }
+        place
+    }
+
     /// The tree.
     pub fn sys(&self) -> PathBuf {
         self.folder.path().join("sys")

@@ -54,7 +54,8 @@ impl Server {
         Some(server)
     }
 
-    fn ask(&self, words: &[&str]) -> Reply {
+    /// Asks it.
+    pub fn ask(&self, words: &[&str]) -> Reply {
         let mut connection = Connection::to(self.address);
         connection.ask(words)
     }
@@ -81,7 +82,8 @@ impl Server {
         self.address
     }
 
-    fn kill(&mut self) {
+    /// Ends it at once.
+    pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -93,29 +95,45 @@ impl Drop for Server {
     }
 }
 
-struct Connection {
+/// A connection to a server.
+pub struct Connection {
     stream: TcpStream,
     input: Vec<u8>,
 }
 
 impl Connection {
-    fn to(address: SocketAddr) -> Self {
+    /// Connects.
+    pub fn to(address: SocketAddr) -> Self {
         Self {
             stream: TcpStream::connect(address).unwrap(),
             input: Vec::new(),
         }
     }
 
-    fn ask(&mut self, words: &[&str]) -> Reply {
+    /// Asks.
+    pub fn ask(&mut self, words: &[&str]) -> Reply {
         self.stream.write_all(&resp::command(words)).unwrap();
+        self.reply().expect("the server is gone")
+    }
+
+    /// False if the server is gone.
+    fn try_ask(&mut self, words: &[&str]) -> bool {
+        let sent = self.stream.write_all(&resp::command(words));
+        sent.is_ok() && self.reply().is_some()
+    }
+
+    /// The next reply; none if the server is gone.
+    pub fn reply(&mut self) -> Option<Reply> {
         loop {
             if let Some((reply, length)) = resp::parse(&self.input).unwrap() {
                 self.input.drain(..length);
-                return reply;
+                return Some(reply);
             }
             let mut part = [0; 4_096];
-            let read = self.stream.read(&mut part).unwrap();
-            assert!(read > 0, "the server is gone");
+            let read = self.stream.read(&mut part).unwrap_or(0);
+            if read == 0 {
+                return None;
+            }
             self.input.extend_from_slice(&part[..read]);
         }
     }
@@ -131,25 +149,64 @@ fn free_port() -> u16 {
 
 /// A master and a replica that follows; none where there is no program.
 pub fn pair(place: &Place) -> Option<(Server, Server)> {
+    let (master, mut replicas) = group(place, 1)?;
+    Some((master, replicas.pop()?))
+}
+
+/// A master and replicas that follow it; none where there is no program.
+pub fn group(place: &Place, replicas: usize) -> Option<(Server, Vec<Server>)> {
     let Some(master) = Server::start(place, free_port(), None) else {
         println!("skipped: {PROGRAM} is not installed");
         return None;
     };
-    let replica = Server::start(place, free_port(), Some(master.address))?;
-    eventually("the replica follows", || {
-        replica.ask(&["ROLE"]).array().unwrap()[3].text() == Some("connected")
+    let started = (0..replicas).map(|_| Server::start(place, free_port(), Some(master.address)));
+    let replicas = started.collect::<Option<Vec<Server>>>()?;
+    for replica in &replicas {
+        eventually("the replica follows", || {
+            replica.ask(&["ROLE"]).array().unwrap()[3].text() == Some("connected")
+        });
+    }
+    Some((master, replicas))
+}
+
+/// A sentinel that watches over a master, with more lines of configuration.
+pub fn sentinel(place: &Place, master: &Server, more: &str) -> Server {
+    let port = free_port();
+    let file = place.path().join(format!("sentinel-{port}.conf"));
+    let config = format!(
+        "port {port}\nbind 127.0.0.1\nsentinel monitor mymaster 127.0.0.1 {} 1\n\
+         sentinel down-after-milliseconds mymaster 1000\n{more}",
+        master.address.port()
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.arg(&file).arg("--sentinel");
+    command.arg("--dir").arg(place.path());
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let sentinel = Server {
+        child: child.unwrap(),
+        address: SocketAddr::from(([127, 0, 0, 1], port)),
+    };
+    eventually("the sentinel answers", || {
+        TcpStream::connect(sentinel.address).is_ok()
     });
-    Some((master, replica))
+    sentinel
 }
 
 /// Writes until it is told to stop.
-fn write(address: SocketAddr, goes_on: &AtomicBool) {
+pub fn write(address: SocketAddr, goes_on: &AtomicBool) {
     let mut connection = Connection::to(address);
     let value = "x".repeat(1_024);
     let mut number = 0;
     while goes_on.load(Ordering::Relaxed) {
         number += 1;
-        connection.ask(&["SET", &format!("key:{}", number % 100), &value]);
+        if !connection.try_ask(&["SET", &format!("key:{}", number % 100), &value]) {
+            return;
+        }
         thread::sleep(Duration::from_millis(3));
     }
 }
@@ -247,33 +304,16 @@ fn a_sentinel_s_master_is_found_and_its_successor_is_followed() {
     let Some((mut master, replica)) = pair(&place) else {
         return;
     };
-    let port = free_port();
-    let file = place.path().join("sentinel.conf");
+    let sentinel = sentinel(&place, &master, "requirepass watched\n");
+    let secret = place.path().join("secret");
+    std::fs::write(&secret, "watched\n").unwrap();
+    // The first one is not there.
     let config = format!(
-        "port {port}\nbind 127.0.0.1\nsentinel monitor mymaster 127.0.0.1 {} 1\n\
-         sentinel down-after-milliseconds mymaster 1000\n",
-        master.address.port()
+        "[[redis]]\nsentinel = [\"127.0.0.1:1\", \"{}\"]\nname = \"mymaster\"\n\
+         sentinel_password_file = \"{}\"\n",
+        sentinel.address,
+        secret.display()
     );
-    std::fs::write(&file, config).unwrap();
-    let mut command = Command::new(PROGRAM);
-    command
-        .arg(&file)
-        .arg("--sentinel")
-        .arg("--dir")
-        .arg(place.path());
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let sentinel = Server {
-        child: child.unwrap(),
-        address: SocketAddr::from(([127, 0, 0, 1], port)),
-    };
-    eventually("the sentinel answers", || {
-        TcpStream::connect(sentinel.address).is_ok()
-    });
-    let config = format!("[[redis]]\nurl = \"sentinel://127.0.0.1:{port}/mymaster\"\n");
     std::fs::write(place.path().join("power.toml"), config).unwrap();
     let mut manager = place.manage_configured(&[]);
     eventually("both are found", || {

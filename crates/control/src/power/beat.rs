@@ -10,7 +10,9 @@
 //!
 //! - **Down at once, up slowly**: a shorter beat is set at once, a longer one every ten seconds, and only if
 //!   it is longer by a quarter.
-//! - e rises at once to what was seen, and a half of it is forgotten each minute.
+//! - e rises at once to what was seen, but to more than half of what is allowed only if that was seen
+//!   twice in a row: once may be a stall of the host, which no shorter beat would have prevented. A half of
+//!   it is forgotten each minute.
 //! - Without an allowed lag there is no beat, and none below [`BEAT_MIN_NS`].
 
 /// The shortest beat, in nanoseconds: 1 ms. A thousand looks a second cost what a thousand wake-ups cost.
@@ -25,6 +27,9 @@ const UP_NS: u64 = 10_000_000_000;
 
 /// In how long a half of the excess is forgotten, in nanoseconds: a minute.
 const HALF_NS: f64 = 60e9;
+
+/// The share of the allowed lag that is learned of what was seen once.
+const ONCE_MAX: f64 = 0.5;
 
 /// What a beat depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +47,8 @@ pub struct Allowed {
 pub struct Beat {
     beat_ns: Option<u64>,
     excess_ns: f64,
+    /// The excess that was seen last.
+    seen_ns: f64,
     learned_ns: u64,
     changed_ns: u64,
 }
@@ -61,7 +68,10 @@ impl Beat {
         self.learned_ns = now_ns;
         let explained_ns = self.explained_ns(allowed.busy, allowed.oversleep_ns);
         let seen_ns = lag_ns.saturating_sub(explained_ns).min(allowed.lag_ns) as f64;
-        self.excess_ns = (self.excess_ns * 0.5f64.powf(passed_ns / HALF_NS)).max(seen_ns);
+        let before_ns = std::mem::replace(&mut self.seen_ns, seen_ns);
+        let once_ns = seen_ns.min(allowed.lag_ns as f64 * ONCE_MAX);
+        let learned_ns = seen_ns.min(before_ns).max(once_ns);
+        self.excess_ns = (self.excess_ns * 0.5f64.powf(passed_ns / HALF_NS)).max(learned_ns);
     }
 
     /// No beat, at once: where it would be seen.
@@ -157,9 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lag_that_no_beat_explains_shortens_it_at_once_and_is_forgotten() {
+    fn a_lag_that_no_beat_explains_shortens_it_if_it_is_seen_twice_and_is_forgotten() {
         let mut beat = Beat::default();
         let before_ns = beat.next(S, &allowed(20)).expect("a beat");
+        beat.learn(2 * S, 90 * MS, &allowed(20));
+        let once_ns = beat.next(2 * S, &allowed(20)).expect("a beat");
+        assert!(once_ns > before_ns / 3, "{once_ns}");
         beat.learn(2 * S, 25 * MS, &allowed(20));
         let after_ns = beat.next(2 * S, &allowed(20)).expect("a beat");
         assert!(after_ns < before_ns / 2 + 3 * MS, "{after_ns}");

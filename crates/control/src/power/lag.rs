@@ -3,7 +3,8 @@
 //! A replica that has applied what its master had sent at the time t is behind by the time since t at most.
 //! What the master had sent at a time between two observations is taken to lie on a straight line. So the
 //! lag of a write after a long silence is found too high, by the time between two observations at most, and
-//! no rate is divided by.
+//! no rate is divided by. Whoever notes what the master has sent, and asks the replica as much later as it
+//! may be behind ([`Sent::note`]), learns whether it is late, however rarely that is done.
 
 use std::collections::VecDeque;
 
@@ -25,7 +26,7 @@ impl Sent {
     /// nanoseconds, and nothing as long as it can't be told from a longer one. `allowed_ns` is the lag that
     /// matters. A master that has sent less than before is another one.
     pub fn lag_ns(&mut self, now_ns: u64, sent: u64, applied: u64, allowed_ns: u64) -> Option<u64> {
-        self.keep(now_ns, sent, allowed_ns);
+        self.note(now_ns, sent, allowed_ns);
         if applied >= sent {
             return Some(0);
         }
@@ -40,7 +41,8 @@ impl Sent {
         Some(now_ns - since_ns.min(now_ns))
     }
 
-    fn keep(&mut self, now_ns: u64, sent: u64, allowed_ns: u64) {
+    /// Takes what the master had sent at a time at which the replica was not asked.
+    pub fn note(&mut self, now_ns: u64, sent: u64, allowed_ns: u64) {
         let last = self.kept.back().copied();
         if last.is_some_and(|(last_ns, last)| sent < last || now_ns < last_ns) {
             self.kept.clear();
@@ -95,6 +97,23 @@ mod tests {
             Some(1_000 * MS)
         );
         assert!(sent.kept.len() <= 3);
+    }
+
+    #[test]
+    fn a_burst_after_a_silence_is_not_taken_for_a_lag_if_it_was_noted() {
+        let mut sent = Sent::default();
+        for second in 1..10 {
+            sent.lag_ns(second * 1_000 * MS, 7, 7, ALLOWED);
+        }
+        // The burst began just before, and 100 ms later what was sent by then is applied.
+        sent.note(10_000 * MS, 50_007, ALLOWED);
+        assert_eq!(
+            sent.lag_ns(10_100 * MS, 150_007, 130_007, ALLOWED),
+            Some(20 * MS)
+        );
+        sent.note(11_000 * MS, 900_007, ALLOWED);
+        let late = sent.lag_ns(11_100 * MS, 990_007, 890_007, ALLOWED);
+        assert!(late > Some(ALLOWED), "{late:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! All decisions together: from what was found out to what is to be set.
 //!
-//! The caller observes about ten times a second while there is lag or a role has changed, and once a second
+//! The caller observes about ten times a second while there is lag or a role has changed, and less often
 //! otherwise, and calls [`Manager::tick`]. When the connection to a master ends, it calls
 //! [`Manager::master_lost`] at once: between two ticks nobody else raises.
 //!
@@ -13,6 +13,7 @@
 //!   instances are [`INSTANCES_MAX`].
 
 mod clock;
+mod deciding;
 
 use std::collections::BTreeMap;
 
@@ -20,9 +21,10 @@ use super::assign::{Domains, Lists, Needs, Wrong};
 use super::beat::{Allowed, Beat};
 use super::costs::{Costs, Counters, Law, Under};
 use super::lag::Sent;
+use super::neighbors::Neighbors;
 use super::roles::{Lag, Phase, Roles, SHORT};
 use super::speed::{self, Floor, Need, Pace, Speed, Wish};
-use super::{Core, Cpu, InstanceId, Limits, Observation, Obstacle, Order, Reason, Role, Seen};
+use super::{Core, Cpu, InstanceId, Limits, Observation, Order, Reason, Role, Seen};
 
 use clock::Clock;
 
@@ -38,6 +40,8 @@ const ANY_KHZ: u32 = 1_000_000;
 pub struct Manager {
     limits: Limits,
     domains: Domains,
+    /// What the configuration lists, cores that are not there among them.
+    lists: Lists,
     steps: BTreeMap<Cpu, Vec<u32>>,
     clock: Clock,
     roles: Roles,
@@ -47,6 +51,7 @@ pub struct Manager {
     wants: BTreeMap<InstanceId, Want>,
     /// Whom cores were given to at last: as long as that is the same, so is what they are given.
     needs: Vec<Needs>,
+    neighbors: Neighbors,
     oversleep_ns: u64,
 }
 
@@ -79,9 +84,10 @@ impl Manager {
     /// A manager that has seen nothing yet. `cores` are those that may be used, `lists` what the
     /// configuration says about them.
     pub fn new(limits: Limits, cores: Vec<Core>, lists: Lists) -> Result<Manager, Wrong> {
-        let domains = Domains::new(cores, lists)?;
+        let domains = Domains::new(cores, lists.clone())?;
         let steps = domains.cores().map(|core| (core.cpu, speed::steps(core)));
         Ok(Manager {
+            lists,
             steps: steps.collect(),
             roles: Roles::new(limits.settle_ns),
             domains,
@@ -91,8 +97,36 @@ impl Manager {
             paces: BTreeMap::new(),
             wants: BTreeMap::new(),
             needs: Vec::new(),
+            neighbors: Neighbors::default(),
             oversleep_ns: 0,
         })
+    }
+
+    /// Cores have come or gone, and none is slowed by now: whoever is to be slow is slowed anew. Cores that
+    /// the configuration lists may be missing.
+    pub fn set_cores(&mut self, cores: Vec<Core>, now_ns: u64) -> Result<Vec<Order>, Wrong> {
+        let is_there = |cpu: &&Cpu| cores.iter().any(|core| core.cpu == **cpu);
+        let lists = Lists {
+            fast: self.lists.fast.iter().filter(is_there).copied().collect(),
+            slow: self.lists.slow.iter().filter(is_there).copied().collect(),
+        };
+        let domains = Domains::new(cores, lists)?;
+        let steps = domains.cores().map(|core| (core.cpu, speed::steps(core)));
+        self.steps = steps.collect();
+        self.domains = domains;
+        self.paces.clear();
+        self.neighbors = Neighbors::default();
+        self.needs.clear();
+        for one in self.ones.values_mut() {
+            one.cpu = None;
+        }
+        self.give_cores();
+        let now_ns = self.clock.at(now_ns);
+        // Nobody is slowed at once.
+        for want in self.wants.values_mut() {
+            want.wish = want.wish.map(|_| Wish::HIGHEST);
+        }
+        Ok(self.decide(now_ns))
     }
 
     /// The NUMA node on which most of an instance's memory lies, of an instance that was seen; it is
@@ -100,6 +134,16 @@ impl Manager {
     pub fn is_at(&mut self, instance: InstanceId, node: u32) {
         if let Some(one) = self.ones.get_mut(&instance) {
             one.node = Some(node);
+        }
+    }
+
+    /// What the master of an instance had sent at a time before the next tick: if the instance has not
+    /// applied that by then, it is behind by the time in between at least, whatever the rate is.
+    pub fn sent(&mut self, instance: InstanceId, at_ns: u64, offset: u64) {
+        let at_ns = self.clock.at(at_ns);
+        let allowed_ns = self.limits.guard_ns();
+        if let Some(one) = self.ones.get_mut(&instance) {
+            one.sent.note(at_ns, offset, allowed_ns);
         }
     }
 
@@ -115,6 +159,12 @@ impl Manager {
         for (id, seen) in &seen {
             self.measure(now_ns, *id, seen);
         }
+        let is_master = |id| seen.get(&id).is_some_and(|seen| seen.role == Role::Master);
+        self.neighbors.keep(is_master);
+        for (id, seen) in seen.iter().filter(|(id, _)| is_master(**id)) {
+            self.neighbors.seen(now_ns, *id, seen.mean_khz, seen.cpu_ns);
+        }
+        self.neighbors.compare(now_ns);
         let lags = seen.keys().map(|id| (*id, self.lag(*id)));
         let lags = lags.collect::<BTreeMap<InstanceId, Lag>>();
         self.roles.tick(now_ns, &seen, &lags);
@@ -380,78 +430,6 @@ impl Manager {
     fn set_khz(&self, one: &One) -> u32 {
         let khz = one.order.and_then(|order| order.khz);
         khz.unwrap_or_else(|| self.top_khz(one))
-    }
-
-    /// From what instances want to what their cores are set to, and to orders for what has changed.
-    fn decide(&mut self, now_ns: u64) -> Vec<Order> {
-        let is_fast = |id: &InstanceId| self.wants.get(id).is_none_or(|want| want.wish.is_none());
-        let owners = self.ones.iter();
-        let owners = owners.filter_map(|(id, one)| Some((*id, one.cpu?, is_fast(id))));
-        let owners = owners.collect::<Vec<(InstanceId, Cpu, bool)>>();
-        let roams = self.ones.iter().filter(|(_, one)| one.cpu.is_none());
-        let roams = roams.map(|(id, _)| *id).find(is_fast);
-        let obstacles = owners.iter().filter_map(|(id, cpu, _)| {
-            let obstacle = self.domains.obstacle(*cpu, &owners, roams)?;
-            Some((*id, obstacle))
-        });
-        let obstacles = obstacles.collect::<BTreeMap<InstanceId, Obstacle>>();
-        self.set_domains(now_ns, &owners, &obstacles);
-
-        let mut orders = Vec::new();
-        for (id, one) in &mut self.ones {
-            let want = self.wants.get(id).copied();
-            let want = want.unwrap_or_else(|| fast(Reason::Unknown));
-            let pace = one.cpu.map(|cpu| self.domains.domain(cpu));
-            let pace = pace.and_then(|domain| self.paces.get(&domain));
-            let obstacle = match one.cpu {
-                Some(_) => obstacles.get(id).copied(),
-                None => Some(Obstacle::NoCore),
-            };
-            let reason = match (want.reason, obstacle) {
-                (Reason::Follows, Some(obstacle)) => Reason::NotSlowed(obstacle),
-                (reason, _) => reason,
-            };
-            let order = Order {
-                instance: *id,
-                cpu: one.cpu,
-                khz: pace.and_then(|pace| pace.speed().khz()),
-                beat_ns: want.beat_ns,
-                reason,
-            };
-            let set = |order: &Order| (order.cpu, order.khz, order.beat_ns);
-            if one.order.as_ref().map(set) != Some(set(&order)) {
-                orders.push(order);
-            }
-            one.order = Some(order);
-        }
-        orders.sort_by_key(|order| order.khz.is_some());
-        orders
-    }
-
-    /// The frequency of each clock domain: what all of its instances can live with.
-    fn set_domains(
-        &mut self,
-        now_ns: u64,
-        owners: &[(InstanceId, Cpu, bool)],
-        obstacles: &BTreeMap<InstanceId, Obstacle>,
-    ) {
-        let mut wishes = BTreeMap::<Cpu, (Cpu, Wish)>::new();
-        for (id, cpu, _) in owners {
-            let want = self.wants.get(id).and_then(|want| want.wish);
-            let wish = match obstacles.contains_key(id) {
-                true => Wish::HIGHEST,
-                false => want.unwrap_or(Wish::HIGHEST),
-            };
-            let domain = wishes.entry(self.domains.domain(*cpu));
-            let both = |(_, other): &mut (Cpu, Wish)| *other = other.and(wish);
-            domain.and_modify(both).or_insert((*cpu, wish));
-        }
-        self.paces.retain(|domain, _| wishes.contains_key(domain));
-        for (domain, (cpu, wish)) in wishes {
-            let steps = self.steps.get(&cpu).map_or(&[][..], Vec::as_slice);
-            let pace = self.paces.entry(domain).or_insert(Pace::HIGHEST);
-            pace.next(now_ns, wish, steps);
-        }
     }
 }
 

@@ -106,6 +106,7 @@ fn word(reason: Reason) -> &'static str {
         Reason::NotSlowed(Obstacle::SharesClock { .. }) => "shares a clock",
         Reason::NotSlowed(Obstacle::ListedFast { .. }) => "listed fast",
         Reason::NotSlowed(Obstacle::Roams { .. }) => "roams",
+        Reason::NotSlowed(Obstacle::SlowsMaster { .. }) => "slows a master",
         Reason::Gone => "gone",
     }
 }

@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 
 /// The message about a configuration file.
@@ -96,7 +98,7 @@ fn mistakes_name_the_line() {
             "power.toml:2",
             "'a' in 'a-b' is not a number",
         ),
-        ("[[redis]]\n", "power.toml:1", "missing field `url`"),
+        ("[[redis]]\n", "power.toml:1", "does not say where"),
         (
             "[[redis]]\nurl = \"http://x:1\"\n",
             "power.toml:2",
@@ -119,9 +121,74 @@ fn mistakes_name_the_line() {
             "cores 3 are listed as fast and slow",
         ),
         (
-            "[[redis]]\nurl = \"redis://h:1\"\nuser = \"x\"\n",
-            "power.toml",
+            "\n[[redis]]\nurl = \"redis://h:1\"\nuser = \"x\"\n",
+            "power.toml:2",
             "has a user and no password",
+        ),
+        (
+            "[[redis]]\nsentinel = [\"h:1\"]\n",
+            "power.toml:1",
+            "has sentinel and no name",
+        ),
+        (
+            "[[redis]]\nname = \"m\"\n",
+            "power.toml:1",
+            "name of a master and no sentinel",
+        ),
+        (
+            "[[redis]]\nname = \"m\"\nsentinel = []\n",
+            "power.toml:3",
+            "0 Sentinels",
+        ),
+        (
+            "[[redis]]\nname = \"m\"\nsentinel = [\"h:x\"]\n",
+            "power.toml:3",
+            "'h:x' is not the address of a Sentinel",
+        ),
+        (
+            "[[redis]]\nname = \"m\"\nsentinel = [\"redis://h\"]\n",
+            "power.toml:3",
+            "write host:port alone",
+        ),
+        (
+            "[[redis]]\nname = \"a b\"\nsentinel = [\"h\"]\n",
+            "power.toml:2",
+            "'a b' is not a name",
+        ),
+        (
+            "[[redis]]\nurl = \"redis://h\"\nsentinel = [\"h\"]\n",
+            "power.toml:1",
+            "has url, and sentinel or name",
+        ),
+        (
+            "[[redis]]\nurl = \"redis://h\"\nsentinel_password_file = \"f\"\n",
+            "power.toml:1",
+            "a login for Sentinel and no Sentinel",
+        ),
+        (
+            "[[redis]]\nurl = \"redis://127.0.0.1\"\npid = 7\nunit = \"a.service\"\n",
+            "power.toml:1",
+            "more than one of pid, unit and cgroup",
+        ),
+        (
+            "[[redis]]\nurl = \"redis://host\"\npid = 7\n",
+            "power.toml:1",
+            "names a process, and its url no address",
+        ),
+        (
+            "[[redis]]\nurl = \"redis://127.0.0.1\"\npid = 1\n",
+            "power.toml:3",
+            "1 is not the process of a server",
+        ),
+        (
+            "[[redis]]\nurl = \"redis://127.0.0.1\"\nunit = \"redis\"\n",
+            "power.toml:3",
+            "'redis' is not the name of a unit",
+        ),
+        (
+            "[[redis]]\nurl = \"redis://127.0.0.1\"\ncgroup = \"/a/../b\"\n",
+            "power.toml:3",
+            "is not the path of a control group",
         ),
     ] {
         let message = wrong(text);
@@ -142,10 +209,7 @@ fn a_password_is_not_taken_from_the_command_line() {
         message.contains("password") && !message.contains("hidden"),
         "{message}"
     );
-    let missing = Secret {
-        user: None,
-        place: Place::File("/missing/secret".into()),
-    };
+    let missing = Secret::of_file("/missing/secret");
     assert!(
         missing
             .login()
@@ -153,4 +217,32 @@ fn a_password_is_not_taken_from_the_command_line() {
             .to_string()
             .contains("/missing/secret")
     );
+}
+
+#[test]
+fn sentinels_are_watched_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("power.toml");
+    let text = "[[redis]]\nname = \"mymaster\"\nsentinel = [\"10.0.0.1:26379\", \"[::1]\", \"b\"]\n\
+                sentinel_password_file = \"/missing\"\n\
+                [[redis]]\nurl = \"redis://127.0.0.1:1\"\ncgroup = \"/system.slice/a.scope\"\n";
+    fs::write(&path, text).unwrap();
+    let given = Given {
+        file: Some(path),
+        ..Given::default()
+    };
+    let servers = read(&given).unwrap().servers;
+    let shown = servers.iter().map(|server| server.seed.to_string());
+    assert_eq!(
+        shown.collect::<Vec<String>>(),
+        [
+            "sentinel://10.0.0.1:26379/mymaster",
+            "sentinel://[::1]:26379/mymaster",
+            "sentinel://b:26379/mymaster",
+            "redis://127.0.0.1:1",
+        ]
+    );
+    assert!(servers[0].login.is_none() && servers[2].sentinel_login.is_some());
+    let process = Process::Cgroup("/system.slice/a.scope".to_string());
+    assert_eq!(servers[3].process, Some(process));
 }

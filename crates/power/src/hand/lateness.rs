@@ -24,7 +24,8 @@ impl Lateness {
     pub fn p99(&self) -> u64 {
         let mut sleeps = self.sleeps.clone();
         sleeps.sort_unstable();
-        sleeps.get(sleeps.len() * 99 / 100).copied().unwrap_or(0)
+        let at = sleeps.len().saturating_sub(1) * 99 / 100;
+        sleeps.get(at).copied().unwrap_or(0)
     }
 }
 
@@ -36,6 +37,12 @@ mod tests {
     fn the_latest_sleeps_count() {
         let mut late = Lateness::default();
         assert_eq!(late.p99(), 0);
+        // Of a few, the worst one says nothing yet.
+        late.add(100);
+        for _ in 0..50 {
+            late.add(9);
+        }
+        assert_eq!(late.p99(), 9);
         for _ in 0..SLEEPS_MAX {
             late.add(9);
         }

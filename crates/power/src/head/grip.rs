@@ -61,6 +61,13 @@ impl Grip {
         Ok(grip)
     }
 
+    /// Takes the files that there are now, of which none is changed.
+    pub fn files_again(&mut self) -> Result<(), HandLost> {
+        self.files.clear();
+        self.touched.clear();
+        self.ask(Request::Hello).map(|_| ())
+    }
+
     /// The cores of which the hand can set the frequency: the first of each file.
     pub fn settable(&self) -> impl Iterator<Item = Cpu> {
         self.files.iter().map(|(cpu, _, _)| *cpu)
@@ -161,7 +168,7 @@ impl Grip {
                 self.touched.remove(&cpu);
                 self.keep(report)?;
             }
-            Report::Answer(_) | Report::Gone { .. } => self.keep(report)?,
+            Report::Answer(_) | Report::Gone { .. } | Report::Cores => self.keep(report)?,
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A round: servers are asked, found, verified and observed; then all is decided.
+//! What follows from a round: servers are found, verified and observed; then all is decided.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use slackwater_control::power::{Busy, InstanceId, Observation, Order, Role, Seen
 
 use super::grip::HandLost;
 use super::page::Served;
-use super::server::Server;
-use super::{COLLECT_NS, Head, LIVELY_NS, LONG_NS, Phase, SHORT_NS, shown};
-use crate::cores;
+use super::{Head, LIVELY_NS, LONG_NS, Phase, SHORT_NS, SILENT_LOOK_NS, SILENT_NS, shown};
+use crate::cores::{self, Cores};
 use crate::facts::RoleSaid;
 use crate::message::{Code, Report, Request};
+use crate::process;
 use crate::system;
 
 /// What was measured last, for differences.
@@ -56,59 +56,8 @@ impl Meters {
 }
 
 impl Head {
-    /// Takes the round a step further if it is time to. True if the rounds are over.
-    pub(super) fn advance(&mut self, now: u64) -> Result<bool, HandLost> {
-        let answered = !self.servers.values().any(Server::waits);
-        match self.phase {
-            Phase::Idle { next } if next <= now => {
-                self.begin(now);
-                Ok(false)
-            }
-            Phase::First { all } if answered => {
-                for server in self
-                    .servers
-                    .values_mut()
-                    .filter(|server| !server.is_asked_first())
-                {
-                    server.ask(all, now);
-                }
-                self.phase = Phase::Second { all };
-                Ok(false)
-            }
-            Phase::Second { all } if answered => self.decide(now, all),
-            Phase::Collect { until } if until <= now && answered => self.decide(now, true),
-            Phase::Idle { .. }
-            | Phase::First { .. }
-            | Phase::Second { .. }
-            | Phase::Collect { .. } => Ok(false),
-        }
-    }
-
-    fn begin(&mut self, now: u64) {
-        let all = self.next_all <= now;
-        if all {
-            self.next_all = now + LONG_NS - SHORT_NS / 2;
-            for watch in &mut self.watches {
-                watch.ask(now);
-            }
-        }
-        let is_lively = now < self.lively_until;
-        for server in self
-            .servers
-            .values_mut()
-            .filter(|server| !is_lively || server.is_asked_first())
-        {
-            server.ask(all, now);
-        }
-        self.phase = match is_lively {
-            true => Phase::First { all },
-            false => Phase::Collect {
-                until: now + COLLECT_NS,
-            },
-        };
-    }
-
-    fn decide(&mut self, now: u64, all: bool) -> Result<bool, HandLost> {
+    /// What was answered is looked at, and what follows from it is done. True if the rounds are over.
+    pub(super) fn decide(&mut self, now: u64, all: bool) -> Result<bool, HandLost> {
         self.discover(now);
         self.verify(now)?;
         let observation = self.observe(now);
@@ -116,23 +65,37 @@ impl Head {
         if !orders.is_empty() {
             self.lively_until = now + LIVELY_NS;
         }
+        if self.is_any_late(&observation) {
+            self.lively_until = self.lively_until.max(now + LONG_NS);
+        }
         self.obey(&orders)?;
-        if all {
+        let is_silent = self.is_silent(now);
+        if all && (!is_silent || self.next_look <= now || self.rounds.is_some()) {
+            self.next_look = now + SILENT_LOOK_NS;
             self.look(now)?;
-            if let Some(rounds) = self.rounds.as_mut() {
-                *rounds = rounds.saturating_sub(1);
-                if *rounds == 0 {
-                    return Ok(true);
-                }
+        }
+        if let Some(rounds) = self.rounds.as_mut().filter(|_| all) {
+            *rounds = rounds.saturating_sub(1);
+            if *rounds == 0 {
+                return Ok(true);
             }
         }
-        let pause = if now < self.lively_until {
-            SHORT_NS
-        } else {
-            LONG_NS
+        let pause = match now < self.lively_until {
+            true => SHORT_NS,
+            false if is_silent => SILENT_NS,
+            false => LONG_NS,
         };
         self.phase = Phase::Idle { next: now + pause };
         Ok(false)
+    }
+
+    /// Whether a replica is behind by more than it may be, or nobody knows.
+    fn is_any_late(&self, observation: &Observation) -> bool {
+        let lag_ns = self.settings.limits.guard_ns();
+        observation.instances.iter().any(|seen| {
+            let lag = self.manager.lag_ns(seen.instance);
+            matches!(seen.role, Role::Replica { .. }) && lag.is_none_or(|lag| lag > lag_ns)
+        })
     }
 
     /// Finds servers that others name, and forgets those that nobody names any longer.
@@ -160,17 +123,14 @@ impl Head {
         for (address, login) in named {
             self.found(address, login.as_ref(), now);
         }
-        let seeds = self.settings.servers.iter();
-        let seeds = seeds
-            .filter_map(|server| server.seed.address().ok())
-            .collect::<Vec<SocketAddr>>();
+        let seeds = &self.seeds;
         self.servers.retain(|address, server| {
             seeds.contains(address) || server.instance.is_some() || !server.is_forgotten(now)
         });
     }
 
     /// Who follows whom: addresses of master and replica.
-    fn masters(&mut self) -> Vec<(SocketAddr, SocketAddr)> {
+    pub(super) fn masters(&mut self) -> Vec<(SocketAddr, SocketAddr)> {
         let said = self
             .servers
             .values()
@@ -202,7 +162,7 @@ impl Head {
             let Some(server) = self.servers.get_mut(&address) else {
                 continue;
             };
-            let Some((pid, uptime_s)) = server.unverified(now) else {
+            let Some(uptime_s) = server.unverified(now) else {
                 continue;
             };
             // Another process under the same address is another instance.
@@ -211,18 +171,27 @@ impl Head {
                 self.setting.forget(instance);
             }
             let instance = self.next_instance;
-            let answer = self.grip.ask(Request::Adopt {
-                instance,
-                pid,
-                uptime_s,
-                address,
-            })?;
-            if answer.code == Code::Done {
-                self.next_instance += 1;
-                server.instance = Some((instance, pid));
-                self.lively_until = now + LIVELY_NS;
-            } else {
-                let why = format!("process {pid} is left alone: {}", answer.reason());
+            let (mut why, mut pids) = (String::new(), Vec::new());
+            match server.candidates(&self.sysfs) {
+                Ok(candidates) => pids = candidates,
+                Err(none) => why = none,
+            }
+            for pid in pids {
+                let answer = self.grip.ask(Request::Adopt {
+                    instance,
+                    pid,
+                    uptime_s,
+                    address,
+                })?;
+                if answer.code == Code::Done {
+                    self.next_instance += 1;
+                    server.instance = Some((instance, pid));
+                    self.lively_until = now + LIVELY_NS;
+                    break;
+                }
+                why = format!("process {pid} is left alone: {}", answer.reason());
+            }
+            if server.instance.is_none() {
                 server.trouble = Some(why.clone());
                 self.say(address, why);
             }
@@ -248,8 +217,13 @@ impl Head {
             let (role, offset) = server.seen(master);
             offsets += offset;
             let waited = master.is_some_and(|master| master.waits_for_replicas(now));
-            let cpu = self.manager.setting(instance).and_then(|order| order.cpu);
             let is_replica = matches!(role, Role::Replica { .. });
+            let cpu = match is_replica {
+                true => self.manager.setting(instance).and_then(|order| order.cpu),
+                // A master is not pinned, so its core's clock is that of where it ran last.
+                false if self.has_clocks => process::ran_on(pid),
+                false => None,
+            };
             instances.push(Seen {
                 instance,
                 role,
@@ -262,10 +236,11 @@ impl Head {
         }
         // Pings of masters are 14 bytes every ten seconds: they are not what is meant by writes.
         const PING_BYTES: u64 = 1_024;
-        if offsets.abs_diff(self.meters.offsets) > PING_BYTES {
-            self.lively_until = now + LIVELY_NS;
+        let pings = PING_BYTES * instances.len().max(1) as u64;
+        if offsets.abs_diff(self.meters.offsets) > pings {
+            self.written = now;
+            self.meters.offsets = offsets;
         }
-        self.meters.offsets = offsets;
         Observation {
             now_ns: now,
             oversleep_p99_ns: self.oversleep_ns,
@@ -325,10 +300,7 @@ impl Head {
         let instances = self.servers.values().filter_map(|server| server.instance);
         let instances = instances.collect::<Vec<(InstanceId, u32)>>();
         let beaten = instances.iter().map(|(instance, _)| *instance);
-        // In silence nothing is counted, and the hand need not be woken twice.
-        let is_lively = now < self.lively_until;
-        let beaten =
-            beaten.filter(|instance| is_lively && self.setting.beat_ns(*instance).is_some());
+        let beaten = beaten.filter(|instance| self.setting.beat_ns(*instance).is_some());
         let beaten = beaten.collect::<Vec<InstanceId>>();
         let mut requests = vec![Request::Look];
         requests.extend((0..packages).map(|package| Request::Energy { package }));
@@ -409,11 +381,36 @@ impl Head {
                         crate::status::CONFLICT
                     );
                 }
+                Report::Cores => self.cores_again(now)?,
                 Report::Answer(_) | Report::File { .. } | Report::Socket { .. } | Report::Ended => {
                 }
             }
         }
         Ok(())
+    }
+
+    /// Cores have come or gone: whoever is to be slow is slowed anew.
+    fn cores_again(&mut self, now: u64) -> Result<(), HandLost> {
+        self.grip.files_again()?;
+        let read = Cores::read(&self.sysfs);
+        let (cores, fixed) = super::usable(&self.grip, &read);
+        match self.manager.set_cores(cores.clone(), now) {
+            Ok(orders) => {
+                (self.cores, self.fixed) = (cores, fixed);
+                self.has_clocks = read.any_clock();
+                self.setting.restored();
+                self.lively_until = now + LIVELY_NS;
+                eprintln!(
+                    "slackwater-power: cores have come or gone: now cpu{}",
+                    cores::online(&self.sysfs)
+                );
+                self.obey(&orders)
+            }
+            Err(wrong) => {
+                eprintln!("slackwater-power: cores have come or gone: {wrong}");
+                Ok(())
+            }
+        }
     }
 
     /// Serves visitors of the page.

@@ -1,11 +1,14 @@
 //! A server: its connection, what it says, and whether its process was verified.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 
 use slackwater_control::power::{Busy, InstanceId, ReplicaLink, Role};
 
 use crate::client::{Client, Login, Lost};
+use crate::config::Process;
 use crate::facts::{self, Info, RoleSaid};
+use crate::process::group;
 use crate::resp::Reply;
 
 /// How long until a server that is not there is tried again, and at most, when it stays away.
@@ -44,6 +47,8 @@ pub struct Server {
     pub instance: Option<(InstanceId, u32)>,
     /// Why it is left alone, or can't be asked.
     pub trouble: Option<String>,
+    /// Its process, if the configuration names it.
+    pub process: Option<Process>,
     client: Option<Client>,
     asks_all: bool,
     next_try: u64,
@@ -65,6 +70,7 @@ impl Server {
             role: None,
             instance: None,
             trouble: None,
+            process: None,
             client: None,
             asks_all: false,
             next_try: now,
@@ -127,6 +133,13 @@ impl Server {
         client.ask(&commands.take(count).collect::<Vec<&[&str]>>(), now);
     }
 
+    /// Writes what could not be written when it was asked: it was not connected yet.
+    pub fn send(&mut self) {
+        if let Some(client) = self.client.as_mut().filter(|client| client.writes()) {
+            client.send();
+        }
+    }
+
     /// Reads what has come. An error is the end of the connection.
     pub fn step(&mut self, now: u64) -> Result<(), Lost> {
         let Some(client) = self.client.as_mut() else {
@@ -182,16 +195,35 @@ impl Server {
         matches!(self.role.take(), Some(RoleSaid::Master { .. }))
     }
 
-    /// The process that has to be verified, and for how long it says that it has run; if it is time to.
-    pub fn unverified(&mut self, now: u64) -> Option<(u32, u64)> {
+    /// For how long it says that it has run, if its process has to be verified, and if it is time to.
+    pub fn unverified(&mut self, now: u64) -> Option<u64> {
         let pid = u32::try_from(self.info.number("process_id")?).ok()?;
         let uptime_s = self.info.number("uptime_in_seconds")?;
-        let is_verified = self.instance.is_some_and(|(_, verified)| verified == pid);
-        if !self.is_here || self.role.is_none() || is_verified || now < self.next_verify {
+        let is_verified = self
+            .instance
+            .is_some_and(|(_, verified)| verified == pid || self.process.is_some());
+        // A server in a container may have an address that is none of this host's.
+        let is_here = self.is_here || self.process.is_some();
+        if !is_here || self.role.is_none() || is_verified || now < self.next_verify {
             return None;
         }
         self.next_verify = now + VERIFY_NS;
-        Some((pid, uptime_s))
+        Some(uptime_s)
+    }
+
+    /// Processes that it may be: the one that it names, or those that the configuration names; else why there
+    /// are none.
+    pub fn candidates(&self, sysfs: &Path) -> Result<Vec<u32>, String> {
+        match &self.process {
+            None => {
+                let pid = self.info.number("process_id");
+                let pid = pid.and_then(|pid| u32::try_from(pid).ok());
+                Ok(pid.into_iter().collect())
+            }
+            Some(Process::Pid(pid)) => Ok(vec![*pid]),
+            Some(Process::Unit(unit)) => group::of_unit(sysfs, unit),
+            Some(Process::Cgroup(path)) => group::of_cgroup(sysfs, path),
+        }
     }
 
     /// Its process has ended, or is another one.
@@ -310,12 +342,18 @@ mod tests {
         let mut server = Server::new("127.0.0.1:1".parse().unwrap(), None, 0);
         assert_eq!(server.unverified(0), None);
         answered(&mut server, "process_id:7\r\nuptime_in_seconds:9\r\n", 0);
-        assert_eq!(server.unverified(0), Some((7, 9)));
+        assert_eq!(server.unverified(0), Some(9));
+        assert_eq!(server.candidates(Path::new("/missing")), Ok(vec![7]));
         assert_eq!(server.unverified(1), None);
         server.instance = Some((1, 7));
         assert_eq!(server.unverified(u64::MAX), None);
         answered(&mut server, "process_id:8\r\nuptime_in_seconds:0\r\n", 0);
-        assert_eq!(server.unverified(VERIFY_NS), Some((8, 0)));
+        assert_eq!(server.unverified(VERIFY_NS), Some(0));
+        // Where the configuration names it, what the server says is of another namespace.
+        server.process = Some(Process::Pid(4_711));
+        assert_eq!(server.candidates(Path::new("/missing")), Ok(vec![4_711]));
+        server.instance = Some((2, 4_711));
+        assert_eq!(server.unverified(u64::MAX), None);
         let far = Server::new("192.0.2.1:1".parse().unwrap(), None, 0);
         assert!(!far.is_here);
     }

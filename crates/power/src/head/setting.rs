@@ -70,6 +70,12 @@ impl Setting {
         self.troubles.remove(&instance);
     }
 
+    /// Cores have come or gone, and the hand has restored all frequencies.
+    pub fn restored(&mut self) {
+        self.caps.clear();
+        self.refused.clear();
+    }
+
     /// The connection of an instance is closed: a beat has to start over on the next one.
     pub fn closed(&mut self, instance: InstanceId) {
         self.beats.remove(&instance);

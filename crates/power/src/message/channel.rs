@@ -4,12 +4,19 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
 use super::encoding::{Message, SIZE};
+
+/// How long the other side may take to read when the socket pair is full.
+const ROOM_MAX: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
 
 /// One end of the socket pair.
 #[derive(Debug)]
@@ -63,6 +70,20 @@ impl Channel {
         }
     }
 
+    /// Sends a message and a descriptor, and waits until there is room for it: the other side reads.
+    pub fn send_soon(&self, message: &impl Message, along: BorrowedFd<'_>) -> io::Result<()> {
+        loop {
+            match self.send(message, Some(along)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return sent,
+            }
+            let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
+            if poll(&mut fds, Some(&ROOM_MAX))? == 0 {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+
     /// Takes a message, if there is one.
     pub fn receive<M: Message>(&self) -> Received<M> {
         let mut bytes = [0; SIZE];
@@ -103,6 +124,33 @@ mod tests {
     use crate::message::{Report, Request};
     use std::fs::File;
     use std::io::{Read, Write};
+
+    #[test]
+    fn a_full_channel_is_waited_for() {
+        const MESSAGES: u64 = 4_000;
+        let (one, other) = Channel::pair().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for instance in 0..MESSAGES {
+                    let report = Report::Closed { instance };
+                    one.send_soon(&report, file.as_fd()).unwrap();
+                }
+            });
+            for expected in 0..MESSAGES {
+                let received = loop {
+                    match other.receive::<Report>() {
+                        Received::Nothing => std::thread::yield_now(),
+                        received => break received,
+                    }
+                };
+                assert!(matches!(
+                    received,
+                    Received::Message(Report::Closed { instance }, Some(_)) if instance == expected
+                ));
+            }
+        });
+    }
 
     #[test]
     fn descriptors_come_along_and_the_end_is_seen() {

@@ -234,6 +234,7 @@ impl Message for Report {
                 ..BLANK
             },
             Self::Ended => Fields { kind: 134, ..BLANK },
+            Self::Cores => Fields { kind: 135, ..BLANK },
             Self::Conflict { cpu, khz } => Fields {
                 kind: 133,
                 cpu,
@@ -269,6 +270,7 @@ impl Message for Report {
                 khz: u32::try_from(fields.value).ok()?,
             },
             134 => Self::Ended,
+            135 => Self::Cores,
             _ => return None,
         })
     }
@@ -335,6 +337,7 @@ mod tests {
             Report::Closed { instance: 7 },
             Report::Gone { instance: 7 },
             Report::Ended,
+            Report::Cores,
             Report::Conflict {
                 cpu: 1,
                 khz: 800_000,

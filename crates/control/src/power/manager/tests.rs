@@ -1,5 +1,5 @@
 use super::*;
-use crate::power::{Busy, Policy, ReplicaLink};
+use crate::power::{Busy, Obstacle, Policy, ReplicaLink};
 
 const S: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
@@ -305,4 +305,56 @@ fn a_clock_that_jumps_neither_panics_nor_slows_a_fresh_role() {
     }
     world.tick(600);
     assert_ne!(world.khz(2), None);
+}
+
+#[test]
+fn a_replica_whose_slow_core_slows_the_master_is_made_fast_again() {
+    for disturbs in [true, false] {
+        let mut world = World::new(LIMITS, cores(4, false));
+        for _ in 0..600 {
+            let is_slow = disturbs
+                && world
+                    .manager
+                    .setting(2)
+                    .is_some_and(|order| order.khz.is_some());
+            world.seen[0].mean_khz = Some(if is_slow { 2_100_000 } else { 2_200_000 });
+            world.tick(1);
+        }
+        let slows = |order: Order| match order.reason {
+            Reason::NotSlowed(Obstacle::SlowsMaster { cpu, master }) => {
+                order.cpu == Some(cpu) && master == 1
+            }
+            _ => false,
+        };
+        assert_eq!(slows(world.setting(2)), disturbs);
+        assert_eq!(world.khz(2).is_none(), disturbs);
+        // It is batched all the same.
+        assert!(world.setting(2).beat_ns.is_some());
+    }
+}
+
+#[test]
+fn cores_that_go_and_come_are_given_anew_and_slowed_step_by_step() {
+    let mut world = World::new(LIMITS, cores(4, false));
+    world.tick(700);
+    let gone = world.setting(2).cpu.expect("a core");
+    let mut left = cores(4, false);
+    left.retain(|core| core.cpu != gone);
+    let orders = world.manager.set_cores(left, world.now_ns).expect("cores");
+    assert!(
+        orders
+            .iter()
+            .all(|order| order.khz.is_none() && order.cpu != Some(gone))
+    );
+    assert_ne!(world.setting(2).cpu, Some(gone));
+    world.tick(700);
+    assert_eq!(world.khz(2), Some(1_000_000));
+    let back = cores(4, false);
+    world.manager.set_cores(back, world.now_ns).expect("cores");
+    assert_eq!([1, 2, 3].map(|id| world.khz(id)), [None; 3]);
+    // Of cores that make no sense nothing is taken.
+    let twice = [cores(1, false), cores(1, false)].concat();
+    assert!(world.manager.set_cores(twice, world.now_ns).is_err());
+    world.tick(700);
+    assert_eq!(world.khz(3), Some(1_000_000));
 }
