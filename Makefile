@@ -34,6 +34,7 @@ test-all: test test-slow
 # All of these but the fast tests.
 test-slow:
 	cargo test --workspace $(FEATURES) --test main -- --ignored $(SLOW) --skip in_many_rounds
+	SLACKWATER_STANDBYS=1 cargo test --workspace $(FEATURES) --test main -- killed::
 	EVERY_CASE=1 cargo test --workspace $(FEATURES) --test main -- sql_files:: answers:: nexmark::
 	$(MAKE) fuzz-sql-test
 	python3 tests/chaos/chaos.py --program target/debug/slackwater --seconds 40

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::crash::{Trial, compare, parts, start_program};
+use crate::standby;
 use crate::support::{Seeded, left_of};
 
 /// How long an undisturbed run takes.
@@ -33,6 +34,11 @@ CREATE TABLE b (ms BIGINT, k STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
   WATERMARK FOR ts AS ts - INTERVAL '0.03' SECOND) WITH ('connector' = 'file', 'path' = \
   '${IN}/b.csv'${RATE_B});
 ";
+
+/// Whether standbys continue instead, for `make test-slow`.
+fn with_standbys() -> bool {
+    std::env::var_os("SLACKWATER_STANDBYS").is_some()
+}
 
 /// A query, and the folders that it writes: as they are, or as a changelog.
 struct Case {
@@ -111,6 +117,22 @@ impl Case {
         expected
     }
 
+    /// Kills it now and then, and starts it again.
+    fn kill(&self, title: &str, query: &Path, folder: &Path, seeded: &mut Seeded) -> String {
+        let trial = Trial {
+            title: title.to_string(),
+            kills_max: KILLS_MAX,
+            run_s: RUN_S,
+            patience: PATIENCE,
+        };
+        let start = |seeded: &mut Seeded| {
+            start_program(&self.program, query, folder, &INTERVALS, false, seeded)
+        };
+        let ran = trial.run(seeded, start, |_, _| None);
+        assert!(ran.parents + ran.workers > 0, "{title}: {}", ran.log);
+        ran.log
+    }
+
     fn check(&self) {
         let folder = tempfile::tempdir().unwrap();
         inputs(folder.path());
@@ -121,26 +143,23 @@ impl Case {
             std::fs::create_dir(&of_round).unwrap();
             let query = of_round.join("query.sql");
             std::fs::write(&query, self.text(folder.path(), &of_round, true)).unwrap();
-            let trial = Trial {
-                title: format!("{}, round {round}", self.name),
-                kills_max: KILLS_MAX,
-                run_s: RUN_S,
-                patience: PATIENCE,
+            let title = format!("{}, round {round}", self.name);
+            let log = match with_standbys() {
+                true => standby::crash::Trial {
+                    program: &self.program,
+                    title: title.clone(),
+                    query: &query,
+                    folder: &of_round,
+                    only_last: false,
+                    seeded,
+                }
+                .run(),
+                false => self.kill(&title, &query, &of_round, &mut seeded),
             };
-            let start = |seeded: &mut Seeded| {
-                start_program(&self.program, &query, &of_round, &INTERVALS, false, seeded)
-            };
-            let ran = trial.run(&mut seeded, start, |_, _| None);
-            assert!(
-                ran.parents + ran.workers > 0,
-                "{}: {}",
-                trial.title,
-                ran.log
-            );
             for ((name, found), (_, expected)) in self.written(&of_round).into_iter().zip(&expected)
             {
-                let title = format!("{}, {name}", trial.title);
-                compare(&title, found, expected, &ran.log);
+                let title = format!("{title}, {name}");
+                compare(&title, found, expected, &log);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Standbys (`run --standby`, `promote`): they hold the state, go on when the active is gone, and store its
 //! checkpoints.
 
-mod crash;
+pub(crate) mod crash;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

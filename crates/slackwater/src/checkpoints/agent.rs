@@ -19,7 +19,7 @@ use slackwater_engine::source::{Resume, SourceConnector};
 use slackwater_sql::program::Program;
 
 use super::{Incarnation, Members, partitions_of};
-use thread::AgentThread;
+use thread::{AgentThread, Standby};
 
 mod event;
 mod thread;
@@ -125,7 +125,7 @@ impl CheckpointAgent {
             epoch: incarnation.epoch,
             store: store.clone(),
             writer: PartWriter::new(store, incarnation.epoch),
-            shelf: None,
+            standby: Standby::default(),
             runner,
             sinks: sinks.collect(),
             node_of: members.members.iter().map(|(node, _)| *node).collect(),

@@ -47,6 +47,9 @@ struct Followed {
 /// have smaller ones.
 const BASE_PIECE: u32 = 1000;
 
+/// The rows that are written before it is asked whether more are wanted: about a megabyte.
+const ROWS_AT_ONCE: usize = 16_384;
+
 /// How a replica has come to a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Synced {
@@ -203,6 +206,7 @@ impl Replica {
         epoch: u64,
         node: &str,
         parts: &[Part],
+        is_wanted: &dyn Fn() -> bool,
     ) -> Result<Vec<Part>> {
         let first = parts.first().zip(self.nodes.get(node));
         let Some((first, &graph_node)) = first else {
@@ -232,7 +236,10 @@ impl Replica {
                 watermark: last.watermark,
             };
             let writer = PartWriter::new(self.store.clone(), epoch);
-            followed.base = followed.write(runner, &writer, request, last.barrier)?;
+            followed.base = followed.write(runner, &writer, request, is_wanted)?;
+            for part in &mut followed.base {
+                part.barrier = last.barrier;
+            }
         }
         Ok(followed.base.clone())
     }
@@ -297,13 +304,13 @@ impl Followed {
         };
     }
 
-    /// Writes all of its state, which is as of barrier `barrier`, into parts by their columns.
+    /// Writes all of its state into parts by their columns.
     fn write(
         &mut self,
         runner: &Runner,
         writer: &PartWriter,
         request: PartRequest<'_>,
-        barrier: u64,
+        is_wanted: &dyn Fn() -> bool,
     ) -> Result<Vec<Part>> {
         let invalid = |error: slackwater_engine::Error| {
             Error::new(Kind::Invalid, request.node, error.to_string())
@@ -326,10 +333,19 @@ impl Followed {
             let empty = RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()));
             by_columns.push((empty.schema(), vec![empty]));
         }
+        let unwanted = || Error::new(Kind::Unavailable, request.node, "it is not wanted any more");
         let parts = by_columns.iter().enumerate().map(|(number, (_, batches))| {
             let piece = BASE_PIECE + number as u32;
-            let part = runner.run(writer.put(&PartRequest { piece, ..request }, batches))?;
-            Ok(Part { barrier, ..part })
+            let mut part = writer.open(&PartRequest { piece, ..request });
+            for batch in batches {
+                // One without rows is written, too.
+                for at in (0..batch.num_rows().max(1)).step_by(ROWS_AT_ONCE) {
+                    let rows = ROWS_AT_ONCE.min(batch.num_rows() - at);
+                    let rows = Some(batch.slice(at, rows)).filter(|_| is_wanted());
+                    part.write(&rows.ok_or_else(unwanted)?)?;
+                }
+            }
+            runner.run(part.finish())
         });
         parts.collect()
     }

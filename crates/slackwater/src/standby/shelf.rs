@@ -189,7 +189,7 @@ impl Shared {
         }
         stored.reverse();
         let mut replica = self.replica.lock().expect("no thread panics under it");
-        let base = replica.base(runner, epoch, node, parts);
+        let base = replica.base(runner, epoch, node, parts, &|| !self.state().is_over);
         drop(replica);
         match base {
             Ok(mut base) => {

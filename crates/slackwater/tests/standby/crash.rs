@@ -2,6 +2,7 @@
 //! is stopped for a while; and whoever is promoted.
 
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ fn no_row_is_lost_or_doubled_with_standbys() {
     let Some(data) = data() else { return };
     let (seeds, _) = seeds(ROUNDS);
     for seed in seeds {
-        Trial::new(&Round::new(&data, seed)).run();
+        trial(&Round::new(&data, seed));
     }
 }
 
@@ -46,14 +47,25 @@ fn no_row_is_lost_or_doubled_with_standbys_in_many_rounds() {
         ROUNDS_LONG * crate::answers::ANSWERS.len() as u64,
     ));
     for seed in seeds {
-        Trial::new(&Round::new(&data, seed)).run();
+        trial(&Round::new(&data, seed));
     }
 }
 
 /// A query with an active run and one that stands by, most of the time.
-struct Trial<'a> {
-    round: &'a Round<'a>,
-    seeded: Seeded,
+pub(crate) struct Trial<'a> {
+    /// The program, which may have functions of its own.
+    pub(crate) program: &'a Path,
+    pub(crate) title: String,
+    pub(crate) query: &'a Path,
+    /// Where it runs, and keeps its state.
+    pub(crate) folder: &'a Path,
+    /// Whether only the last row of each key counts.
+    pub(crate) only_last: bool,
+    pub(crate) seeded: Seeded,
+}
+
+struct Running<'a> {
+    trial: Trial<'a>,
     /// The active, and the standby.
     runs: Vec<Run>,
     log: String,
@@ -67,25 +79,41 @@ struct Run {
     is_killed: bool,
 }
 
-impl<'a> Trial<'a> {
-    fn new(round: &'a Round<'a>) -> Trial<'a> {
-        Trial {
-            round,
-            seeded: Seeded(round.seed() * 104_729 + 3),
+/// A reference query with random harm.
+fn trial(round: &Round<'_>) {
+    let trial = Trial {
+        program: Path::new(env!("CARGO_BIN_EXE_slackwater")),
+        title: round.title(),
+        query: round.query(),
+        folder: round.folder(),
+        only_last: round.only_last(),
+        seeded: Seeded(round.seed() * 104_729 + 3),
+    };
+    round.check(&trial.run());
+}
+
+impl Trial<'_> {
+    /// Runs the query to its end; returns what has happened.
+    pub(crate) fn run(self) -> String {
+        let running = Running {
+            trial: self,
             runs: Vec::new(),
             log: String::new(),
-        }
+        };
+        running.run()
     }
+}
 
-    fn run(mut self) {
+impl Running<'_> {
+    fn run(mut self) -> String {
         let until = Instant::now() + PATIENCE;
-        let mut left = 1 + self.seeded.below(EVENTS_MAX);
+        let mut left = 1 + self.trial.seeded.below(EVENTS_MAX);
         let mut is_over = false;
         while !(is_over && self.runs.is_empty()) {
             assert!(
                 Instant::now() < until,
                 "{}: stuck:{}",
-                self.round.title(),
+                self.trial.title,
                 self.log
             );
             is_over |= self.reap();
@@ -93,19 +121,19 @@ impl<'a> Trial<'a> {
                 self.complete();
             }
             if !is_over && left > 0 {
-                std::thread::sleep(Duration::from_millis(self.seeded.below(PAUSE_MAX)));
+                std::thread::sleep(Duration::from_millis(self.trial.seeded.below(PAUSE_MAX)));
                 left -= 1;
                 self.disturb();
             } else {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        self.round.check(&self.log);
+        std::mem::take(&mut self.log)
     }
 
     /// Starts what is missing. A standby that has found nobody to follow waits for its promotion.
     fn complete(&mut self) {
-        let door = self.round.folder().join("state/active.sock");
+        let door = self.trial.folder.join("state/active.sock");
         // One that was killed leaves the file.
         let has_door = || UnixStream::connect(&door).is_ok();
         match &self.runs[..] {
@@ -127,7 +155,7 @@ impl<'a> Trial<'a> {
     fn promote(&mut self) {
         let promoted = Command::new(env!("CARGO_BIN_EXE_slackwater"))
             .arg("promote")
-            .arg(self.round.folder().join("state"))
+            .arg(self.trial.folder.join("state"))
             .output()
             .unwrap();
         let said = [&promoted.stdout[..], &promoted.stderr[..]].concat();
@@ -136,13 +164,13 @@ impl<'a> Trial<'a> {
     }
 
     fn start(&mut self, is_standby: bool) {
-        let seeded = &mut self.seeded;
+        let seeded = &mut self.trial.seeded;
         let parallelism = 1 + seeded.below(4);
         let processes = match is_standby {
             true => 1,
             false => 1 + seeded.below(parallelism.min(3)),
         };
-        let rebalance = match self.round.only_last() {
+        let rebalance = match self.trial.only_last {
             true => "off",
             false => ["auto", "shuffle"][seeded.below(2) as usize],
         };
@@ -161,14 +189,14 @@ impl<'a> Trial<'a> {
             arguments.push("--standby".to_string());
         }
         self.log.push_str(&format!("\n {}", arguments.join(" ")));
-        let child = Command::new(env!("CARGO_BIN_EXE_slackwater"))
+        let child = Command::new(self.trial.program)
             .arg("run")
-            .arg(self.round.query())
+            .arg(self.trial.query)
             .args(&arguments)
             .arg("--quiet")
             .arg("--state")
-            .arg(self.round.folder().join("state"))
-            .current_dir(self.round.folder())
+            .arg(self.trial.folder.join("state"))
+            .current_dir(self.trial.folder)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -193,16 +221,16 @@ impl<'a> Trial<'a> {
             let said = said.trim().replace('\n', "\n  ");
             self.log.push_str(&format!("\n  {said}"));
             let is_fine = status.success() || run.is_killed;
-            assert!(is_fine, "{}: failed: {}", self.round.title(), self.log);
+            assert!(is_fine, "{}: failed: {}", self.trial.title, self.log);
             // One that was promoted away says so in its summary, and is not the last.
-            let place = self.round.folder().join("state");
+            let place = self.trial.folder.join("state");
             is_over |= status.success() && is_finished(&place);
         }
         is_over
     }
 
     fn disturb(&mut self) {
-        let (what, number) = match self.seeded.below(8) {
+        let (what, number) = match self.trial.seeded.below(8) {
             0..=2 => ("active killed", 0),
             3 => ("standby killed", 1),
             4 => {
@@ -211,7 +239,7 @@ impl<'a> Trial<'a> {
             }
             5 => {
                 self.log.push_str("; standby stopped");
-                let pause = Duration::from_millis(self.seeded.below(2 * PAUSE_MAX));
+                let pause = Duration::from_millis(self.trial.seeded.below(2 * PAUSE_MAX));
                 self.signal(1, Signal::STOP);
                 std::thread::sleep(pause);
                 self.signal(1, Signal::CONT);
@@ -249,7 +277,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Running<'_> {
     /// A failed test leaves no process behind.
     fn drop(&mut self) {
         for run in &mut self.runs {
@@ -260,7 +288,7 @@ impl Drop for Trial<'_> {
 }
 
 /// Whether the newest checkpoint is the last one.
-fn is_finished(place: &std::path::Path) -> bool {
+fn is_finished(place: &Path) -> bool {
     let listed = Command::new(env!("CARGO_BIN_EXE_slackwater"))
         .arg("checkpoints")
         .arg(place)

@@ -1,11 +1,13 @@
 //! What a checkpoint agent's thread does: it stores, secures and commits, and may wait for a disk or a
 //! broker meanwhile.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Weak, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
+use slackwater_checkpoint::manifest::Part;
 use slackwater_checkpoint::{OpenPart, PartRequest, PartWriter, Runner, Store};
 use slackwater_engine::checkpoint::{Prepared, Slice};
 use slackwater_engine::hash::BUCKETS;
@@ -20,13 +22,46 @@ pub(super) struct AgentThread {
     pub(super) store: Store,
     pub(super) writer: PartWriter,
     /// The standby that stores what changes.
-    pub(super) shelf: Option<Shelf>,
+    pub(super) standby: Standby,
     pub(super) runner: Runner,
     /// The connectors of sinks, by index of the node.
     pub(super) sinks: Vec<Option<Arc<dyn SinkConnector>>>,
     pub(super) node_of: Vec<usize>,
     /// Gone when the agent is about to end.
     pub(super) agent: Weak<()>,
+}
+
+/// How long after a standby has not stored something it is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
+/// The standby that stores what changes, if one follows.
+#[derive(Default)]
+pub(super) struct Standby {
+    /// The folder in which it is found.
+    folder: Option<PathBuf>,
+    shelf: Option<Shelf>,
+    /// When it has last failed.
+    failed: Option<Instant>,
+}
+
+impl Standby {
+    /// Has it store parts; returns all that the checkpoint gets, or `None` if it doesn't.
+    fn store(&mut self, epoch: u64, node: &str, parts: &[(Part, Vec<u8>)]) -> Option<Vec<Part>> {
+        if self
+            .failed
+            .is_some_and(|failed| failed.elapsed() < ASK_AGAIN)
+        {
+            return None;
+        }
+        if self.shelf.is_none() {
+            self.shelf = Shelf::connect(self.folder.as_ref()?).ok();
+        }
+        let stored = self.shelf.as_ref()?.store(epoch, node, parts).ok();
+        if stored.is_none() {
+            (self.shelf, self.failed) = (None, Some(Instant::now()));
+        }
+        stored
+    }
 }
 
 /// How often the thread checks, while it waits for a slice, whether its agent is about to end: then the
@@ -39,7 +74,10 @@ impl AgentThread {
         match job {
             // On another host there is no such socket, and what changes is stored from here.
             Job::Follow(folder) => {
-                self.shelf = folder.and_then(|folder| Shelf::connect(&folder).ok());
+                self.standby = Standby {
+                    folder,
+                    ..Standby::default()
+                }
             }
             Job::Store(job) if job.report.is_some() => self.relay(&job, done),
             Job::Store(job) => self.store(&job, done),
@@ -119,12 +157,9 @@ impl AgentThread {
             let encoded = parts.into_iter().map(OpenPart::encode);
             let encoded = encoded.collect::<slackwater_checkpoint::Result<Vec<_>>>();
             let encoded = encoded.map_err(|error| error.to_string())?;
-            let by_standby = self.shelf.as_ref();
-            let by_standby = by_standby.map(|shelf| shelf.store(self.epoch, &job.node, &encoded));
-            if let Some(Ok(parts)) = by_standby {
+            if let Some(parts) = self.standby.store(self.epoch, &job.node, &encoded) {
                 return Ok((parts, longest_ns));
             }
-            self.shelf = None;
             let put = encoded.into_iter().map(|(part, bytes)| {
                 let put = self.runner.run(self.store.put_part(&part, &bytes, || true));
                 put.map(|()| part).map_err(|error| error.to_string())
