@@ -218,21 +218,15 @@ impl CheckpointWriter {
     /// removed is free again: the claim may have got a number whose previous owner has stored checkpoints
     /// after it, as the same incarnation.
     async fn check_first(&self) -> Result<()> {
-        let numbers = self.store.numbers().await?;
         let earlier = self.epoch - 1;
-        self.store
-            .check_behind(&numbers, self.last, earlier)
-            .await?;
+        let numbers = self.store.check_behind(self.last, earlier).await?;
         self.check_present(&numbers)
     }
 
     /// Checks that its last record exists, and that no record of a later incarnation follows it. One of its
     /// own may follow: a record whose copy could not be written.
     pub(super) async fn check_latest(&self) -> Result<()> {
-        let numbers = self.store.numbers().await?;
-        self.store
-            .check_behind(&numbers, self.last, self.epoch)
-            .await?;
+        let numbers = self.store.check_behind(self.last, self.epoch).await?;
         self.check_present(&numbers)
     }
 
