@@ -75,6 +75,14 @@ pub struct Found {
     pub healed: Vec<String>,
 }
 
+/// The records of a store, as one of its writers finds them.
+struct Behind {
+    /// The numbers of all records.
+    numbers: BTreeSet<u64>,
+    /// How many whole ones are after the writer's last one.
+    records: usize,
+}
+
 /// Whether an object could be created.
 enum Put {
     Done,
@@ -159,24 +167,24 @@ impl Store {
         self.check_behind(epoch, epoch).await.map(drop)
     }
 
-    /// Checks that no later incarnation than `epoch` has a record after the number `last`; returns the
-    /// numbers of all records.
-    async fn check_behind(&self, last: u64, epoch: u64) -> Result<BTreeSet<u64>> {
+    /// Checks that no later incarnation than `epoch` has a record after the number `last`.
+    async fn check_behind(&self, last: u64, epoch: u64) -> Result<Behind> {
         'listed: for _ in 0..LISTS_MAX {
             let numbers = self.numbers().await?;
+            let mut records = 0;
             for &number in numbers.range(last.saturating_add(1)..) {
                 match self.record(number).await {
                     Ok(record) if record.epoch() > epoch => {
                         return Err(self.fenced(epoch, record.epoch()));
                     }
-                    Ok(_) => {}
+                    Ok(_) => records += 1,
                     // Whoever removed it since has stored later ones, which this list doesn't have.
                     Err(error) if error.kind == Kind::Missing => continue 'listed,
                     Err(error) if error.kind == Kind::Corrupt => {}
                     Err(error) => return Err(error),
                 }
             }
-            return Ok(numbers);
+            return Ok(Behind { numbers, records });
         }
         let reason = "records are removed there faster than they can be read";
         Err(Error::new(Kind::Unavailable, self.name(RECORDS), reason))

@@ -140,3 +140,64 @@ fn nobody_reuses_a_number_because_later_records_are_removed_while_they_are_read(
     }
     assert!(refused > 0);
 }
+
+/// An incarnation that has started before stores checkpoints and removes older ones, after this many requests
+/// of one that starts. `None` once that needs fewer.
+fn begin_after(requests: usize) -> Option<(CheckpointWriter, Result<(CheckpointWriter, Found)>)> {
+    let disk = Disk::new();
+    let store = Store::new(Arc::new(disk.clone()), "memory");
+    let undisturbed = Store::new(disk.objects(), "memory");
+    let begun = undisturbed.begin(None).now_or_never().unwrap();
+    let mut other = begun.unwrap().0;
+    let mut begun = pin!(store.begin(None));
+    let (mut answered, mut has_stored) = (0, false);
+    loop {
+        if answered == requests && !has_stored {
+            for barrier in 1..=4 {
+                // It is fenced if the claim is there already.
+                if other
+                    .put_manifest(manifest(barrier))
+                    .now_or_never()
+                    .unwrap()
+                    .is_err()
+                {
+                    break;
+                }
+            }
+            drop(other.sweep(1).now_or_never().unwrap());
+            has_stored = true;
+        }
+        let polled = begun.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(begun) = polled {
+            return has_stored.then_some((other, begun));
+        }
+        let mut waiting = disk.requests.lock().unwrap();
+        for request in std::mem::take(&mut waiting.new) {
+            waiting.answered.insert(request, Fate::Done);
+            answered += 1;
+        }
+    }
+}
+
+/// Found by the simulation: the claim got a number that an incarnation which still ran had used and removed
+/// meanwhile. So both ran, and the later one did not resume from what the other had committed.
+#[test]
+fn a_claim_with_the_number_of_a_removed_checkpoint_does_not_count() {
+    let mut stored = 0;
+    for requests in 0.. {
+        let Some((mut other, begun)) = begin_after(requests) else {
+            break;
+        };
+        let (incarnation, found) = begun.unwrap();
+        let newest = found.manifest.map_or(0, |manifest| manifest.barrier);
+        stored += u64::from(newest > 0);
+        assert!(newest == 0 || newest == 4, "after {requests} requests");
+        assert!(
+            incarnation.epoch() > other.last,
+            "after {requests} requests"
+        );
+        let late = other.put_manifest(manifest(5)).now_or_never().unwrap();
+        assert_eq!(late.unwrap_err().kind, Kind::Fenced);
+    }
+    assert!(stored > 0);
+}
