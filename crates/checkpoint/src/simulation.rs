@@ -35,7 +35,7 @@ use mutation::Mutation;
 use seen::Seen;
 use world::World;
 
-/// Seeds of an ordinary test; about three seconds.
+/// Seeds of an ordinary test; about six seconds.
 const SEEDS: u64 = 300;
 
 fn run(seed: u64) -> Result<Seen, String> {
@@ -95,7 +95,7 @@ fn every_row_is_committed_once_whatever_fails() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "four minutes"]
 fn every_row_is_committed_once_in_many_runs() {
     run_all(0..number("SLACKWATER_SEEDS").unwrap_or(10_000));
 }
@@ -117,7 +117,7 @@ fn mistakes_in_a_standby_are_noticed() {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "half a minute"]
 fn rare_mistakes_in_a_standby_are_noticed() {
     notice(&mutation::RARE, 10_000);
 }
