@@ -159,6 +159,9 @@ pub struct Coordinator {
     failures: u32,
     costs: Costs,
     is_relayed: bool,
+    /// A mistake that the simulation must notice.
+    #[cfg(test)]
+    pub(crate) takes_any_base: bool,
 }
 
 impl Coordinator {
@@ -192,6 +195,8 @@ impl Coordinator {
             failures: 0,
             costs: Costs::default(),
             is_relayed: false,
+            #[cfg(test)]
+            takes_any_base: false,
         }
     }
 

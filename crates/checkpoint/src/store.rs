@@ -48,6 +48,10 @@ const RECORDS: &str = "checkpoints";
 /// The folder of their copies.
 const COPIES: &str = "copies";
 
+/// How often records are listed again because one that was listed is removed before it is read: each time,
+/// somebody has stored and removed some meanwhile.
+const LISTS_MAX: usize = 64;
+
 /// The most objects of one folder. A checkpoint of 4,096 instances with chains of 16 parts has 65,536, and a
 /// few checkpoints are kept.
 const OBJECTS_MAX: usize = 1 << 22;
@@ -69,6 +73,14 @@ pub struct Found {
     pub warnings: Vec<String>,
     /// Records that were damaged and have been restored, with the reason: one line each.
     pub healed: Vec<String>,
+}
+
+/// The records of a store, as one of its writers finds them.
+struct Behind {
+    /// The numbers of all records.
+    numbers: BTreeSet<u64>,
+    /// How many whole ones are after the writer's last one.
+    records: usize,
 }
 
 /// Whether an object could be created.
@@ -152,23 +164,30 @@ impl Store {
     ///
     /// [`Kind::Fenced`] if one has, [`Kind::Unavailable`] if the store can't be read.
     pub async fn check_latest(&self, epoch: u64) -> Result<()> {
-        let numbers = self.numbers().await?;
-        self.check_behind(&numbers, epoch, epoch).await
+        self.check_behind(epoch, epoch).await.map(drop)
     }
 
     /// Checks that no later incarnation than `epoch` has a record after the number `last`.
-    async fn check_behind(&self, numbers: &BTreeSet<u64>, last: u64, epoch: u64) -> Result<()> {
-        for &number in numbers.range(last.saturating_add(1)..) {
-            match self.record(number).await {
-                Ok(record) if record.epoch() > epoch => {
-                    return Err(self.fenced(epoch, record.epoch()));
+    async fn check_behind(&self, last: u64, epoch: u64) -> Result<Behind> {
+        'listed: for _ in 0..LISTS_MAX {
+            let numbers = self.numbers().await?;
+            let mut records = 0;
+            for &number in numbers.range(last.saturating_add(1)..) {
+                match self.record(number).await {
+                    Ok(record) if record.epoch() > epoch => {
+                        return Err(self.fenced(epoch, record.epoch()));
+                    }
+                    Ok(_) => records += 1,
+                    // Whoever removed it since has stored later ones, which this list doesn't have.
+                    Err(error) if error.kind == Kind::Missing => continue 'listed,
+                    Err(error) if error.kind == Kind::Corrupt => {}
+                    Err(error) => return Err(error),
                 }
-                Ok(_) => {}
-                Err(error) if matches!(error.kind, Kind::Missing | Kind::Corrupt) => {}
-                Err(error) => return Err(error),
             }
+            return Ok(Behind { numbers, records });
         }
-        Ok(())
+        let reason = "records are removed there faster than they can be read";
+        Err(Error::new(Kind::Unavailable, self.name(RECORDS), reason))
     }
 
     fn fenced(&self, epoch: u64, by: u64) -> Error {

@@ -466,4 +466,5 @@ fn missing_partitions_keep_their_positions() {
     assert_eq!(manifest.node("events").unwrap().partitions, [away]);
 }
 
+mod relayed;
 mod stop;

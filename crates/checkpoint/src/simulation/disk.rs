@@ -18,6 +18,7 @@ use object_store::{
 };
 
 use super::ledger::Transaction;
+use crate::manifest::Manifest;
 use crate::manifest::record::Record;
 
 /// The outcome of a request.
@@ -41,6 +42,8 @@ pub struct Requests {
     pub answered: HashMap<u64, Fate>,
     /// The pending transactions of valid manifests.
     pub durable: HashSet<Transaction>,
+    /// Manifests that were stored since the last check.
+    pub manifests: Vec<Manifest>,
     /// The number of the last claim.
     pub latest_claim: u64,
 }
@@ -119,6 +122,7 @@ impl Disk {
                 let pending = manifest.nodes.iter().flat_map(|node| &node.pending);
                 let pending = pending.map(|pending| Transaction::of(&pending.commit));
                 requests.durable.extend(pending);
+                requests.manifests.push(manifest);
             }
             Ok(Record::Claim(claim)) => {
                 requests.latest_claim = requests.latest_claim.max(claim.number);

@@ -9,42 +9,14 @@ use arrow_array::types::UInt64Type;
 use arrow_array::{RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 
+use super::data::{Data, Sums};
 use super::ledger::{Entry, Ledger, Transaction};
 use super::random::mix;
 use crate::coordinator::Report;
 use crate::manifest::Partition;
 
-/// The number of keys of the query, and of buckets that they fall into.
-pub const KEYS: u64 = 40;
+/// The number of buckets that keys fall into.
 pub const BUCKETS: u32 = 4_096;
-
-/// The input of the sources: rows of each partition.
-#[derive(Debug, Clone)]
-pub struct Data(pub Vec<u64>);
-
-impl Data {
-    pub fn key(partition: u32, position: u64) -> u64 {
-        mix(u64::from(partition) << 32 | position) % KEYS
-    }
-
-    /// The entries that must be in the ledger at the end.
-    pub fn wanted(&self) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        let mut sums = BTreeMap::<u64, u64>::new();
-        for (partition, &rows) in self.0.iter().enumerate() {
-            let partition = partition as u32;
-            for position in 0..rows {
-                entries.push(Entry::Row {
-                    partition,
-                    position,
-                });
-                *sums.entry(Data::key(partition, position)).or_default() += position + 1;
-            }
-        }
-        entries.extend(sums.into_iter().map(|(key, sum)| Entry::Sum { key, sum }));
-        entries
-    }
-}
 
 pub fn bucket(key: u64) -> u32 {
     (mix(key) >> 52) as u32
@@ -370,30 +342,34 @@ fn report(role: &Role) -> Report {
     report
 }
 
-/// One or two parts, by bucket.
+/// What has changed since a barrier.
 fn snapshots(sums: &BTreeMap<u64, (u64, u64)>, since: Option<u64>) -> Vec<Snapshot> {
+    let changed = |touched: u64| since.is_none_or(|since| touched >= since);
+    let rows = sums.iter().filter(|(_, (_, touched))| changed(*touched));
+    let rows = rows.map(|(&key, &(sum, _))| (key, sum)).collect::<Sums>();
+    let snapshot = |(buckets, rows)| Snapshot {
+        since,
+        buckets,
+        rows,
+    };
+    pieces(&rows).into_iter().map(snapshot).collect()
+}
+
+/// One or two parts, by bucket.
+pub fn pieces(sums: &Sums) -> Vec<((u32, u32), RecordBatch)> {
     let half = BUCKETS / 2;
     let ranges = match sums.len() % 2 {
         0 => vec![(0, BUCKETS - 1)],
         _ => vec![(0, half - 1), (half, BUCKETS - 1)],
     };
-    let mut snapshots = Vec::new();
-    for buckets in ranges {
-        let rows = sums.iter().filter(|(key, (_, touched))| {
-            let within = buckets.0 <= bucket(**key) && bucket(**key) <= buckets.1;
-            within && since.is_none_or(|since| *touched >= since)
-        });
-        let (keys, values) = rows.map(|(&key, &(sum, _))| (key, sum)).unzip();
-        let rows = batch(keys, values);
-        if rows.num_rows() > 0 {
-            snapshots.push(Snapshot {
-                since,
-                buckets,
-                rows,
-            });
-        }
-    }
-    snapshots
+    let of = |buckets: (u32, u32)| {
+        let own = sums.iter();
+        let own = own.filter(|(key, _)| buckets.0 <= bucket(**key) && bucket(**key) <= buckets.1);
+        let (keys, values) = own.unzip();
+        (buckets, batch(keys, values))
+    };
+    let pieces = ranges.into_iter().map(of);
+    pieces.filter(|(_, rows)| rows.num_rows() > 0).collect()
 }
 
 fn batch(keys: Vec<u64>, sums: Vec<u64>) -> RecordBatch {
@@ -404,8 +380,8 @@ fn batch(keys: Vec<u64>, sums: Vec<u64>) -> RecordBatch {
 }
 
 /// The state that parts hold, read in their order.
-pub fn sums(batches: &[RecordBatch]) -> BTreeMap<u64, u64> {
-    let mut sums = BTreeMap::new();
+pub fn sums(batches: &[RecordBatch]) -> Sums {
+    let mut sums = Sums::new();
     for batch in batches {
         let keys = batch.column(0).as_primitive::<UInt64Type>().values();
         let values = batch.column(1).as_primitive::<UInt64Type>().values();
@@ -429,7 +405,7 @@ pub fn members(
     epoch: u64,
     data: &Data,
     positions: &BTreeMap<u32, u64>,
-    state: &BTreeMap<u64, u64>,
+    state: &Sums,
 ) -> Vec<Member> {
     let mut members = Vec::new();
     for instance in 0..shape.sources {

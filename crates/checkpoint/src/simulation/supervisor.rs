@@ -2,23 +2,35 @@
 
 use std::collections::VecDeque;
 
+use super::agent::Agent;
 use super::ledger::Transaction;
-use super::pipeline::{self, Member, Said, Shape};
-use super::world::{After, Command, Event, World, positions};
+use super::mutation::Mutation;
+use super::pipeline::{self, Member, Shape};
+use super::replica::Replica;
+use super::world::{After, Command, Event, Owner, World, positions};
 use crate::chain::ChainRule;
 use crate::compatible::{Wanted, compare, unequal};
 use crate::coordinator::{self, Coordinator, Plan, Settings};
 use crate::manifest::{Identity, Manifest, Meaning, NodeKind};
 use crate::recovery::{self, Limits, Recovery};
-use crate::store::{CheckpointWriter, PartRequest};
+use crate::store::CheckpointWriter;
 use crate::{Error, Kind};
 
 /// Checkpoints that are kept.
 const KEEP: usize = 2;
 
+/// When bases are written, by members and by standbys.
+pub const CHAIN: ChainRule = ChainRule {
+    small_bytes: 2_000,
+    parts_max: 6,
+};
+
+/// The node with state.
+pub const SUMS: &str = "sums";
+
 const NODES: [(&str, NodeKind); 3] = [
     ("numbers", NodeKind::Source),
-    ("sums", NodeKind::Stateful),
+    (SUMS, NodeKind::Stateful),
     ("ledger", NodeKind::Sink),
 ];
 
@@ -28,7 +40,11 @@ pub struct Deployment {
     pub over: bool,
     pub tick: Option<u64>,
     recovery: Recovery,
-    run: Option<usize>,
+    pub run: Option<usize>,
+    /// The standby that follows it.
+    pub standby: Option<usize>,
+    /// What it has held while it stood by.
+    pub replica: Option<Box<Replica>>,
 }
 
 /// An incarnation.
@@ -38,12 +54,17 @@ pub struct Run {
     pub over: bool,
     pub tick: Option<u64>,
     pub members: Vec<Member>,
-    shape: Shape,
-    restored: Option<Manifest>,
-    coordinator: Coordinator,
+    pub shape: Shape,
+    pub restored: Option<Manifest>,
+    pub coordinator: Coordinator,
+    pub interval_ns: u64,
+    /// Its agents, by process.
+    pub agents: Vec<Agent>,
+    /// The standby that its agents were told of.
+    pub standby: Option<usize>,
     incarnation: Option<Box<CheckpointWriter>>,
     jobs: VecDeque<Job>,
-    running: bool,
+    pub running: bool,
     /// The barrier that stops it, and how many members have committed it.
     stop: Option<(u64, usize)>,
 }
@@ -62,7 +83,8 @@ fn identity(node: usize) -> Identity {
 }
 
 impl World {
-    pub fn deploy(&mut self) {
+    /// Starts the query; `replica` is what the run has held while it stood by.
+    pub fn deploy(&mut self, replica: Option<Box<Replica>>) {
         let limits = Limits {
             restarts_max: 1_000,
             window_ns: 1_000_000,
@@ -77,6 +99,8 @@ impl World {
             tick: None,
             recovery: Recovery::new(limits),
             run: None,
+            standby: None,
+            replica,
         });
         self.seen.deployments += 1;
         self.tell_recovery(index, recovery::Input::Start);
@@ -109,7 +133,7 @@ impl World {
         match output {
             Output::Claim { before } => {
                 let store = self.store.clone();
-                self.start(None, async move {
+                self.start(Owner::Supervisor, async move {
                     After::Begun {
                         deployment: index,
                         result: store.begin(before).await,
@@ -119,24 +143,10 @@ impl World {
             Output::Restore { .. } => {
                 let run = run.expect("it was claimed");
                 self.seen.restores += u64::from(self.runs[run].restored.is_some());
-                let store = self.store.clone();
-                let node = self.runs[run].restored.as_ref();
-                let node = node.and_then(|manifest| manifest.node(NODES[1].0));
-                let parts = node.map(|node| node.parts.clone()).unwrap_or_default();
-                self.start(Some(run), async move {
-                    let mut batches = Vec::new();
-                    for part in &parts {
-                        match store.read_part(part).await {
-                            Ok(read) => batches.extend(read),
-                            Err(error) => {
-                                let result = Err(error);
-                                return After::Restored { run, result };
-                            }
-                        }
-                    }
-                    let result = Ok(batches);
-                    After::Restored { run, result }
-                });
+                match self.runs[run].restored {
+                    Some(_) => self.adopt(run),
+                    None => self.restore(run),
+                }
             }
             Output::Recommit { .. } => {
                 let run = run.expect("it was restored");
@@ -148,6 +158,7 @@ impl World {
                 for member in 0..self.runs[run].members.len() {
                     self.wake(run, member);
                 }
+                self.look_at_standby(index);
             }
             Output::Stop { .. } | Output::Kill { .. } => {
                 let run = run.expect("it has begun");
@@ -156,12 +167,14 @@ impl World {
             Output::End => {
                 self.ends += 1;
                 self.deployments[index].over = true;
+                self.leave_standby(index);
                 if let Some(run) = run {
                     self.runs[run].over = true;
                 }
             }
             Output::GiveUp { .. } => {
                 self.deployments[index].over = true;
+                self.leave_standby(index);
                 if let Some(run) = run {
                     self.stop(run);
                 }
@@ -169,9 +182,31 @@ impl World {
         }
     }
 
+    /// Reads what the incarnation resumes from.
+    pub fn restore(&mut self, run: usize) {
+        let store = self.store.clone();
+        let node = self.runs[run].restored.as_ref();
+        let node = node.and_then(|manifest| manifest.node(SUMS));
+        let parts = node.map(|node| node.parts.clone()).unwrap_or_default();
+        self.start(Owner::Run(run), async move {
+            let mut batches = Vec::new();
+            for part in &parts {
+                match store.read_part(part).await {
+                    Ok(read) => batches.extend(read),
+                    Err(error) => {
+                        let result = Err(error);
+                        return After::Restored { run, result };
+                    }
+                }
+            }
+            let result = Ok(pipeline::sums(&batches));
+            After::Restored { run, result }
+        });
+    }
+
     fn stop(&mut self, run: usize) {
         self.runs[run].over = true;
-        self.abandon(run);
+        self.abandon(Owner::Run(run));
         for process in 0..self.runs[run].shape.processes {
             self.soon(Event::StopProcess { run, process });
         }
@@ -201,9 +236,10 @@ impl World {
     /// The supervisor dies; the processes that it leaves behind continue for a while.
     pub fn kill_deployment(&mut self, index: usize) {
         self.deployments[index].over = true;
+        self.leave_standby(index);
         if let Some(run) = self.deployments[index].run {
             self.runs[run].over = true;
-            self.abandon(run);
+            self.abandon(Owner::Run(run));
             for process in 0..self.runs[run].shape.processes {
                 let delay = self.random.between(1, 2_000);
                 self.at(delay, Event::StopProcess { run, process });
@@ -217,8 +253,7 @@ impl World {
             After::Restored { run, result } => {
                 let (deployment, epoch) = (self.runs[run].deployment, self.runs[run].epoch);
                 let input = match result {
-                    Ok(batches) => {
-                        let state = pipeline::sums(&batches);
+                    Ok(state) => {
                         let one = &mut self.runs[run];
                         let positions = positions(one.restored.as_ref());
                         one.members =
@@ -236,6 +271,13 @@ impl World {
                 };
                 self.soon(Event::ToRecovery { deployment, input });
             }
+            After::Adopted {
+                run,
+                replica,
+                result,
+            } => self.adopted(run, &replica, result),
+            After::Relayed { relay, result } => self.relayed(relay, result),
+            After::Standby(done) => self.standby_done(done),
             After::Part {
                 run,
                 member,
@@ -260,6 +302,9 @@ impl World {
             } => {
                 self.runs[run].incarnation = Some(incarnation);
                 self.note_fenced(self.runs[run].epoch, result.as_ref().err());
+                if let Ok(number) = result {
+                    self.tell_standby(self.runs[run].deployment, number);
+                }
                 let input = match result {
                     Ok(_) => coordinator::Input::ManifestStored { barrier },
                     Err(error) => failed(barrier, &error),
@@ -335,14 +380,12 @@ impl World {
             members: members.collect(),
             restored: Vec::new(),
         };
+        let interval_ns = self.random.between(50, 400);
         let settings = Settings {
-            interval_ns: self.random.between(50, 400),
+            interval_ns,
             timeout_ns: 2_000,
             failures_max: 5,
-            chain: ChainRule {
-                small_bytes: 2_000,
-                parts_max: 6,
-            },
+            chain: CHAIN,
         };
         let epoch = incarnation.epoch();
         let restore = found.manifest.as_ref().map(|manifest| manifest.number);
@@ -350,6 +393,8 @@ impl World {
             .manifest
             .as_ref()
             .is_some_and(|manifest| manifest.finished);
+        let mut coordinator = Coordinator::new(settings, plan);
+        coordinator.takes_any_base = self.mutation == Some(Mutation::TakesAnyBase);
         self.runs.push(Run {
             deployment,
             epoch,
@@ -358,7 +403,10 @@ impl World {
             members: Vec::new(),
             shape,
             restored: found.manifest,
-            coordinator: Coordinator::new(settings, plan),
+            coordinator,
+            interval_ns,
+            agents: vec![Agent::default(); shape.processes],
+            standby: None,
             incarnation: Some(Box::new(incarnation)),
             jobs: VecDeque::new(),
             running: false,
@@ -421,12 +469,17 @@ impl World {
         if let Some(barrier) = committed {
             self.look_whether_saved(run, barrier);
         }
+        self.tick_coordinator(run);
+    }
+
+    pub fn tick_coordinator(&mut self, run: usize) {
         let next = self.runs[run].coordinator.next_ns();
         if let Some(next) = next
             && self.runs[run].tick != Some(next)
         {
             self.runs[run].tick = Some(next);
-            self.at(next.saturating_sub(clock), Event::TickCoordinator { run });
+            let delay = next.saturating_sub(self.clock());
+            self.at(delay, Event::TickCoordinator { run });
         }
     }
 
@@ -486,6 +539,7 @@ impl World {
                 }
             }
             Output::Store(manifest) => {
+                self.check_announced(&manifest, epoch);
                 self.runs[run].jobs.push_back(Job::Manifest(manifest));
                 self.work(run);
             }
@@ -536,7 +590,7 @@ impl World {
         };
         let mut incarnation = one.incarnation.take().expect("it is there");
         match job {
-            Job::Manifest(manifest) => self.start(Some(run), async move {
+            Job::Manifest(manifest) => self.start(Owner::Run(run), async move {
                 let barrier = manifest.barrier;
                 let result = incarnation.put_manifest(*manifest).await;
                 After::Manifest {
@@ -546,7 +600,7 @@ impl World {
                     result,
                 }
             }),
-            Job::Sweep => self.start(Some(run), async move {
+            Job::Sweep => self.start(Owner::Run(run), async move {
                 let result = incarnation.sweep(KEEP).await.map(drop);
                 After::Swept {
                     run,
@@ -578,7 +632,7 @@ impl World {
         }
     }
 
-    fn wake(&mut self, run: usize, member: usize) {
+    pub fn wake(&mut self, run: usize, member: usize) {
         let one = &mut self.runs[run];
         let is_ready = one.running && one.members[member].alive;
         if is_ready && !std::mem::replace(&mut one.members[member].scheduled, true) {
@@ -603,64 +657,10 @@ impl World {
             self.wake(run, member);
         }
     }
-
-    fn said(&mut self, run: usize, member: usize, said: Vec<Said>) {
-        for said in said {
-            match said {
-                Said::Sent((to, input), message) => {
-                    self.runs[run].members[to].receive(input, message);
-                    self.wake(run, to);
-                }
-                Said::Changed => {
-                    let input = coordinator::Input::Changed;
-                    self.soon(Event::ToCoordinator { run, input });
-                }
-                Said::Ended(last_barrier, report) => {
-                    let input = coordinator::Input::Ended {
-                        member,
-                        last_barrier,
-                        report,
-                    };
-                    self.soon(Event::ToCoordinator { run, input });
-                }
-                Said::Done(barrier, report, snapshots) => {
-                    let input = coordinator::Input::Done {
-                        barrier,
-                        member,
-                        report,
-                    };
-                    self.soon(Event::ToCoordinator { run, input });
-                    for (piece, snapshot) in snapshots.into_iter().enumerate() {
-                        let (store, epoch) = (self.store.clone(), self.runs[run].epoch);
-                        let instance = self.runs[run].members[member].instance;
-                        self.start(Some(run), async move {
-                            let request = PartRequest {
-                                barrier,
-                                since: snapshot.since,
-                                node: NODES[1].0,
-                                instance,
-                                piece: piece as u32,
-                                buckets: snapshot.buckets,
-                                owners: None,
-                                watermark: None,
-                            };
-                            let parts = crate::PartWriter::new(store, epoch);
-                            let result = parts.put(&request, &[snapshot.rows]).await;
-                            After::Part {
-                                run,
-                                member,
-                                barrier,
-                                result,
-                            }
-                        });
-                    }
-                }
-            }
-        }
-    }
 }
 
-fn failed(barrier: u64, error: &Error) -> coordinator::Input {
+/// What the coordinator hears if something could not be stored.
+pub fn failed(barrier: u64, error: &Error) -> coordinator::Input {
     let reason = error.to_string();
     match error.kind {
         Kind::Fenced => coordinator::Input::Fenced { reason },

@@ -6,13 +6,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use arrow_array::RecordBatch;
-
+use super::agent::Relay;
+use super::data::{Data, Sums};
 use super::disk::{Disk, Fate, Requests};
 use super::ledger::Ledger;
-use super::pipeline::{Barrier, Data};
+use super::mutation::Mutation;
+use super::pipeline::Barrier;
 use super::random::Random;
+use super::replica::Replica;
+use super::seen::Seen;
+use super::standby::{self, Standby};
 use super::supervisor::{Deployment, Run};
+use super::truth::Restores;
 use crate::manifest::{Manifest, Part};
 use crate::store::{CheckpointWriter, Found, Store};
 use crate::{Result, coordinator, recovery};
@@ -63,6 +68,7 @@ pub enum Event {
     },
     Deploy,
     Fault,
+    Standby(standby::Step),
     /// A deployment that is believed dead dies.
     Die {
         deployment: usize,
@@ -82,8 +88,18 @@ pub enum After {
     },
     Restored {
         run: usize,
-        result: Result<Vec<RecordBatch>>,
+        result: Result<Sums>,
     },
+    Adopted {
+        run: usize,
+        replica: Box<Replica>,
+        result: Result<()>,
+    },
+    Relayed {
+        relay: usize,
+        result: Result<()>,
+    },
+    Standby(standby::Done),
     Part {
         run: usize,
         member: usize,
@@ -103,46 +119,25 @@ pub enum After {
     },
 }
 
+/// Who waits for a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    Supervisor,
+    Run(usize),
+    Standby(usize),
+}
+
 struct Task {
     future: Pin<Box<dyn Future<Output = After>>>,
     /// The process that waits for it has died; a request in flight may still arrive.
     orphan: bool,
-    run: Option<usize>,
-}
-
-/// The events that a run has covered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
-    pub events: u64,
-    pub checkpoints: u64,
-    pub increments: u64,
-    pub aborted: u64,
-    pub restores: u64,
-    pub fenced: u64,
-    pub skipped: u64,
-    pub deployments: u64,
-    /// Queries that were stopped after everything that they had read was committed.
-    pub saved: u64,
-}
-
-impl Seen {
-    pub fn add(&mut self, other: &Seen) {
-        self.events += other.events;
-        self.checkpoints += other.checkpoints;
-        self.increments += other.increments;
-        self.aborted += other.aborted;
-        self.restores += other.restores;
-        self.fenced += other.fenced;
-        self.skipped += other.skipped;
-        self.deployments += other.deployments;
-        self.saved += other.saved;
-    }
+    owner: Owner,
 }
 
 pub struct World {
     pub random: Random,
     pub now: u64,
-    clock_offset: u64,
+    pub clock_offset: u64,
     next: u64,
     events: BTreeMap<(u64, u64), Event>,
     pub disk: Disk,
@@ -153,10 +148,15 @@ pub struct World {
     pub data: Data,
     pub deployments: Vec<Deployment>,
     pub runs: Vec<Run>,
+    pub standbys: Vec<Standby>,
+    pub relays: Vec<Relay>,
+    /// What a restore of each checkpoint gives.
+    pub restores: Restores,
+    pub mutation: Option<Mutation>,
     /// No faults from this time on.
     chaos_until: u64,
     /// How frequent faults are, 0 to 3.
-    badness: u64,
+    pub badness: u64,
     /// The longest time that a member takes for a few rows.
     pub pace: u64,
     /// Deployments that reported that the query has ended.
@@ -165,7 +165,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64) -> World {
+    pub fn new(seed: u64, mutation: Option<Mutation>) -> World {
         let mut random = Random(seed);
         let disk = Disk::new();
         let requests = Arc::clone(&disk.requests);
@@ -189,6 +189,10 @@ impl World {
             data,
             deployments: Vec::new(),
             runs: Vec::new(),
+            standbys: Vec::new(),
+            relays: Vec::new(),
+            restores: Restores::default(),
+            mutation,
             chaos_until,
             badness,
             pace,
@@ -215,7 +219,7 @@ impl World {
         self.at(delay, event);
     }
 
-    pub fn start(&mut self, run: Option<usize>, future: impl Future<Output = After> + 'static) {
+    pub fn start(&mut self, owner: Owner, future: impl Future<Output = After> + 'static) {
         self.next += 1;
         let id = self.next;
         let future = Box::pin(future);
@@ -224,16 +228,16 @@ impl World {
             Task {
                 future,
                 orphan: false,
-                run,
+                owner,
             },
         );
         self.poll(id);
     }
 
-    /// The process that waits for a run's tasks is gone.
-    pub fn abandon(&mut self, run: usize) {
+    /// The process that waits for these tasks is gone.
+    pub fn abandon(&mut self, owner: Owner) {
         for task in self.tasks.values_mut() {
-            task.orphan |= task.run == Some(run);
+            task.orphan |= task.owner == owner;
         }
     }
 
@@ -246,6 +250,7 @@ impl World {
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
         let new = std::mem::take(&mut self.requests.lock().unwrap().new);
+        self.check_manifests();
         if task.orphan {
             return;
         }
@@ -296,6 +301,7 @@ impl World {
         if self.badness > 0 {
             self.at(50, Event::Fault);
         }
+        self.begin_standby();
         // After the end the query is started once more: it must end without doing anything.
         let mut again = 2;
         while again > 0 {
@@ -392,52 +398,10 @@ impl World {
                 let epoch = self.runs[run].epoch;
                 self.tell_recovery(deployment, recovery::Input::Stopped { epoch });
             }
-            Event::Deploy => self.deploy(),
+            Event::Deploy => self.deploy(None),
             Event::Fault => self.fault(),
+            Event::Standby(step) => self.standby(step),
             Event::Die { deployment } => self.kill_deployment(deployment),
-        }
-    }
-
-    fn fault(&mut self) {
-        if !self.chaos() {
-            return;
-        }
-        let next = self.random.between(20, 3_000 / self.badness);
-        self.at(next, Event::Fault);
-        let jump = self.random.between(1, 5_000);
-        match self.random.below(13) {
-            0 => self.clock_offset += jump,
-            1 => self.clock_offset -= jump,
-            2 => self.clock_offset += jump << 30,
-            // The machine with the supervisor is lost, or cut off and believed lost; the query is started
-            // elsewhere.
-            3 | 4 => {
-                let alive = |deployment: &&Deployment| !deployment.over;
-                let Some(deployment) = self.deployments.iter().find(alive) else {
-                    return;
-                };
-                let deployment = deployment.index;
-                let dies = match self.random.permille(500) {
-                    true => 0,
-                    false => self.random.between(100, 3_000),
-                };
-                self.at(dies, Event::Die { deployment });
-                let delay = self.random.between(1, 300);
-                self.at(delay, Event::Deploy);
-            }
-            // The user stops the query.
-            5..=7 => {
-                if let Some(run) = self.runs.iter().rposition(|run| !run.over) {
-                    let input = coordinator::Input::Stop;
-                    self.soon(Event::ToCoordinator { run, input });
-                }
-            }
-            _ => {
-                if let Some(run) = self.runs.iter().rposition(|run| !run.over) {
-                    let process = self.random.below(4) as usize;
-                    self.lose_process(run, process);
-                }
-            }
         }
     }
 }

@@ -106,7 +106,9 @@ impl CheckpointWriter {
             };
             // Another incarnation may have started after it already. Trying again would only fence that one
             // in turn.
-            incarnation.check_first().await?;
+            if !incarnation.check_first().await? {
+                continue;
+            }
             let mut found = found;
             let first = found
                 .manifest
@@ -215,25 +217,25 @@ impl CheckpointWriter {
     }
 
     /// As [`CheckpointWriter::check_latest`], before it has stored anything but its claim. A number that was
-    /// removed is free again: the claim may have got a number whose previous owner has stored checkpoints
-    /// after it, as the same incarnation.
-    async fn check_first(&self) -> Result<()> {
-        let numbers = self.store.numbers().await?;
+    /// removed is free again:
+    ///
+    /// - The claim may have got a number whose previous owner has stored checkpoints after it, as the same
+    ///   incarnation: an error.
+    /// - It may have got the number of a record of an earlier incarnation, which has stored later ones since.
+    ///   That one is not fenced by it, and there is a later checkpoint to resume from: returns false, as the
+    ///   claim doesn't count.
+    async fn check_first(&self) -> Result<bool> {
         let earlier = self.epoch - 1;
-        self.store
-            .check_behind(&numbers, self.last, earlier)
-            .await?;
-        self.check_present(&numbers)
+        let behind = self.store.check_behind(self.last, earlier).await?;
+        self.check_present(&behind.numbers)?;
+        Ok(behind.records == 0)
     }
 
     /// Checks that its last record exists, and that no record of a later incarnation follows it. One of its
     /// own may follow: a record whose copy could not be written.
     pub(super) async fn check_latest(&self) -> Result<()> {
-        let numbers = self.store.numbers().await?;
-        self.store
-            .check_behind(&numbers, self.last, self.epoch)
-            .await?;
-        self.check_present(&numbers)
+        let behind = self.store.check_behind(self.last, self.epoch).await?;
+        self.check_present(&behind.numbers)
     }
 
     /// Checks that its last record exists, or was removed because there are later ones.
