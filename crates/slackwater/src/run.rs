@@ -48,7 +48,7 @@ pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::{Doors, open_browser};
 use gathering::{compile_with, gather};
 pub use standing_by::StandbyOptions;
-use standing_by::stood_by;
+use standing_by::{opened_by, stood_by};
 
 /// How a program is run.
 #[derive(Debug, Clone, Default)]
@@ -326,8 +326,11 @@ fn run_with(
     };
     // A run that stands by has the addresses of the one that it follows.
     let opened = doors.zip(query.board.as_ref());
-    let opened = opened.map(|(doors, board)| doors.open(board, &query.signals));
-    let _opened = opened.transpose().map_err(Failure::Usage)?;
+    let is_heir = replica.is_some();
+    let opened = opened
+        .map(|(doors, board)| opened_by(is_heir, || doors.open(board, &query.signals)))
+        .transpose();
+    let _opened = opened.map_err(Failure::Usage)?.flatten();
     let _closing = Closing(&program.cuts);
     let served = program.settings.serve.as_deref();
     let own_views = (served.is_some() && options.views.is_none()).then(Arc::<Views>::default);
@@ -337,8 +340,8 @@ fn run_with(
         views.open(&program, query.plan.processes, move || signals.read());
     }
     let served = served.zip(views);
-    let served = served.map(|(place, views)| Served::open(place, views));
-    let _served = served.transpose().map_err(Failure::Usage)?;
+    let served = served.map(|(place, views)| opened_by(is_heir, || Served::open(place, views)));
+    let _served = served.transpose().map_err(Failure::Usage)?.flatten();
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
         Some(state) => run_with_state(&mut query, &mut catalog, state, replica)?,

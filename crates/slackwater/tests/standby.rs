@@ -206,7 +206,7 @@ fn a_standby_that_is_stopped_delays_nothing_for_ever() {
 fn a_standby_waits_for_an_active_or_for_its_promotion() {
     let folder = folder();
     let nobody = folder.slackwater(&["promote", "state"]);
-    nobody.fails(1, &["state", "there is no such folder"]);
+    nobody.fails(2, &["promote state", "there is no such directory"]);
     let standby = start(&folder, &["--standby"]);
     wait_for("its message", || has_said(&standby, "waiting for one"));
     assert_eq!(
@@ -398,4 +398,99 @@ fn a_view_is_read_at_the_same_address_after_the_active_is_killed() {
     });
     assert!(count >= 3, "{count}");
     standby.finish(PATIENCE).ok();
+}
+
+#[test]
+fn regression_a_standby_with_another_state_is_refused() {
+    let folder = folder();
+    let address = free_address();
+    let active = start(&folder, &["--standby-at", &address]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let other = [
+        "run",
+        "query.sql",
+        "--state",
+        "elsewhere",
+        "--standby",
+        "--join",
+        &address,
+    ];
+    let refused = folder.slackwater(&other);
+    refused.fails(
+        2,
+        &["elsewhere is not the state of the run", "is not there"],
+    );
+    active.kill();
+}
+
+#[test]
+fn regression_another_query_is_refused_at_the_first_checkpoint() {
+    let folder = folder();
+    let active = start(
+        &folder,
+        &["--set=checkpoint_interval=800 ms", "--set=standby_lag=2 s"],
+    );
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    folder.write(
+        "other.sql",
+        query("").replace("SUM(v)", "MIN(v)").as_bytes(),
+    );
+    let standby = folder.slackwater(&["run", "other.sql", "--state", "state", "--standby"]);
+    standby.fails(2, &["other.sql"]);
+    active.finish(PATIENCE).ok();
+    is_whole(&folder);
+}
+
+#[test]
+fn regression_a_stopped_standby_is_not_promoted() {
+    let folder = folder();
+    let active = start(&folder, &[]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let standby = start(&folder, &["--standby"]);
+    wait_for("a base of the standby", || bases_of_standbys(&folder) > 0);
+    standby.signal(rustix::process::Signal::STOP);
+    let promoted = folder.slackwater(&["promote", "state"]);
+    promoted.fails(1, &["does not answer", "the query goes on"]);
+    standby.signal(rustix::process::Signal::CONT);
+    active.finish(PATIENCE).ok();
+    standby.finish(PATIENCE).ok();
+    is_whole(&folder);
+}
+
+#[test]
+fn regression_a_listener_that_can_not_be_opened_does_not_end_a_take_over() {
+    let folder = folder();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let active = start(&folder, &[]);
+    wait_for("the door", || folder.path("state/active.sock").exists());
+    let standby = start(&folder, &["--standby", "--metrics", &address]);
+    wait_for("a base of the standby", || bases_of_standbys(&folder) > 0);
+    active.kill();
+    let finished = standby.finish(PATIENCE).ok();
+    assert!(finished.err.contains("runs without it"), "{}", finished.err);
+    is_whole(&folder);
+    let busy = folder.slackwater(&[
+        "run",
+        "query.sql",
+        "--state",
+        "new",
+        "--standby-at",
+        &address,
+    ]);
+    busy.fails(2, &["--standby-at", "in use"]);
+}
+
+#[test]
+fn units_that_are_started_alike_run_the_query_once() {
+    let folder = folder();
+    let arguments = ["--standby", "--or-run"];
+    let one = start(&folder, &arguments);
+    wait_for("the first", || folder.path("state/standby.sock").exists());
+    wait_for("a run", || folder.path("state/active.sock").exists());
+    let other = start(&folder, &arguments);
+    wait_for("the other one", || has_said(&other, "follows process"));
+    one.kill();
+    other.finish(PATIENCE).ok();
+    is_whole(&folder);
 }

@@ -148,7 +148,8 @@ impl World {
         );
         let shelf = one.agents[one.members[member].process].shelf;
         let parts = snapshots.iter().enumerate().map(|(piece, snapshot)| {
-            let mut open = writer.open_in_memory(&request(barrier, instance, piece, snapshot));
+            let mut open =
+                writer.open_in_memory(&request(barrier, instance, piece, snapshot), Vec::new());
             open.write(&snapshot.rows).expect("rows can be encoded");
             open.encode().expect("it is in memory")
         });

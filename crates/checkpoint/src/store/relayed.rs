@@ -29,6 +29,35 @@ impl Store {
         }
     }
 
+    /// The number of the newest record that can be read, and when it was stored, in milliseconds since 1970:
+    /// by these, two runs find out whether they have the same store.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::newest`].
+    pub async fn newest_stamp(&self) -> Result<Option<(u64, u64)>> {
+        for number in self.numbers().await?.into_iter().rev() {
+            if let Some(time_ms) = self.stamp(number).await? {
+                return Ok(Some((number, time_ms)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// When the record with this number was stored; `None` if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::newest`].
+    pub async fn stamp(&self, number: u64) -> Result<Option<u64>> {
+        match self.record(number).await {
+            Ok(Record::Checkpoint(manifest)) => Ok(Some(manifest.time_ms)),
+            Ok(Record::Claim(claim)) => Ok(Some(claim.time_ms)),
+            Err(error) if matches!(error.kind, Kind::Missing | Kind::Corrupt) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Stores a part that was encoded elsewhere ([`OpenPart::encode`]), so that it survives a failure of
     /// the host. Storing the same part again is fine. In a directory it is given up between two blocks once
     /// `is_wanted` returns false: then slow storage is free for something else.
@@ -156,7 +185,7 @@ mod tests {
         };
         let numbers = Arc::new(Int64Array::from(vec![1, 2, 3]));
         let batch = RecordBatch::try_from_iter([("n", numbers as _)]).unwrap();
-        let mut open = PartWriter::new(store.clone(), 1).open_in_memory(&request);
+        let mut open = PartWriter::new(store.clone(), 1).open_in_memory(&request, vec![1; 9]);
         open.write(&batch).unwrap();
         let (part, bytes) = open.encode().unwrap();
         let unwanted = runner.run(store.put_part(&part, &bytes, || false));

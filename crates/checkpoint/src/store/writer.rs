@@ -275,15 +275,17 @@ impl PartWriter {
     /// Begins a part, whose batches come one after the other. Nobody sees it before
     /// [`OpenPart::finish`].
     pub fn open(&self, request: &PartRequest<'_>) -> OpenPart {
-        self.begin(request, false)
+        self.begin(request, None)
     }
 
-    /// As [`PartWriter::open`], but its bytes are kept in memory and not stored ([`OpenPart::encode`]).
-    pub fn open_in_memory(&self, request: &PartRequest<'_>) -> OpenPart {
-        self.begin(request, true)
+    /// As [`PartWriter::open`], but its bytes are kept in `memory` and not stored ([`OpenPart::encode`]).
+    /// Memory that was used before costs no page faults; what was in it is lost.
+    pub fn open_in_memory(&self, request: &PartRequest<'_>, mut memory: Vec<u8>) -> OpenPart {
+        memory.clear();
+        self.begin(request, Some(memory))
     }
 
-    fn begin(&self, request: &PartRequest<'_>, in_memory: bool) -> OpenPart {
+    fn begin(&self, request: &PartRequest<'_>, memory: Option<Vec<u8>>) -> OpenPart {
         let name = PartName {
             epoch: self.epoch,
             barrier: request.barrier,
@@ -305,7 +307,7 @@ impl PartWriter {
                 checksum: String::new(),
             },
             encoder: None,
-            in_memory,
+            memory,
         }
     }
 }
@@ -318,7 +320,8 @@ pub struct OpenPart {
     /// What is known of the part.
     part: Part,
     encoder: Option<Encoder<Target>>,
-    in_memory: bool,
+    /// Where its bytes go, if they are not stored.
+    memory: Option<Vec<u8>>,
 }
 
 enum Target {
@@ -354,11 +357,11 @@ impl OpenPart {
     }
 
     fn begin(&mut self, first: &RecordBatch) -> Result<()> {
-        let target = match &self.store.directory {
-            Some(directory) if !self.in_memory => {
+        let target = match (self.memory.take(), &self.store.directory) {
+            (None, Some(directory)) => {
                 Target::File(Box::new(sync::staged(directory, &self.part.object)))
             }
-            _ => Target::Memory(Vec::new()),
+            (memory, _) => Target::Memory(memory.unwrap_or_default()),
         };
         let encoder = self.encoder.insert(Encoder::new(first.schema(), target)?);
         encoder.write(first)

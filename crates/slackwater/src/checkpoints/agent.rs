@@ -1,6 +1,7 @@
 //! A process's part in checkpoints: it stores what its instances had at a cut, and commits what its sinks
 //! have prepared, on a thread of its own, so that no worker waits for a disk or a broker.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -126,6 +127,7 @@ impl CheckpointAgent {
             store: store.clone(),
             writer: PartWriter::new(store, incarnation.epoch),
             standby: Standby::default(),
+            spare: RefCell::default(),
             runner,
             sinks: sinks.collect(),
             node_of: members.members.iter().map(|(node, _)| *node).collect(),

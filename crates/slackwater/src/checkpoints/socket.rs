@@ -1,8 +1,8 @@
 //! Sockets in the folder of a query's state, by which its runs find each other, and what travels over them.
 //!
 //! ```text
-//! 4 bytes      4 bytes      …                      …
-//! text length  data length  the message as JSON    the bytes of parts
+//! 4 bytes   …
+//! length    the message as JSON
 //! ```
 //!
 //! Who may write to the folder may connect: such a process could change the checkpoints as well. What comes
@@ -20,9 +20,6 @@ use serde::de::DeserializeOwned;
 
 /// The longest message: it names the parts of a few hundred instances.
 const TEXT_BYTES_MAX: u32 = 1 << 20;
-
-/// The most bytes that come with a message.
-pub const DATA_BYTES_MAX: u32 = 256 << 20;
 
 /// The path of a socket in an open folder. A path of any length fits into an address that way.
 fn path_in(folder: &File, name: &str) -> String {
@@ -94,50 +91,43 @@ impl Drop for Listening {
     }
 }
 
-/// Sends a message, with bytes.
+/// Sends a message.
 ///
 /// # Errors
 ///
 /// If the connection has ended, or its reader is late by more than the write time-out.
-pub fn send(mut stream: impl Write, message: &impl Serialize, data: &[&[u8]]) -> io::Result<()> {
+pub fn send(mut stream: impl Write, message: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(message)?;
-    let too_long = || io::Error::new(ErrorKind::InvalidInput, "the message is too long");
-    let lengths = [text.len(), data.iter().map(|data| data.len()).sum()];
-    let [text_bytes, data_bytes] = lengths.map(|length| u32::try_from(length).unwrap_or(u32::MAX));
-    if text_bytes > TEXT_BYTES_MAX || data_bytes > DATA_BYTES_MAX {
-        return Err(too_long());
+    let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    if bytes > TEXT_BYTES_MAX {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "the message is too long",
+        ));
     }
-    let mut head = Vec::with_capacity(8 + text.len());
-    head.extend_from_slice(&text_bytes.to_le_bytes());
-    head.extend_from_slice(&data_bytes.to_le_bytes());
-    head.extend_from_slice(&text);
-    stream.write_all(&head)?;
-    data.iter().try_for_each(|data| stream.write_all(data))
+    // At once, so that messages of two threads don't mix.
+    stream.write_all(&[&bytes.to_le_bytes(), &text[..]].concat())
 }
 
-/// Receives a message, with its bytes; `None` at the end of the connection.
+/// Receives a message; `None` at the end of the connection.
 ///
 /// # Errors
 ///
 /// If it is not a message, or the connection fails.
-pub fn receive<M: DeserializeOwned>(mut stream: impl Read) -> io::Result<Option<(M, Vec<u8>)>> {
-    let mut lengths = [0; 8];
-    match stream.read_exact(&mut lengths) {
+pub fn receive<M: DeserializeOwned>(mut stream: impl Read) -> io::Result<Option<M>> {
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     }
-    let [a, b, c, d, e, f, g, h] = lengths;
-    let text_bytes = u32::from_le_bytes([a, b, c, d]);
-    let data_bytes = u32::from_le_bytes([e, f, g, h]);
-    if text_bytes > TEXT_BYTES_MAX || data_bytes > DATA_BYTES_MAX {
+    let bytes = u32::from_le_bytes(length);
+    if bytes > TEXT_BYTES_MAX {
         let reason = "something else than a run of Slackwater is connected";
         return Err(io::Error::new(ErrorKind::InvalidData, reason));
     }
-    let text = read(&mut stream, text_bytes)?;
-    let data = read(&mut stream, data_bytes)?;
-    let message = serde_json::from_slice(&text)?;
-    Ok(Some((message, data)))
+    let text = read(&mut stream, bytes)?;
+    Ok(Some(serde_json::from_slice(&text)?))
 }
 
 /// Reads so many bytes. Memory is taken as they come, not as they are announced.
@@ -170,9 +160,8 @@ mod tests {
         drop(first);
         let connected = connect(&long, "active.sock").unwrap();
         let (accepted, _) = second.socket.accept().unwrap();
-        send(&connected, &Ask::Promote, &[b"ab", b"c"]).unwrap();
-        let received = receive::<Ask>(&accepted).unwrap();
-        assert!(matches!(received, Some((Ask::Promote, data)) if data == b"abc"));
+        send(&connected, &Ask::Promote).unwrap();
+        assert_eq!(receive::<Ask>(&accepted).unwrap(), Some(Ask::Promote));
         drop(connected);
         assert!(receive::<Ask>(&accepted).unwrap().is_none());
         drop(second);

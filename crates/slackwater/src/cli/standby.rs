@@ -1,6 +1,6 @@
 //! Standbys: the options of `run`, and `slackwater promote`.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -32,6 +32,10 @@ pub(super) struct StandbyArguments {
     /// gone
     #[arg(long, requires = "state", conflicts_with_all = ["from_scratch", "listen"])]
     standby: bool,
+    /// With --standby: run the query if nobody does for 3 s ('standby_timeout'), so that all units of a service
+    /// can be started alike
+    #[arg(long, requires = "standby")]
+    or_run: bool,
     /// With --standby: the run to follow is on another host, at its --standby-at
     #[arg(long, value_name = "ADDRESS", requires = "standby")]
     join: Option<String>,
@@ -58,12 +62,20 @@ impl StandbyArguments {
                 .map(|address| checked(option, address, file))
                 .transpose()
         };
+        let at = address("--standby-at", &self.standby_at)?;
+        if let Some(Err(error)) = at.map(TcpListener::bind) {
+            return Err(format!(
+                "--standby-at {}: {error}\n  = use another port",
+                at.unwrap_or_else(|| ([0, 0, 0, 0], 0).into())
+            ));
+        }
         Ok(StandbyOptions {
             may_be_followed: true,
-            at: address("--standby-at", &self.standby_at)?,
+            at,
             stands_by: self.standby,
             active: address("--join", &self.join)?,
             secret: file.map(secret).transpose()?,
+            runs_if_alone: self.or_run,
         })
     }
 }
@@ -108,8 +120,14 @@ impl PromoteArguments {
             secret: file,
         } = self;
         let port = place.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        if Path::new(place).exists() || !matches!(port, Some(Ok(_))) {
+        if Path::new(place).exists() {
             return Ok(Place::Folder(PathBuf::from(place)));
+        }
+        if !matches!(port, Some(Ok(_))) {
+            return Err(format!(
+                "promote {place}: there is no such directory, and it is no address\n  \
+                 = give the query's --state, or the --standby-at of its run: {ADDRESS}"
+            ));
         }
         Ok(Place::Address(Remote {
             address: checked("promote", place, file.as_deref())?,

@@ -26,6 +26,34 @@ pub struct StandbyOptions {
     pub active: Option<SocketAddr>,
     /// What all hosts know.
     pub secret: Option<Secret>,
+    /// Whether it runs the query itself if nobody does for a while.
+    pub runs_if_alone: bool,
+}
+
+/// How long a run that takes over tries to open a listener: the kernel may not have closed that of the run
+/// before it yet.
+const LISTENER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The pause between two attempts.
+const LISTENER_PAUSE: Duration = Duration::from_millis(10);
+
+/// Opens a listener. A run that has stood by goes on without it if it can't be opened: the rows count more.
+pub(super) fn opened_by<T>(
+    has_stood_by: bool,
+    open: impl Fn() -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    let until = Instant::now() + LISTENER_PATIENCE;
+    loop {
+        match open() {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(error) if !has_stood_by => return Err(error),
+            Err(_) if Instant::now() < until => std::thread::sleep(LISTENER_PAUSE),
+            Err(error) => {
+                eprintln!("warning: the query runs without it: {error}");
+                return Ok(None);
+            }
+        }
+    }
 }
 
 impl StandbyOptions {
@@ -77,7 +105,9 @@ pub(super) fn stood_by(
     }
     let checked = check_checkpoints(query.program, query.plan.processes);
     checked.map_err(|error| Failure::Usage(query.script.render(&error)))?;
-    match stand_by(query, catalog, state, &active)? {
+    let alone = Duration::from_nanos(query.program.settings.standby_timeout_ns);
+    let alone = options.runs_if_alone.then_some(alone);
+    match stand_by(query, catalog, state, &active, alone)? {
         Stood::Goes(replica) => {
             query.started = Instant::now();
             Ok(Some(replica))

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use slackwater_secure::Door as SecureDoor;
@@ -13,11 +13,17 @@ use crate::checkpoints::socket::{Listening, receive, send};
 use crate::cluster::strangers;
 
 /// The most connections at a time: a standby, one that takes its place, and questions.
-const CONNECTIONS_MAX: usize = 8;
+const CONNECTIONS_MAX: usize = 64;
 
 /// How long a message may wait for room. It is far shorter than a socket's buffer, so the standby has not
 /// read for a long time; then it is dropped, and comes back.
 const WRITE_PATIENCE: Duration = Duration::from_millis(20);
+
+/// How long a standby may take to say that it could go on: it does so at once, unless it was stopped.
+const READY_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long somebody who has come in may be silent.
+const ASK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The door of the run that is active. Dropping it says that the run is over.
 pub struct Door {
@@ -31,7 +37,11 @@ struct Shared {
     listening: Option<Listening>,
     /// Called when a standby has come or gone, or is to go on.
     changed: Box<dyn Fn() + Send + Sync>,
+    /// The newest record of the store.
+    stamp: Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>,
     state: Mutex<State>,
+    /// The standby has said that it could go on.
+    ready: Condvar,
 }
 
 #[derive(Default)]
@@ -52,6 +62,7 @@ struct Standby {
     pid: u32,
     /// The checkpoint that it holds.
     holds: Option<u64>,
+    is_ready: bool,
 }
 
 /// What the run is to do about its standby.
@@ -69,7 +80,7 @@ pub struct Wish {
 
 impl Door {
     /// Opens the door in the folder of the state, at an address for other hosts, or both; `changed` is called
-    /// when there may be another [`Wish`].
+    /// when there may be another [`Wish`], and `stamp` tells the newest record of the store.
     ///
     /// # Errors
     ///
@@ -79,15 +90,18 @@ impl Door {
         remote: Option<&Remote>,
         number: Option<u64>,
         changed: impl Fn() + Send + Sync + 'static,
+        stamp: impl Fn() -> Option<(u64, u64)> + Send + Sync + 'static,
     ) -> io::Result<Door> {
         let listening = folder.map(|folder| Listening::new(folder, SOCKET));
         let shared = Arc::new(Shared {
             listening: listening.transpose()?,
             changed: Box::new(changed),
+            stamp: Box::new(stamp),
             state: Mutex::new(State {
                 number,
                 ..State::default()
             }),
+            ready: Condvar::new(),
         });
         if shared.listening.is_some() {
             let accepting = Arc::clone(&shared);
@@ -105,13 +119,14 @@ impl Door {
             let told = strangers(|| {}, |what, _| eprintln!("warning: {what}"));
             SecureDoor::bind(remote.address, remote.secret.clone(), admit, told)
         });
-        let remote = remote.transpose();
-        if remote.is_err() {
-            shared.close();
-        }
+        // Without it, a standby of this host can still follow.
+        let remote = remote.transpose().unwrap_or_else(|error| {
+            eprintln!("warning: no standby on another host can follow this run: {error}");
+            None
+        });
         Ok(Door {
             shared,
-            _remote: remote?,
+            _remote: remote,
         })
     }
 
@@ -120,7 +135,7 @@ impl Door {
         let mut state = self.shared.state();
         state.number = Some(number);
         if let Some(standby) = &state.standby
-            && send(&standby.wire, &Told::Stored { number }, &[]).is_err()
+            && send(&standby.wire, &Told::Stored { number }).is_err()
         {
             // Its thread says that it has left.
             standby.wire.shutdown();
@@ -151,7 +166,7 @@ impl Door {
         if let Some(wire) = state.promote.take() {
             let reason =
                 "the standby has ended meanwhile: the query goes on where it was".to_string();
-            let _ = send(&wire, &Told::Refused { reason }, &[]);
+            let _ = send(&wire, &Told::Refused { reason });
         }
         true
     }
@@ -236,7 +251,11 @@ impl Shared {
 
     /// Answers until the connection ends.
     fn serve(&self, connection: u64, wire: &Wire) {
-        while let Ok(Some((ask, _))) = receive::<Ask>(wire) {
+        // Those on other hosts have shown that they know the secret.
+        if wire.is_local() && wire.await_answer(ASK_PATIENCE).is_err() {
+            return;
+        }
+        while let Ok(Some(ask)) = receive::<Ask>(wire) {
             let told = match ask {
                 Ask::Who => Some(self.active()),
                 Ask::Follow { protocol, pid } => Some(self.follow(connection, wire, protocol, pid)),
@@ -248,23 +267,32 @@ impl Shared {
                     }
                     None
                 }
+                Ask::Ready => {
+                    if let Some(standby) = &mut self.state().standby {
+                        standby.is_ready |= standby.connection == connection;
+                    }
+                    self.ready.notify_all();
+                    None
+                }
                 Ask::Promote => Some(self.promote(wire)),
             };
             let is_refused = matches!(told, Some(Told::Refused { .. }));
-            if told.is_some_and(|told| send(wire, &told, &[]).is_err()) || is_refused {
+            if told.is_some_and(|told| send(wire, &told).is_err()) || is_refused {
                 return;
             }
             match ask {
                 Ask::Follow { .. } | Ask::Promote => (self.changed)(),
-                Ask::Who | Ask::Holds { .. } => {}
+                Ask::Who | Ask::Ready | Ask::Holds { .. } => {}
             }
         }
     }
 
     fn active(&self) -> Told {
+        let stamp = (self.stamp)();
         Told::Active {
             pid: std::process::id(),
             number: self.state().number,
+            stamp,
         }
     }
 
@@ -286,11 +314,10 @@ impl Shared {
             wire: wire.clone(),
             pid,
             holds: None,
+            is_ready: false,
         });
-        Told::Active {
-            pid: std::process::id(),
-            number: state.number,
-        }
+        drop(state);
+        self.active()
     }
 
     fn promote(&self, wire: &Wire) -> Told {
@@ -308,6 +335,30 @@ impl Shared {
             return refused(
                 "the standby is still reading the first checkpoint\n  = try again in a moment",
             );
+        }
+        if let Some(standby) = &mut state.standby {
+            standby.is_ready = false;
+            let _ = send(&standby.wire, &Told::Prepares);
+        }
+        let is_late = |state: &mut State| {
+            let standby = state.standby.as_ref();
+            standby.is_some_and(|standby| !standby.is_ready)
+        };
+        let waited = self
+            .ready
+            .wait_timeout_while(state, READY_PATIENCE, is_late);
+        let (mut state, _) = waited.expect("no thread panics under it");
+        if !state
+            .standby
+            .as_ref()
+            .is_some_and(|standby| standby.is_ready)
+        {
+            return Told::Refused {
+                reason: format!(
+                    "the standby, process {pid}, does not answer: is it stopped?\n  \
+                     = the query goes on where it is; end that process, and start another standby"
+                ),
+            };
         }
         state.promote = Some(wire.clone());
         Told::HandsOver { standby: pid }

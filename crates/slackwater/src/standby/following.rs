@@ -26,6 +26,8 @@ pub struct Following {
     wire: Wire,
     /// The active's process.
     pub pid: u32,
+    /// A record of the active's store, and when that was stored.
+    pub stamp: Option<(u64, u64)>,
 }
 
 impl Following {
@@ -43,25 +45,29 @@ impl Following {
             protocol: PROTOCOL,
             pid: std::process::id(),
         };
-        let asked = send(&wire, &ask, &[]).and_then(|()| {
+        let asked = send(&wire, &ask).and_then(|()| {
             wire.await_answer(ANSWER_PATIENCE)?;
             loop {
                 match receive::<Told>(&wire)? {
                     // A checkpoint that was stored just now; what is held is brought to the newest.
-                    Some((Told::Stored { .. }, _)) => {}
-                    told => return Ok(told.map(|(told, _)| told)),
+                    Some(Told::Stored { .. }) => {}
+                    told => return Ok(told),
                 }
             }
         });
         match asked {
-            Ok(Some(Told::Active { pid, .. })) => Ok(Some(Following { wire, pid })),
+            Ok(Some(Told::Active { pid, stamp, .. })) => Ok(Some(Following { wire, pid, stamp })),
             Ok(Some(Told::Refused { reason })) => Err(reason),
             Ok(Some(told)) => Err(format!("the active answered {told:?}")),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 Err(format!("the active does not answer: {error}"))
             }
-            // It has ended just now.
-            Ok(None) | Err(_) => Ok(None),
+            // It has ended just now, or wants a secret.
+            Ok(None) | Err(_) if wire.is_local() => Ok(None),
+            Ok(None) | Err(_) => Err(
+                "it closes connections without an answer: is --secret used on both hosts?"
+                    .to_string(),
+            ),
         }
     }
 
@@ -75,9 +81,11 @@ impl Following {
         let spawned = std::thread::Builder::new()
             .name("standby".to_string())
             .spawn(move || {
-                while let Ok(Some((told, _))) = receive::<Told>(&wire) {
-                    if let Told::Stored { number } = told {
-                        tell(Heard::Stored(number));
+                while let Ok(Some(told)) = receive::<Told>(&wire) {
+                    match told {
+                        Told::Stored { number } => tell(Heard::Stored(number)),
+                        Told::Prepares => drop(send(&wire, &Ask::Ready)),
+                        _ => {}
                     }
                 }
                 tell(Heard::Gone);
@@ -88,7 +96,7 @@ impl Following {
     /// Says which checkpoint is held.
     pub fn holds(&self, number: u64) {
         // If it fails, the active is gone, which is heard.
-        let _ = send(&self.wire, &Ask::Holds { number }, &[]);
+        let _ = send(&self.wire, &Ask::Holds { number });
     }
 }
 

@@ -22,6 +22,8 @@ pub enum Ask {
     },
     /// The standby is to go on instead.
     Promote,
+    /// The standby could go on at once.
+    Ready,
     /// Who runs the query?
     Who,
 }
@@ -35,7 +37,11 @@ pub enum Told {
         pid: u32,
         /// The newest checkpoint.
         number: Option<u64>,
+        /// The number of a record of its store, and when that was stored, in milliseconds since 1970.
+        stamp: Option<(u64, u64)>,
     },
+    /// Could the standby go on now? ([`Ask::Ready`])
+    Prepares,
     /// A checkpoint is stored.
     Stored {
         /// The checkpoint's number.

@@ -1,6 +1,6 @@
 //! A planned switch from the run that is active to its standby.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,9 @@ use crate::checkpoints::{FromShelf, SHELF_SOCKET, ToShelf};
 
 /// How long the active may take to save what it has read and to end, and the standby to go on.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the active may take to answer: it does so at once, unless it was stopped.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it is looked who runs the query, once the active has ended.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -23,14 +26,26 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Why that is not possible, or did not happen.
 pub fn promote(place: &Place) -> Result<String, String> {
     let failed = |error: io::Error| format!("{place}: {error}");
-    let ended = || format!("{place}: the active has ended just now: try again");
+    let ended = || match place {
+        Place::Folder(_) => format!("{place}: the active has ended just now: try again"),
+        Place::Address(_) => format!(
+            "{place}: it closes connections without an answer: is --secret used there, and is it the same here?"
+        ),
+    };
     let Some(active) = place.connect().map_err(failed)? else {
         return match place {
             Place::Folder(folder) => wake(folder),
             Place::Address(_) => Err(format!("{place}: nobody runs a query there")),
         };
     };
-    let before = ask(&active, &Ask::Who).map_err(failed)?;
+    let unheard = |error: io::Error| match error.kind() {
+        ErrorKind::TimedOut => format!(
+            "{place}: the active does not answer within {} s: is its process stopped?",
+            ANSWER_PATIENCE.as_secs()
+        ),
+        _ => failed(error),
+    };
+    let before = ask(&active, &Ask::Who).map_err(unheard)?;
     let Some(Told::Active { pid: old, .. }) = before else {
         return Err(ended());
     };
@@ -41,7 +56,7 @@ pub fn promote(place: &Place) -> Result<String, String> {
     };
     // The end of the connection is the end of the active.
     active.await_answer(PATIENCE).map_err(failed)?;
-    if let Ok(Some((Told::Refused { reason }, _))) = receive::<Told>(&active) {
+    if let Ok(Some(Told::Refused { reason })) = receive::<Told>(&active) {
         return Err(format!("{place}: {reason}"));
     }
     if let Place::Address(_) = place {
@@ -53,7 +68,7 @@ pub fn promote(place: &Place) -> Result<String, String> {
     while Instant::now() < until {
         let connected = place.connect().map_err(failed)?;
         let answer = connected.and_then(|wire| ask(&wire, &Ask::Who).ok().flatten());
-        if let Some(Told::Active { pid, number }) = answer
+        if let Some(Told::Active { pid, number, .. }) = answer
             && pid != old
         {
             let from = number.map_or("the beginning".to_string(), |n| format!("checkpoint {n}"));
@@ -84,19 +99,19 @@ fn wake(folder: &Path) -> Result<String, String> {
         return Err(nobody);
     };
     let answer = stream.set_read_timeout(Some(PATIENCE)).and_then(|()| {
-        send(&stream, &ToShelf::Promote, &[])?;
+        send(&stream, &ToShelf::Promote)?;
         receive::<FromShelf>(&stream)
     });
     match answer {
-        Ok(Some((FromShelf::Goes, _))) => Ok("the standby goes on\n".to_string()),
-        Ok(Some((FromShelf::Refused { reason }, _))) => Err(format!("{place}: {reason}")),
+        Ok(Some(FromShelf::Goes)) => Ok("the standby goes on\n".to_string()),
+        Ok(Some(FromShelf::Refused { reason })) => Err(format!("{place}: {reason}")),
         Ok(_) => Err(nobody),
         Err(error) => Err(format!("{place}: the standby does not answer: {error}")),
     }
 }
 
 fn ask(wire: &Wire, ask: &Ask) -> io::Result<Option<Told>> {
-    send(wire, ask, &[])?;
-    wire.await_answer(PATIENCE)?;
-    Ok(receive::<Told>(wire)?.map(|(told, _)| told))
+    send(wire, ask)?;
+    wire.await_answer(ANSWER_PATIENCE)?;
+    receive::<Told>(wire)
 }

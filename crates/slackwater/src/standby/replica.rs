@@ -93,6 +93,15 @@ impl Replica {
         self.runner.run(self.store.checkpoint(number))
     }
 
+    /// Whether its store has this record.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::newest`].
+    pub fn has(&self, (number, time_ms): (u64, u64)) -> Result<bool> {
+        Ok(self.runner.run(self.store.stamp(number))? == Some(time_ms))
+    }
+
     /// The newest checkpoint, if there is one.
     ///
     /// # Errors

@@ -145,17 +145,26 @@ impl Shared {
         let Ok(runner) = Runner::new() else {
             return;
         };
-        while let Ok(Some((message, data))) = receive::<ToShelf>(stream) {
+        while let Ok(Some(message)) = receive::<ToShelf>(stream) {
             let answer = match message {
                 ToShelf::Promote => FromShelf::Goes,
-                ToShelf::Store { epoch, node, parts } => {
-                    match self.store(&runner, epoch, &node, &parts, data) {
+                ToShelf::Store {
+                    memory,
+                    epoch,
+                    node,
+                    parts,
+                } => {
+                    let bytes = parts.iter().map(|part| part.bytes).sum();
+                    let data = memory.read(bytes).map_err(|error| error.to_string());
+                    let stored =
+                        data.and_then(|data| self.store(&runner, epoch, &node, &parts, data));
+                    match stored {
                         Ok(parts) => FromShelf::Stored { parts },
                         Err(reason) => FromShelf::Refused { reason },
                     }
                 }
             };
-            let is_sent = send(stream, &answer, &[]).is_ok();
+            let is_sent = send(stream, &answer).is_ok();
             // It ends this connection.
             if answer == FromShelf::Goes {
                 (self.tell)(Heard::Promote);
@@ -175,10 +184,6 @@ impl Shared {
         parts: &[Part],
         mut data: Vec<u8>,
     ) -> Result<Vec<Part>, String> {
-        let announced = parts.iter().map(|part| part.bytes).sum::<u64>();
-        if announced != data.len() as u64 {
-            return Err("it was sent other bytes than announced".to_string());
-        }
         let mut stored = Vec::new();
         for part in parts.iter().rev() {
             let bytes = data.split_off(data.len() - part.bytes as usize);

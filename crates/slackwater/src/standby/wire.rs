@@ -66,7 +66,14 @@ impl Place {
         };
         match Stream::connect(remote.address, remote.secret.as_ref(), CONNECT_PATIENCE) {
             Ok(stream) => Wire::remote(stream, remote.timeout).map(Some),
-            Err(error) if error.kind() == ErrorKind::InvalidData => Err(error),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+                ) =>
+            {
+                Err(error)
+            }
             Err(_) => Ok(None),
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use slackwater_checkpoint::Runner;
+
 use super::Supervisor;
 use super::watch::Watch;
 use crate::hosts::HostCommand;
@@ -61,7 +63,12 @@ impl Supervisor<'_, '_, '_> {
             return;
         }
         let signals = Arc::clone(&self.query.signals);
-        match Door::open(folder, remote, number, move || signals.door()) {
+        let store = self.store.clone();
+        let stamp = move || {
+            let runner = Runner::new().ok()?;
+            runner.run(store.newest_stamp()).ok().flatten()
+        };
+        match Door::open(folder, remote, number, move || signals.door(), stamp) {
             Ok(door) => self.query.door = Some(door),
             Err(error) => eprintln!("warning: no standby can follow this run: {error}"),
         }

@@ -26,7 +26,8 @@ pub enum Stood {
     Stopped,
 }
 
-/// Follows the run that is active until that is gone.
+/// Follows the run that is active until that is gone; with `alone`, also until nobody has run the query for so
+/// long.
 ///
 /// # Errors
 ///
@@ -36,6 +37,7 @@ pub fn stand_by(
     catalog: &ProgramCatalog<'_>,
     state: &StateOptions,
     active: &Place,
+    alone: Option<Duration>,
 ) -> Result<Stood, Refused> {
     let usage = |reason: String| Refused::Usage(format!("--standby: {reason}"));
     let open = || Store::open(&state.place).map_err(|error| usage(error.to_string()));
@@ -64,6 +66,7 @@ pub fn stand_by(
         catalog,
         place: &state.place,
         active,
+        alone,
         replica: &replica,
     };
     let stood = standby.until_its_turn(&sender, &events)?;
@@ -82,6 +85,8 @@ struct Standby<'a, 'q> {
     catalog: &'a ProgramCatalog<'q>,
     place: &'a str,
     active: &'a Place,
+    /// After how long it runs the query if nobody does.
+    alone: Option<Duration>,
     replica: &'a Mutex<Replica>,
 }
 
@@ -92,7 +97,7 @@ impl Standby<'_, '_> {
         sender: &mpsc::SyncSender<RunEvent>,
         events: &mpsc::Receiver<RunEvent>,
     ) -> Result<bool, Refused> {
-        let mut said = false;
+        let (begun, mut said) = (Instant::now(), false);
         let mut followed = None;
         loop {
             match Following::begin(self.active) {
@@ -109,18 +114,25 @@ impl Standby<'_, '_> {
                     return Ok(true);
                 }
                 Ok(None) if self.is_finished()? => return Ok(true),
+                Ok(None) if self.alone.is_some_and(|alone| begun.elapsed() >= alone) => {
+                    say("standby: nobody runs the query: this one does\n");
+                    return Ok(true);
+                }
                 Ok(None) => {
                     if !said {
-                        let (place, active) = (self.place, self.active);
-                        let also = match active {
+                        let place = self.place;
+                        let (whose, also) = match self.active {
                             Place::Folder(_) => {
-                                format!(" (slackwater promote {place} makes this one continue)")
+                                let also =
+                                    format!(" (slackwater promote {place} makes it this one)");
+                                (format!("with its state in {place}"), also)
                             }
-                            Place::Address(_) => String::new(),
+                            Place::Address(remote) => {
+                                (format!("at {}", remote.address), String::new())
+                            }
                         };
                         say(&format!(
-                            "standby: nobody runs a query with its state in {place} at {active}: waiting for \
-                             one{also}\n"
+                            "standby: nobody runs a query {whose}: waiting for one{also}\n"
                         ));
                         said = true;
                     }
@@ -175,17 +187,11 @@ impl Standby<'_, '_> {
             let _ = telling.send(RunEvent::Active(heard));
         });
         listening.map_err(|error| Refused::Query(format!("--standby: {error}")))?;
+        self.check_store(following)?;
         let newest = self.lock().newest();
         let newest = newest.map_err(|error| Refused::Query(error.to_string()))?;
         if let Some(manifest) = &newest {
-            let Query {
-                program, members, ..
-            } = self.query;
-            let survival = Survival::of(program, members, manifest, self.place);
-            if let Some(refused) = survival.refusal(self.query.script.name()) {
-                return Err(Refused::Usage(refused));
-            }
-            self.come_to(manifest, following);
+            self.come_to(manifest, following)?;
         }
         let from = newest.map(|manifest| format!(", from checkpoint {}", manifest.number));
         say(&format!(
@@ -198,7 +204,7 @@ impl Standby<'_, '_> {
                 Ok(RunEvent::Signal) | Err(_) => return Ok(None),
                 Ok(RunEvent::Active(Heard::Stored(number))) => {
                     let newest = newest_of(events, number);
-                    self.stored(newest.0, following);
+                    self.stored(newest.0, following)?;
                     match newest.1 {
                         Some(RunEvent::Active(Heard::Gone)) => return Ok(Some(Heard::Gone)),
                         Some(RunEvent::Signal) => return Ok(None),
@@ -215,19 +221,50 @@ impl Standby<'_, '_> {
         self.replica.lock().expect("no thread panics under it")
     }
 
+    /// Refuses to follow a run whose state is elsewhere.
+    fn check_store(&self, following: &Following) -> Result<(), Refused> {
+        let failed = |error: Error| Refused::Query(format!("--standby: {error}"));
+        let Some(stamp) = following.stamp else {
+            return Ok(());
+        };
+        if self.lock().has(stamp).map_err(failed)? {
+            return Ok(());
+        }
+        // It may have been removed meanwhile, because there are newer ones.
+        let newest = self.lock().newest().map_err(failed)?;
+        if newest.is_some_and(|manifest| manifest.number > stamp.0) {
+            return Ok(());
+        }
+        let Standby { place, active, .. } = self;
+        Err(Refused::Usage(format!(
+            "--standby: {place} is not the state of the run at {active}: record {} of that is not there\n  \
+             = give both runs the same --state, and look whether it is mounted here",
+            stamp.0
+        )))
+    }
+
     /// A checkpoint is stored.
-    fn stored(&self, number: u64, following: &Following) {
+    fn stored(&self, number: u64, following: &Following) -> Result<(), Refused> {
         let read = self.lock().checkpoint(number);
         match read {
-            Ok(manifest) => self.come_to(&manifest, following),
+            Ok(manifest) => self.come_to(&manifest, following)?,
             // There are newer ones, of which it is told.
             Err(error) if error.kind == Kind::Missing => {}
             Err(error) => self.warn(number, &error),
         }
+        Ok(())
     }
 
-    fn come_to(&self, manifest: &Manifest, following: &Following) {
-        let members = &self.query.members;
+    fn come_to(&self, manifest: &Manifest, following: &Following) -> Result<(), Refused> {
+        let Query {
+            program, members, ..
+        } = self.query;
+        if self.lock().number().is_none() {
+            let survival = Survival::of(program, members, manifest, self.place);
+            if let Some(refused) = survival.refusal(self.query.script.name()) {
+                return Err(Refused::Usage(refused));
+            }
+        }
         let synced = self.lock().sync(self.catalog, members, manifest);
         match synced {
             Ok(_) => following.holds(manifest.number),
@@ -235,6 +272,7 @@ impl Standby<'_, '_> {
             Err(error) if error.kind == Kind::Missing => {}
             Err(error) => self.warn(manifest.number, &error),
         }
+        Ok(())
     }
 
     fn warn(&self, number: u64, error: &Error) {

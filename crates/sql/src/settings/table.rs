@@ -362,7 +362,7 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "serve",
-        values: "'redis://HOST:PORT', or 'none'",
+        values: "an address such as 'redis://127.0.0.1:6380', or 'none'",
         default: "'none'",
         since: "0.1.0",
         topic: Topic::Results,

@@ -1,6 +1,7 @@
 //! What a checkpoint agent's thread does: it stores, secures and commits, and may wait for a disk or a
 //! broker meanwhile.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ pub(super) struct AgentThread {
     pub(super) writer: PartWriter,
     /// The standby that stores what changes.
     pub(super) standby: Standby,
+    /// Memory of parts that were stored.
+    pub(super) spare: RefCell<Vec<Vec<u8>>>,
     pub(super) runner: Runner,
     /// The connectors of sinks, by index of the node.
     pub(super) sinks: Vec<Option<Arc<dyn SinkConnector>>>,
@@ -30,6 +33,9 @@ pub(super) struct AgentThread {
     /// Gone when the agent is about to end.
     pub(super) agent: Weak<()>,
 }
+
+/// The most pieces of memory that are kept for the parts of the next checkpoint.
+const SPARE_MAX: usize = 4;
 
 /// How long after a standby has not stored something it is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
@@ -158,6 +164,11 @@ impl AgentThread {
             let encoded = encoded.collect::<slackwater_checkpoint::Result<Vec<_>>>();
             let encoded = encoded.map_err(|error| error.to_string())?;
             if let Some(parts) = self.standby.store(self.epoch, &job.node, &encoded) {
+                // The largest are needed first, and are taken from the end.
+                let spare = self.spare.get_mut();
+                spare.extend(encoded.into_iter().map(|(_, memory)| memory));
+                spare.sort_by_key(Vec::capacity);
+                spare.drain(..spare.len().saturating_sub(SPARE_MAX));
                 return Ok((parts, longest_ns));
             }
             let put = encoded.into_iter().map(|(part, bytes)| {
@@ -238,7 +249,11 @@ impl AgentThread {
     fn open(&self, job: &StoreJob, piece: usize) -> OpenPart {
         let request = job.request(piece);
         match job.report.is_some() {
-            true => self.writer.open_in_memory(&request),
+            true => {
+                let memory = self.spare.borrow_mut().pop();
+                self.writer
+                    .open_in_memory(&request, memory.unwrap_or_default())
+            }
             false => self.writer.open(&request),
         }
     }
