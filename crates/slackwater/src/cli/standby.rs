@@ -32,8 +32,8 @@ pub(super) struct StandbyArguments {
     /// gone
     #[arg(long, requires = "state", conflicts_with_all = ["from_scratch", "listen"])]
     standby: bool,
-    /// With --standby: run the query if nobody does for 3 s ('standby_timeout'), so that all units of a service
-    /// can be started alike
+    /// With --standby: run the query if nobody does for 3 s ('standby_timeout'), so that all units of a
+    /// service can be started alike
     #[arg(long, requires = "standby")]
     or_run: bool,
     /// With --standby: the run to follow is on another host, at its --standby-at

@@ -29,7 +29,8 @@ pub fn promote(place: &Place) -> Result<String, String> {
     let ended = || match place {
         Place::Folder(_) => format!("{place}: the active has ended just now: try again"),
         Place::Address(_) => format!(
-            "{place}: it closes connections without an answer: is --secret used there, and is it the same here?"
+            "{place}: it closes connections without an answer: is --secret used there, and the same \
+             here?"
         ),
     };
     let Some(active) = place.connect().map_err(failed)? else {

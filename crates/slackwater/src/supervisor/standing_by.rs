@@ -26,8 +26,8 @@ pub enum Stood {
     Stopped,
 }
 
-/// Follows the run that is active until that is gone; with `alone`, also until nobody has run the query for so
-/// long.
+/// Follows the run that is active until that is gone; with `alone`, also until nobody has run the query for
+/// so long.
 ///
 /// # Errors
 ///
