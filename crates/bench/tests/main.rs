@@ -13,6 +13,7 @@ mod hosts;
 mod link;
 mod nexmark;
 mod placement;
+mod standby;
 mod support;
 mod target;
 mod wait;
