@@ -87,7 +87,9 @@ pub fn measure(
     std::thread::sleep(Duration::from_secs_f64(run_s));
     if let Some(slow) = &slow {
         for run in [Some(&active), standby.as_ref()].into_iter().flatten() {
-            slow.add(run.pid())?;
+            if slow.add(run.pid()).is_err() {
+                return Ok(None);
+            }
         }
         // At least one checkpoint of slow storage.
         std::thread::sleep(Duration::from_millis(2 * plan.interval_ms));
