@@ -100,12 +100,12 @@ CREATE MATERIALIZED VIEW v AS SELECT word FROM words;";
         (
             serve("127.0.0.1:6380", QUERY),
             "",
-            &["'redis://HOST:PORT'"][..],
+            &["an address such as 'redis://127.0.0.1:6380'"][..],
         ),
         (
             serve("redis://127.0.0.1", QUERY),
             "",
-            &["'redis://HOST:PORT'"],
+            &["an address such as 'redis://127.0.0.1:6380'"],
         ),
         (
             serve(&format!("redis://{taken}"), QUERY),
