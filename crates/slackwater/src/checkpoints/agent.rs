@@ -61,6 +61,16 @@ enum Job {
     },
 }
 
+/// How state is stored.
+enum How {
+    /// By this process.
+    Own,
+    /// By this process, at the end of its member.
+    Last,
+    /// By the standby, if it does: what the member reports, and how long its instance was paused.
+    Relayed(Report, u64),
+}
+
 struct StoreJob {
     barrier: u64,
     since: Option<u64>,
@@ -312,8 +322,12 @@ impl CheckpointAgent {
                     let barrier = prepared_for;
                     let is_last = barrier > snapshot.barrier;
                     let is_relayed = self.follows && state.since.is_some() && !is_last;
-                    let relayed = is_relayed.then(|| (report.clone(), state.taken_ns));
-                    match self.store(barrier, member, owners, watermark, state, is_last, relayed) {
+                    let how = match (is_last, is_relayed) {
+                        (true, _) => How::Last,
+                        (false, true) => How::Relayed(report.clone(), state.taken_ns),
+                        (false, false) => How::Own,
+                    };
+                    match self.store(barrier, member, owners, watermark, state, how) {
                         // The thread reports it.
                         Some(_) if is_relayed => continue,
                         Some(parts) => report.parts = parts,
@@ -342,8 +356,7 @@ impl CheckpointAgent {
         owners: u32,
         watermark: Option<i64>,
         state: StateSnapshot,
-        is_last: bool,
-        report: Option<(Report, u64)>,
+        how: How,
     ) -> Option<usize> {
         let (node, instance) = self.members.members[member];
         // A part has batches with the same columns; one without rows still carries the watermark.
@@ -368,8 +381,11 @@ impl CheckpointAgent {
             batches: state.batches,
             slices: state.slices,
             parts,
-            is_last,
-            report,
+            is_last: matches!(how, How::Last),
+            report: match how {
+                How::Relayed(report, taken_ns) => Some((report, taken_ns)),
+                How::Own | How::Last => None,
+            },
         })));
         given.is_ok().then_some(parts)
     }
