@@ -50,17 +50,6 @@ const BASE_PIECE: u32 = 1000;
 /// The rows that are written before it is asked whether more are wanted: about a megabyte.
 const ROWS_AT_ONCE: usize = 16_384;
 
-/// How a replica has come to a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Synced {
-    /// Operators that were made anew, from a base.
-    pub full: usize,
-    /// Operators that got what was added.
-    pub partial: usize,
-    /// Bytes of parts that were read.
-    pub bytes: u64,
-}
-
 impl Replica {
     /// A replica without state, of the query whose checkpoints are in `store`. Parts that are `kept` are not
     /// read from there.
@@ -112,7 +101,7 @@ impl Replica {
     }
 
     /// Comes to a checkpoint: operators whose parts it has get the ones that were added, and all others are
-    /// made anew. After an error it holds nothing.
+    /// made anew. Returns how many were. After an error it holds nothing.
     ///
     /// # Errors
     ///
@@ -122,10 +111,10 @@ impl Replica {
         catalog: &ProgramCatalog<'_>,
         members: &Members,
         manifest: &Manifest,
-    ) -> Result<Synced> {
+    ) -> Result<usize> {
         self.number = None;
         let mut before = std::mem::take(&mut self.held);
-        let mut synced = Synced::default();
+        let mut anew = 0;
         self.nodes.clear();
         for (identity, &graph_node) in members.nodes.iter().zip(&members.graph_nodes) {
             let Some(node) = manifest.node(&identity.key) else {
@@ -138,12 +127,9 @@ impl Replica {
             for (instance, parts) in parts_by_instance(node) {
                 let known = before.remove(&(graph_node, instance));
                 let mut followed = match known.and_then(|known| known.on_the_way_to(&parts)) {
-                    Some(followed) => {
-                        synced.partial += usize::from(followed.parts.len() < parts.len());
-                        followed
-                    }
+                    Some(followed) => followed,
                     None => {
-                        synced.full += 1;
+                        anew += 1;
                         Followed {
                             operator: operator(catalog, graph_node)?,
                             parts: Vec::new(),
@@ -154,26 +140,24 @@ impl Replica {
                     }
                 };
                 followed.instances = node.instances;
-                synced.bytes += self.extend(&mut followed, &parts)?;
+                self.extend(&mut followed, &parts)?;
                 self.held.insert((graph_node, instance), followed);
             }
         }
         self.kept.forget_before(manifest);
         self.number = Some(manifest.number);
-        Ok(synced)
+        Ok(anew)
     }
 
-    /// Restores those of `parts` that an operator does not have yet; returns their bytes. Each snapshot is
-    /// followed by what its instance had dropped by then.
-    fn extend(&self, followed: &mut Followed, parts: &[&Part]) -> Result<u64> {
+    /// Restores those of `parts` that an operator does not have yet. Each snapshot is followed by what its
+    /// instance had dropped by then.
+    fn extend(&self, followed: &mut Followed, parts: &[&Part]) -> Result<()> {
         let added = &parts[followed.parts.len()..];
-        let mut bytes = 0;
         for (at, part) in added.iter().enumerate() {
             let batches = match self.kept.take(part) {
                 Some(bytes) => self.store.decode_part(part, bytes)?,
                 None => self.runner.run(self.store.read_part(part))?,
             };
-            bytes += part.bytes;
             let place = || part.object.clone();
             let Some(state) = followed.operator.state() else {
                 return Err(Error::new(
@@ -199,7 +183,7 @@ impl Replica {
         if !added.is_empty() {
             followed.measure();
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Stores a base of an instance, if one is due by the rule of checkpoints and `parts` follow what is

@@ -1,13 +1,13 @@
 //! The standby's own socket: agents of the active have it store what has changed.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use slackwater_checkpoint::manifest::Part;
-use slackwater_checkpoint::{Kind, Runner, Store};
+use slackwater_checkpoint::{Runner, Store};
 
 use super::following::Heard;
 use super::kept::Kept;
@@ -154,8 +154,11 @@ impl Shared {
                     node,
                     parts,
                 } => {
-                    let bytes = parts.iter().map(|part| part.bytes).sum();
-                    let data = memory.read(bytes).map_err(|error| error.to_string());
+                    let mut bytes = parts.iter().map(|part| part.bytes);
+                    let bytes = bytes.try_fold(0u64, u64::checked_add);
+                    let data = bytes.ok_or_else(|| ErrorKind::InvalidData.into());
+                    let data = data.and_then(|bytes| memory.read(bytes));
+                    let data = data.map_err(|error: io::Error| error.to_string());
                     let stored =
                         data.and_then(|data| self.store(&runner, epoch, &node, &parts, data));
                     match stored {
@@ -196,14 +199,9 @@ impl Shared {
         let mut replica = self.replica.lock().expect("no thread panics under it");
         let base = replica.base(runner, epoch, node, parts, &|| !self.state().is_over);
         drop(replica);
-        match base {
-            Ok(mut base) => {
-                base.append(&mut stored);
-                Ok(base)
-            }
-            // The checkpoint is complete without one.
-            Err(error) if error.kind != Kind::Fenced => Ok(stored),
-            Err(error) => Err(error.to_string()),
-        }
+        // Without one the checkpoint is complete, too.
+        let mut all = base.unwrap_or_default();
+        all.append(&mut stored);
+        Ok(all)
     }
 }

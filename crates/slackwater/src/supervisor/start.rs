@@ -64,8 +64,8 @@ impl Supervisor<'_, '_, '_> {
         };
         let held = replica.number();
         match replica.sync(self.catalog, &self.query.members, manifest) {
-            Ok(synced) => {
-                let from = match (held, synced.full) {
+            Ok(anew) => {
+                let from = match (held, anew) {
                     (_, 0) => "which it holds",
                     (None, _) => "which it has read",
                     (Some(_), _) => "of which it has read what it did not hold",
