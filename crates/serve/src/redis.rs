@@ -41,7 +41,7 @@ mod door;
 pub mod fuzz;
 
 pub use door::Door;
-pub use options::{Active, Options, Role, RoleAnswer, SplitCores};
+pub use options::{Options, Role, RoleAnswer, SplitCores};
 pub use table::{Change, Column, Feed, FeedClosed, TableSchema, key_of};
 
 #[cfg(test)]

@@ -1,17 +1,21 @@
 //! The materialized views of a run over Redis' protocol, for `SET 'serve'`.
 //!
 //! Each view has a thread that subscribes to it, and hands its changes to the door. It sleeps while nothing
-//! changes, and ends with the run.
+//! changes, and ends with the run. A run that stands by has no such threads: it hands over what checkpoints
+//! have added, of all views at once, so what is read there is one cut.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use slackwater_engine::chunk::RowKind;
-use slackwater_serve::redis::{Active, Change, Door, Feed, Options, SplitCores, TableSchema};
+use slackwater_engine::operator::changelog::view::View as ViewRows;
+use slackwater_serve::redis::{Change, Door, Feed, Options, RoleAnswer, SplitCores, TableSchema};
 
 use crate::address::resolve;
+use crate::standby::{Added, Readers, Serving};
 use crate::views::{Changes, Described, Ending, Next, NotRead, Views};
 
 /// The environment variable of the password, which is the token of the other doors.
@@ -32,6 +36,8 @@ const ROWS: usize = 8192;
 /// Views that are served. Dropping it closes the door.
 pub struct Served {
     door: Option<Door>,
+    feed: Feed,
+    views: Vec<Described>,
     over: Arc<Over>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -66,57 +72,167 @@ impl Over {
     }
 }
 
+/// Why views are not served.
+pub struct NotServed {
+    /// The reason, and what to do.
+    pub reason: String,
+    /// Whether another program has the address.
+    pub is_taken: bool,
+}
+
+impl From<String> for NotServed {
+    fn from(reason: String) -> NotServed {
+        NotServed {
+            reason,
+            is_taken: false,
+        }
+    }
+}
+
 impl Served {
-    /// Opens the door at `place`, and serves the views that have a key.
+    /// Opens the door at `place`, for the views that have a key; `serving` is what clients are told of the
+    /// run. The rows are those of [`Readers::add`] until [`Served::lead`].
     ///
     /// # Errors
     ///
     /// When the address can't be used, others can reach it and there is no password, or no view has a key.
-    pub fn open(place: &str, views: &Arc<Views>) -> Result<Served, String> {
+    pub fn open(
+        place: &str,
+        views: &Arc<Views>,
+        serving: &Arc<Serving>,
+        cores: SplitCores,
+    ) -> Result<Served, NotServed> {
         let option = "'serve'";
         let address = resolve(option, place, ADDRESS)?;
         let password = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
         if password.is_none() && !address.ip().to_canonical().is_loopback() {
-            return Err(format!(
+            let reason = format!(
                 "{option} {place}: other machines could read the views\n  = set {TOKEN}, which is then the \
                  password, or use 127.0.0.1"
-            ));
+            );
+            return Err(reason.into());
         }
         if let Some(reason) = views.refused() {
-            return Err(format!("{option}: {reason}"));
+            return Err(format!("{option}: {reason}").into());
         }
-        let served = served(views)?;
-        let schemas = served.iter().map(|(_, schema)| schema.clone());
+        let views = served(views)?;
+        let schemas = views.iter().map(schema_of).collect();
+        let told = Arc::clone(serving);
         let options = Options {
             address,
             password,
-            role: Box::new(Active),
-            cores: SplitCores::default(),
+            role: Box::new(move |applied| role(&told, applied)),
+            cores,
         };
-        let opened = Door::open(options, schemas.collect());
-        let (door, feed) = opened.map_err(|error| not_opened(option, place, &error))?;
+        let (door, feed) = Door::open(options, schemas).map_err(|error| NotServed {
+            reason: not_opened(option, place, &error),
+            is_taken: error.kind() == ErrorKind::AddrInUse,
+        })?;
         say(place, address, door.address());
-        let over = Arc::new(Over::default());
-        let mut threads = Vec::new();
-        for (table, (name, schema)) in served.into_iter().enumerate() {
-            let (views, over, feed) = (Arc::clone(views), Arc::clone(&over), feed.clone());
+        serving.note(|known| known.own = Some(door.address()));
+        Ok(Served {
+            door: Some(door),
+            feed,
+            views,
+            over: Arc::default(),
+            threads: Vec::new(),
+        })
+    }
+
+    /// From now on the rows are those of the query, which this run runs.
+    ///
+    /// # Errors
+    ///
+    /// If no thread is left.
+    pub fn lead(&mut self, views: &Arc<Views>) -> Result<(), String> {
+        for (table, described) in self.views.iter().enumerate() {
+            let (views, over) = (Arc::clone(views), Arc::clone(&self.over));
             let view = View {
-                name,
-                schema,
+                name: described.name.clone(),
+                schema: schema_of(described),
                 table,
-                feed,
+                feed: self.feed.clone(),
             };
             let spawned = std::thread::Builder::new()
                 .name("redis-view".to_string())
                 .spawn(move || view.follow(&views, &over));
-            threads.push(spawned.map_err(|error| format!("{option}: no thread: {error}"))?);
+            let spawned = spawned.map_err(|error| format!("'serve': no thread: {error}"))?;
+            self.threads.push(spawned);
         }
-        Ok(Served {
-            door: Some(door),
-            over,
-            threads,
-        })
+        Ok(())
     }
+
+    /// The changes of a view by what a checkpoint has added.
+    fn changes(described: &Described, added: &Added) -> Result<Vec<Change>, String> {
+        let mut changes = Vec::new();
+        if added.is_whole {
+            changes.push(Change::Clear);
+        }
+        let schema = schema_of(described);
+        for snapshot in &added.snapshots {
+            let restored = ViewRows::restored(&described.schema, snapshot);
+            let (counts, rows) = restored.map_err(|error| error.to_string())?;
+            let rows = schema.changes(&rows, |row| counts.value(row) == 0);
+            changes.extend(rows.map_err(|error| error.to_string())?);
+        }
+        Ok(changes)
+    }
+}
+
+impl Readers for Served {
+    fn nodes(&self) -> Vec<usize> {
+        self.views.iter().map(|view| view.node).collect()
+    }
+
+    fn add(&self, added: Vec<Added>) {
+        let mut changes = Vec::new();
+        for added in &added {
+            let mut views = self.views.iter();
+            let Some(table) = views.position(|view| view.node == added.node) else {
+                continue;
+            };
+            match Served::changes(&self.views[table], added) {
+                Ok(of_view) => changes.push((table, of_view)),
+                Err(reason) => return failed(&self.views[table].name, &reason),
+            }
+        }
+        // The door is open as long as this is there.
+        let _ = self.feed.apply_all(changes);
+    }
+}
+
+/// What `ROLE` says. Runs that may follow each other count checkpoints, so that they can be compared.
+fn role(serving: &Serving, applied: u64) -> RoleAnswer {
+    let known = serving.known();
+    let offset = known.number.unwrap_or(applied);
+    match known.stands_by {
+        true => RoleAnswer::Replica {
+            master: known.other,
+            is_connected: known.is_connected,
+            offset: known.number.unwrap_or_default(),
+        },
+        false => RoleAnswer::Master {
+            offset,
+            replicas: known
+                .other
+                .filter(|_| known.is_connected)
+                .map(|at| (at, known.other_number.unwrap_or_default()))
+                .into_iter()
+                .collect(),
+        },
+    }
+}
+
+fn schema_of(view: &Described) -> TableSchema {
+    TableSchema::new(
+        &view.name,
+        &view.schema,
+        view.key.clone().unwrap_or_default(),
+    )
+}
+
+fn failed(view: &str, reason: &str) {
+    eprintln!("warning: 'serve': materialized view '{view}': {reason}");
 }
 
 /// The port, if any that is free was asked for.
@@ -126,16 +242,16 @@ fn say(place: &str, asked: SocketAddr, bound: SocketAddr) {
     }
 }
 
-fn not_opened(option: &str, place: &str, error: &std::io::Error) -> String {
+fn not_opened(option: &str, place: &str, error: &io::Error) -> String {
     let hint = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "use another port; 0 takes any that is free",
+        ErrorKind::AddrInUse => "use another port; 0 takes any that is free",
         _ => "use an address of this machine, such as redis://127.0.0.1:6380",
     };
     format!("{option} {place}: {error}\n  = {hint}")
 }
 
-/// The views that have a key, with their columns.
-fn served(views: &Views) -> Result<Vec<(String, TableSchema)>, String> {
+/// The views that have a key.
+fn served(views: &Views) -> Result<Vec<Described>, String> {
     let described = views.described();
     if described.is_empty() {
         return Err(
@@ -143,14 +259,14 @@ fn served(views: &Views) -> Result<Vec<(String, TableSchema)>, String> {
                 .to_string(),
         );
     }
-    let with_key = |view: &Described| {
-        let key = view.key.clone().filter(|key| !key.is_empty())?;
-        let schema = TableSchema::new(&view.name, &view.schema, key);
-        Some((view.name.clone(), schema))
-    };
-    let served = described.iter().filter_map(with_key).collect::<Vec<_>>();
+    let has_key = |view: &&Described| view.key.as_ref().is_some_and(|key| !key.is_empty());
+    let served = described
+        .iter()
+        .filter(has_key)
+        .cloned()
+        .collect::<Vec<_>>();
     for view in &described {
-        if !served.iter().any(|(name, _)| *name == view.name) {
+        if !served.iter().any(|served| served.name == view.name) {
             eprintln!(
                 "warning: 'serve': materialized view '{}' has no key, so that its rows can't be read by one",
                 view.name
@@ -257,9 +373,6 @@ impl View {
     }
 
     fn failed(&self, reason: &str) {
-        eprintln!(
-            "warning: 'serve': materialized view '{}': {reason}",
-            self.name
-        );
+        failed(&self.name, reason);
     }
 }

@@ -5,6 +5,7 @@ mod gathering;
 mod led;
 mod problem;
 mod pushes;
+mod served;
 mod standing_by;
 
 use std::collections::BTreeMap;
@@ -31,12 +32,11 @@ use crate::metrics::{Board, Job};
 use crate::notices::Notices;
 use crate::plan::deployment;
 use crate::planner::{learns, plan_bound, plan_on};
-use crate::redis::Served;
 use crate::report::DeadLetterFile;
 use crate::report::Report;
 use crate::script::Script;
 use crate::slow::Slowness;
-use crate::standby::Replica;
+use crate::standby::{Readers, Replica};
 use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
 use crate::targets::Targets;
@@ -47,6 +47,7 @@ use crate::views::Views;
 pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::{Doors, open_browser};
 use gathering::{compile_with, gather};
+use served::Serve;
 pub use standing_by::StandbyOptions;
 use standing_by::{opened_by, stood_by};
 
@@ -316,12 +317,26 @@ fn run_with(
         folder: options.standby.followed_in(state.as_ref()),
         followed_at: options.standby.followed_at(&program),
         door: None,
+        serving: Arc::default(),
     };
+    let is_served = program.settings.serve.is_some();
+    let own_views = (is_served && options.views.is_none()).then(Arc::<Views>::default);
+    let views = options.views.as_ref().or(own_views.as_ref());
+    if let Some(views) = views {
+        let signals = Arc::clone(&query.signals);
+        views.open(&program, query.plan.processes, move || signals.read());
+    }
+    let serve = views.and_then(|views| Serve::of(&program, views, &query.serving));
+    let beside = serve.as_ref().filter(|_| options.standby.stands_by);
+    let mut served = beside.map(Serve::beside).transpose()?.flatten();
     let replica = match (&state, options.standby.stands_by) {
-        (Some(state), true) => match stood_by(&mut query, &catalog, state, &options.standby)? {
-            Some(replica) => Some(replica),
-            None => return Ok(Outcome::Explained(explained)),
-        },
+        (Some(state), true) => {
+            let readers = served.as_ref().map(|served| served as &dyn Readers);
+            match stood_by(&mut query, &catalog, state, &options.standby, readers)? {
+                Some(replica) => Some(replica),
+                None => return Ok(Outcome::Explained(explained)),
+            }
+        }
         _ => None,
     };
     // A run that stands by has the addresses of the one that it follows.
@@ -332,16 +347,9 @@ fn run_with(
         .transpose();
     let _opened = opened.map_err(Failure::Usage)?.flatten();
     let _closing = Closing(&program.cuts);
-    let served = program.settings.serve.as_deref();
-    let own_views = (served.is_some() && options.views.is_none()).then(Arc::<Views>::default);
-    let views = options.views.as_ref().or(own_views.as_ref());
-    if let Some(views) = views {
-        let signals = Arc::clone(&query.signals);
-        views.open(&program, query.plan.processes, move || signals.read());
+    if let Some(serve) = serve {
+        serve.lead(&mut served, is_heir)?;
     }
-    let served = served.zip(views);
-    let served = served.map(|(place, views)| opened_by(is_heir, || Served::open(place, views)));
-    let _served = served.transpose().map_err(Failure::Usage)?.flatten();
     let (mut finished, error) = match &state {
         None => run_once(&query, &catalog)?,
         Some(state) => run_with_state(&mut query, &mut catalog, state, replica)?,

@@ -27,6 +27,7 @@ mod kept;
 mod messages;
 mod promotion;
 mod replica;
+mod serving;
 mod shelf;
 mod wire;
 
@@ -34,6 +35,7 @@ pub use door::Door;
 pub use following::{Following, Heard};
 pub use kept::Kept;
 pub use promotion::promote;
-pub use replica::Replica;
+pub use replica::{Added, Replica};
+pub use serving::{Known, Readers, Serving};
 pub use shelf::Shelf;
 pub use wire::{Place, Remote};

@@ -47,6 +47,8 @@ struct Open {
 pub struct Described {
     /// The name.
     pub name: String,
+    /// The node of the query graph that keeps the rows.
+    pub node: usize,
     /// The columns.
     pub schema: SchemaRef,
     /// The columns by which a row replaces another; `None` if the view keeps every row.
@@ -154,6 +156,7 @@ impl Views {
         let views = state.open.iter().flat_map(|open| &open.views);
         let views = views.map(|view| Described {
             name: view.name.clone(),
+            node: view.node,
             schema: view.schema.clone(),
             key: view.key.clone(),
         });

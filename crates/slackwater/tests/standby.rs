@@ -2,6 +2,7 @@
 //! checkpoints.
 
 pub(crate) mod crash;
+mod reads;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -98,6 +98,8 @@ pub struct Settings {
     pub state: Option<String>,
     /// Where materialized views are read over Redis' protocol, as `HOST:PORT`; `None` for nowhere.
     pub serve: Option<String>,
+    /// The cores of the threads that look up and that encode what is read there; `None` for any.
+    pub serve_cores: Option<[usize; 2]>,
     /// The maximum number of restarts in ten minutes.
     pub restarts: usize,
     /// On how many hosts a job of a server runs; `None` for the server's alone.
@@ -220,6 +222,7 @@ impl Default for Settings {
             standby_timeout_ns: STANDBY_TIMEOUT_MIN_NS,
             state: None,
             serve: None,
+            serve_cores: None,
             restarts: RESTARTS,
             hosts: None,
             rescale: Rescale::Off,

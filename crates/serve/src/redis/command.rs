@@ -1,5 +1,6 @@
 //! What commands answer.
 
+use super::options::RoleAnswer;
 use super::reply::{Reply, Version};
 use super::table::{PARTS, Row, Tables};
 
@@ -80,7 +81,7 @@ pub(super) struct Client {
 pub(super) struct Server<'a> {
     pub tables: &'a Tables,
     pub password: Option<&'a str>,
-    pub role: &'a dyn super::options::Role,
+    pub role: &'a dyn Fn() -> RoleAnswer,
     pub port: u16,
     pub clients: usize,
     pub uptime_s: u64,
@@ -210,13 +211,22 @@ fn hello(arguments: &[&[u8]], client: &mut Client, server: &Server<'_>) -> Answe
         pair("proto", Reply::Integer(if three { 3 } else { 2 })),
         pair("id", Reply::Integer(client.number as i64)),
         pair("mode", Reply::text("standalone")),
-        pair("role", Reply::text(server.role.name())),
+        pair("role", Reply::text((server.role)().name())),
         pair("modules", Reply::Array(Vec::new())),
     ]))
 }
 
 /// Commands that read rows.
 fn read(name: &str, arguments: &[&[u8]], tables: &Tables) -> Option<Answer> {
+    let found = look_up(name, arguments, tables)?;
+    let text = "LOADING The rows of the materialized views are not there yet";
+    Some(match tables.are_loading() && found.is_ok() {
+        true => Err(text.to_owned()),
+        false => found,
+    })
+}
+
+fn look_up(name: &str, arguments: &[&[u8]], tables: &Tables) -> Option<Answer> {
     let row = |key: &[u8], found: fn(Row) -> Reply, none| Ok(tables.get(key).map_or(none, found));
     let empty = || Reply::Array(Vec::new());
     Some(match (name, arguments) {
@@ -383,7 +393,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
 fn about(name: &str, arguments: &[&[u8]], server: &Server<'_>) -> Option<Answer> {
     Some(match (name, arguments) {
         ("INFO", sections) => Ok(Reply::text(&info(sections, server))),
-        ("ROLE", []) => Ok(server.role.role(server.tables.offset).reply()),
+        ("ROLE", []) => Ok((server.role)().reply()),
         // Clients ask for these when they connect, and do without an answer.
         ("COMMAND", [sub, ..]) if sub.eq_ignore_ascii_case(b"COUNT") => Ok(Reply::Integer(0)),
         ("COMMAND", _) => Ok(Reply::Array(Vec::new())),
@@ -419,14 +429,13 @@ fn info(sections: &[&[u8]], server: &Server<'_>) -> String {
             format!("uptime_in_seconds:{}", server.uptime_s),
         ],
     );
+    let loading = u8::from(server.tables.are_loading());
+    section("Persistence", &[format!("loading:{loading}")]);
     section(
         "Clients",
         &[format!("connected_clients:{}", server.clients)],
     );
-    section(
-        "Replication",
-        &server.role.role(server.tables.offset).info(),
-    );
+    section("Replication", &(server.role)().info());
     let rows = server.tables.rows_by_table();
     let rows = rows.map(|(name, rows)| format!("view_{name}:rows={rows}"));
     let total = format!("db0:keys={},expires=0,avg_ttl=0", server.tables.rows());

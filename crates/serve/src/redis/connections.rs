@@ -261,7 +261,7 @@ impl Connections {
         let server = Server {
             tables: &self.main.tables,
             password: self.main.options.password.as_deref(),
-            role: &*self.main.options.role,
+            role: &|| (self.main.options.role)(self.main.tables.offset),
             port: self.main.options.address.port(),
             clients,
             uptime_s: self.main.begun.elapsed().as_secs(),

@@ -65,11 +65,8 @@ pub enum Change {
     Clear,
 }
 
-/// Changes of one view, applied together.
-pub(super) struct Batch {
-    pub table: usize,
-    pub changes: Vec<Change>,
-}
+/// Changes of views, by their index, applied together.
+type Batch = Vec<(usize, Vec<Change>)>;
 
 /// Nobody applies changes any more.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,7 +86,16 @@ impl Feed {
     ///
     /// When the door is closed.
     pub fn apply(&self, table: usize, changes: Vec<Change>) -> Result<(), FeedClosed> {
-        let sent = self.sender.send(Batch { table, changes });
+        self.apply_all(vec![(table, changes)])
+    }
+
+    /// Applies changes to several views at once: no command sees some of them only.
+    ///
+    /// # Errors
+    ///
+    /// When the door is closed.
+    pub fn apply_all(&self, changes: Vec<(usize, Vec<Change>)>) -> Result<(), FeedClosed> {
+        let sent = self.sender.send(changes);
         self.waker.wake();
         sent.map_err(|_| FeedClosed)
     }
@@ -137,6 +143,8 @@ pub(super) struct Tables {
     hasher: RandomState,
     /// The number of rows of each view.
     rows: Vec<usize>,
+    /// The views whose rows have never come.
+    missing: Vec<bool>,
     /// How many bytes of changes were applied: what replication calls an offset.
     pub offset: u64,
     changes: Receiver<Batch>,
@@ -146,12 +154,13 @@ impl Tables {
     pub fn new(schemas: Vec<TableSchema>, changes: Receiver<Batch>) -> Tables {
         let hasher = RandomState::default();
         let part = || HashMap::with_hasher(hasher.clone());
-        let rows = vec![0; schemas.len()];
+        let (rows, missing) = (vec![0; schemas.len()], vec![true; schemas.len()]);
         Tables {
             schemas: schemas.into_iter().map(Arc::new).collect(),
             parts: (0..PARTS).map(|_| part()).collect(),
             hasher: hasher.clone(),
             rows,
+            missing,
             offset: 0,
             changes,
         }
@@ -161,7 +170,10 @@ impl Tables {
     pub fn take(&mut self) -> bool {
         match self.changes.try_recv() {
             Ok(batch) => {
-                self.apply(batch);
+                for (table, changes) in batch {
+                    self.missing[table] = false;
+                    self.apply(table, changes);
+                }
                 true
             }
             // Without senders the rows stay as they are.
@@ -169,15 +181,20 @@ impl Tables {
         }
     }
 
-    fn apply(&mut self, batch: Batch) {
-        for change in batch.changes {
+    /// Whether the rows of some view have never come: then it can't be told which there are.
+    pub fn are_loading(&self) -> bool {
+        self.missing.contains(&true)
+    }
+
+    fn apply(&mut self, table: usize, changes: Vec<Change>) {
+        for change in changes {
             match change {
                 Change::Put(key, values) => {
                     let bytes = values.iter().flatten().map(|value| value.len());
                     self.offset += (key.len() + bytes.sum::<usize>()) as u64;
                     let part = self.part(&key);
-                    let before = self.parts[part].insert(key, (batch.table, values));
-                    self.rows[batch.table] += 1;
+                    let before = self.parts[part].insert(key, (table, values));
+                    self.rows[table] += 1;
                     self.forget(before);
                 }
                 Change::Remove(key) => {
@@ -188,9 +205,9 @@ impl Tables {
                 }
                 Change::Clear => {
                     for part in &mut self.parts {
-                        part.retain(|_, (table, _)| *table != batch.table);
+                        part.retain(|_, (of, _)| *of != table);
                     }
-                    self.rows[batch.table] = 0;
+                    self.rows[table] = 0;
                 }
             }
         }

@@ -25,10 +25,19 @@ fn open(password: Option<&str>) -> (Door, Feed) {
     let options = Options {
         address: (Ipv4Addr::LOCALHOST, 0).into(),
         password: password.map(str::to_owned),
-        role: Box::new(Active),
+        role: Box::new(|offset| RoleAnswer::Master {
+            offset,
+            replicas: Vec::new(),
+        }),
         cores: SplitCores::default(),
     };
-    Door::open(options, vec![schema()]).unwrap()
+    let (door, feed) = Door::open(options, vec![schema()]).unwrap();
+    feed.apply(0, vec![Change::Clear]).unwrap();
+    let mut client = Redis::connect(&door);
+    let password = password.map(|password| format!("AUTH {password}"));
+    password.inspect(|password| assert_eq!(client.ask(password), "+OK"));
+    client.wait_for("DBSIZE", ":0");
+    (door, feed)
 }
 
 fn put(ip: &str, visits: &str) -> Change {
@@ -318,6 +327,66 @@ fn strangers_are_told_and_left() {
     while !client.ask("INFO clients").contains("connected_clients:1\r") {
         assert!(Instant::now() < until, "{}", client.ask("INFO clients"));
     }
+}
+
+#[test]
+fn rows_that_never_came_are_not_said_to_be_missing() {
+    let master = Some((Ipv4Addr::LOCALHOST, 6380).into());
+    let options = Options {
+        address: (Ipv4Addr::LOCALHOST, 0).into(),
+        password: None,
+        role: Box::new(move |offset| RoleAnswer::Replica {
+            master,
+            is_connected: offset > 0,
+            offset,
+        }),
+        cores: SplitCores::default(),
+    };
+    let others = TableSchema {
+        name: "others".into(),
+        ..schema()
+    };
+    let (door, feed) = Door::open(options, vec![schema(), others]).unwrap();
+    let mut client = Redis::connect(&door);
+    assert_eq!(client.ask("ROLE"), "[slave 127.0.0.1 :6380 connect :0]");
+    feed.apply(0, vec![put("10.0.0.1", "7")]).unwrap();
+    client.wait_for("ROLE", "[slave 127.0.0.1 :6380 connected :16]");
+    for command in ["GET totals:10.0.0.1", "DBSIZE", "EXISTS others:1"] {
+        let said = client.ask(command);
+        assert!(said.starts_with("-LOADING"), "{command}: {said}");
+    }
+    assert!(client.ask("INFO persistence").contains("loading:1"));
+    assert!(client.ask("GET").contains("wrong number"));
+    assert_eq!(client.ask("PING"), "+PONG");
+    // Both at once: whoever sees one sees the other.
+    let both = vec![(0, vec![put("10.0.0.1", "8")]), (1, vec![Change::Clear])];
+    feed.apply_all(both).unwrap();
+    client.wait_for("GET totals:10.0.0.1", "8");
+    assert!(client.ask("INFO persistence").contains("loading:0"));
+    let said = client.ask("INFO replication");
+    for line in [
+        "role:slave",
+        "master_port:6380",
+        "master_link_status:up",
+        "slave_repl_offset:",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}
+
+#[test]
+fn those_that_follow_are_listed() {
+    let replicas = vec![((Ipv4Addr::LOCALHOST, 6381).into(), 11)];
+    let master = RoleAnswer::Master {
+        offset: 12,
+        replicas,
+    };
+    let said = master.info().join("\n");
+    let line = "slave0:ip=127.0.0.1,port=6381,state=online,offset=11,lag=0";
+    assert!(
+        said.contains("connected_slaves:1") && said.contains(line),
+        "{said}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use slackwater_sql::program::Program;
 
 use super::{Failure, StateOptions};
 use crate::catalog::ProgramCatalog;
-use crate::standby::{Place, Remote, Replica};
+use crate::standby::{Place, Readers, Remote, Replica};
 use crate::supervisor::checks::check_checkpoints;
 use crate::supervisor::{Query, Stood, stand_by};
 
@@ -77,12 +77,14 @@ impl StandbyOptions {
     }
 }
 
-/// Stands by; returns what this run holds when it continues, or `None` if it was stopped before.
+/// Stands by, and shows `readers` what it holds; returns that when it continues, or `None` if it was stopped
+/// before.
 pub(super) fn stood_by(
     query: &mut Query<'_>,
     catalog: &ProgramCatalog<'_>,
     state: &StateOptions,
     options: &StandbyOptions,
+    readers: Option<&dyn Readers>,
 ) -> Result<Option<Box<Replica>>, Failure> {
     let usage = |reason: &str| Failure::Usage(format!("--standby: {reason}"));
     let active = match options.active {
@@ -107,7 +109,7 @@ pub(super) fn stood_by(
     checked.map_err(|error| Failure::Usage(query.script.render(&error)))?;
     let alone = Duration::from_nanos(query.program.settings.standby_timeout_ns);
     let alone = options.runs_if_alone.then_some(alone);
-    match stand_by(query, catalog, state, &active, alone)? {
+    match stand_by(query, catalog, state, &active, alone, readers)? {
         Stood::Goes(replica) => {
             query.started = Instant::now();
             Ok(Some(replica))

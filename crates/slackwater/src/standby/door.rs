@@ -8,6 +8,7 @@ use std::time::Duration;
 use slackwater_secure::Door as SecureDoor;
 
 use super::messages::{Ask, PROTOCOL, Told};
+use super::serving::{Known, Serving, reached};
 use super::wire::{Remote, SOCKET, Wire};
 use crate::checkpoints::socket::{Listening, receive, send};
 use crate::cluster::strangers;
@@ -39,6 +40,8 @@ struct Shared {
     changed: Box<dyn Fn() + Send + Sync>,
     /// The newest record of the store.
     stamp: Box<dyn Fn() -> Option<(u64, u64)> + Send + Sync>,
+    /// What clients are told.
+    serving: Arc<Serving>,
     state: Mutex<State>,
     /// The standby has said that it could go on.
     ready: Condvar,
@@ -91,12 +94,14 @@ impl Door {
         number: Option<u64>,
         changed: impl Fn() + Send + Sync + 'static,
         stamp: impl Fn() -> Option<(u64, u64)> + Send + Sync + 'static,
+        serving: Arc<Serving>,
     ) -> io::Result<Door> {
         let listening = folder.map(|folder| Listening::new(folder, SOCKET));
         let shared = Arc::new(Shared {
             listening: listening.transpose()?,
             changed: Box::new(changed),
             stamp: Box::new(stamp),
+            serving,
             state: Mutex::new(State {
                 number,
                 ..State::default()
@@ -134,6 +139,8 @@ impl Door {
     pub fn stored(&self, number: u64) {
         let mut state = self.shared.state();
         state.number = Some(number);
+        let note = |known: &mut Known| known.number = Some(number);
+        self.shared.serving.note(note);
         if let Some(standby) = &state.standby
             && send(&standby.wire, &Told::Stored { number }).is_err()
         {
@@ -243,6 +250,9 @@ impl Shared {
         state.connections.retain(|(known, _)| *known != connection);
         let was_standby = |standby: &mut Standby| standby.connection == connection;
         let has_left = state.standby.take_if(was_standby).is_some();
+        if has_left {
+            self.serving.note(|known| known.is_connected = false);
+        }
         drop(state);
         if has_left {
             (self.changed)();
@@ -258,12 +268,28 @@ impl Shared {
         while let Ok(Some(ask)) = receive::<Ask>(wire) {
             let told = match ask {
                 Ask::Who => Some(self.active()),
-                Ask::Follow { protocol, pid } => Some(self.follow(connection, wire, protocol, pid)),
+                Ask::Follow {
+                    protocol,
+                    pid,
+                    serves,
+                } => {
+                    let told = self.follow(connection, wire, protocol, pid);
+                    if matches!(told, Told::Active { .. }) {
+                        self.serving.note(|known| {
+                            known.is_connected = true;
+                            known.other = serves.map(|at| reached(at, wire.peer()));
+                            known.other_number = None;
+                        });
+                    }
+                    Some(told)
+                }
                 Ask::Holds { number } => {
                     if let Some(standby) = &mut self.state().standby
                         && standby.connection == connection
                     {
                         standby.holds = Some(number);
+                        let note = |known: &mut Known| known.other_number = Some(number);
+                        self.serving.note(note);
                     }
                     None
                 }
@@ -293,6 +319,7 @@ impl Shared {
             pid: std::process::id(),
             number: self.state().number,
             stamp,
+            serves: self.serving.known().own,
         }
     }
 

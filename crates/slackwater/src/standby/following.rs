@@ -1,9 +1,11 @@
 //! The standby's side of its connection to the run that is active.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::messages::{Ask, PROTOCOL, Told};
+use super::serving::reached;
 use super::wire::{Place, Wire};
 use crate::checkpoints::socket::{receive, send};
 
@@ -28,15 +30,17 @@ pub struct Following {
     pub pid: u32,
     /// A record of the active's store, and when that was stored.
     pub stamp: Option<(u64, u64)>,
+    /// Where clients read the active.
+    pub serves: Option<SocketAddr>,
 }
 
 impl Following {
-    /// Follows the run that is active; `None` if there is none.
+    /// Follows the run that is active; `None` if there is none. `serves` is where clients read this one.
     ///
     /// # Errors
     ///
     /// Why it does not let this one follow.
-    pub fn begin(place: &Place) -> Result<Option<Following>, String> {
+    pub fn begin(place: &Place, serves: Option<SocketAddr>) -> Result<Option<Following>, String> {
         let connected = place.connect().map_err(|error| error.to_string())?;
         let Some(wire) = connected else {
             return Ok(None);
@@ -44,6 +48,7 @@ impl Following {
         let ask = Ask::Follow {
             protocol: PROTOCOL,
             pid: std::process::id(),
+            serves,
         };
         let asked = send(&wire, &ask).and_then(|()| {
             wire.await_answer(ANSWER_PATIENCE)?;
@@ -56,7 +61,17 @@ impl Following {
             }
         });
         match asked {
-            Ok(Some(Told::Active { pid, stamp, .. })) => Ok(Some(Following { wire, pid, stamp })),
+            Ok(Some(Told::Active {
+                pid, stamp, serves, ..
+            })) => {
+                let serves = serves.map(|at| reached(at, wire.peer()));
+                Ok(Some(Following {
+                    wire,
+                    pid,
+                    stamp,
+                    serves,
+                }))
+            }
             Ok(Some(Told::Refused { reason })) => Err(reason),
             Ok(Some(told)) => Err(format!("the active answered {told:?}")),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {

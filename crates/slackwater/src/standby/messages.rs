@@ -1,5 +1,7 @@
 //! What runs of one query say to each other at the door of the one that is active.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of these messages, and of those to a standby that stores.
@@ -14,6 +16,9 @@ pub enum Ask {
         protocol: u32,
         /// Its process.
         pid: u32,
+        /// Where clients read it.
+        #[serde(default)]
+        serves: Option<SocketAddr>,
     },
     /// The standby holds a checkpoint.
     Holds {
@@ -39,6 +44,9 @@ pub enum Told {
         number: Option<u64>,
         /// The number of a record of its store, and when that was stored, in milliseconds since 1970.
         stamp: Option<(u64, u64)>,
+        /// Where clients read it.
+        #[serde(default)]
+        serves: Option<SocketAddr>,
     },
     /// Could the standby go on now? ([`Ask::Ready`])
     Prepares,

@@ -1,6 +1,6 @@
 //! The state of a query as of a checkpoint, in operators that can go on from there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -30,6 +30,20 @@ pub struct Replica {
     held: BTreeMap<(usize, u32), Followed>,
     /// The checkpoint that it is as of.
     number: Option<u64>,
+    /// Nodes whose rows others read.
+    read: HashSet<usize>,
+    /// What was added to those.
+    added: Vec<Added>,
+}
+
+/// What a checkpoint has added to a node whose rows others read.
+pub struct Added {
+    /// The node of the query graph.
+    pub node: usize,
+    /// Whether these are all of its rows, and not a change of those before.
+    pub is_whole: bool,
+    /// Snapshots of the node's state, in order.
+    pub snapshots: Vec<RecordBatch>,
 }
 
 struct Followed {
@@ -65,7 +79,19 @@ impl Replica {
             nodes: HashMap::new(),
             held: BTreeMap::new(),
             number: None,
+            read: HashSet::new(),
+            added: Vec::new(),
         })
+    }
+
+    /// From now on it keeps what is added to these nodes, for [`Replica::added`].
+    pub fn read(&mut self, nodes: impl IntoIterator<Item = usize>) {
+        self.read.extend(nodes);
+    }
+
+    /// What the last [`Replica::sync`] has added to the nodes that are read.
+    pub fn added(&mut self) -> Vec<Added> {
+        std::mem::take(&mut self.added)
     }
 
     /// The checkpoint that it is as of; `None` before the first.
@@ -113,6 +139,7 @@ impl Replica {
         manifest: &Manifest,
     ) -> Result<usize> {
         self.number = None;
+        self.added.clear();
         let mut before = std::mem::take(&mut self.held);
         let mut anew = 0;
         self.nodes.clear();
@@ -124,7 +151,20 @@ impl Replica {
                 continue;
             }
             self.nodes.insert(identity.key.clone(), graph_node);
-            for (instance, parts) in parts_by_instance(node) {
+            let parts = parts_by_instance(node);
+            if self.read.contains(&graph_node) {
+                let is_whole = !is_on_the_way(&before, graph_node, &parts);
+                if is_whole {
+                    // A row may have moved from one instance to another.
+                    before.retain(|&(node, _), _| node != graph_node);
+                }
+                self.added.push(Added {
+                    node: graph_node,
+                    is_whole,
+                    snapshots: Vec::new(),
+                });
+            }
+            for (instance, parts) in parts {
                 let known = before.remove(&(graph_node, instance));
                 let mut followed = match known.and_then(|known| known.on_the_way_to(&parts)) {
                     Some(followed) => followed,
@@ -140,7 +180,10 @@ impl Replica {
                     }
                 };
                 followed.instances = node.instances;
-                self.extend(&mut followed, &parts)?;
+                let mut added = self.added.pop_if(|added| added.node == graph_node);
+                let snapshots = added.as_mut().map(|added| &mut added.snapshots);
+                self.extend(&mut followed, &parts, snapshots)?;
+                self.added.extend(added);
                 self.held.insert((graph_node, instance), followed);
             }
         }
@@ -149,9 +192,14 @@ impl Replica {
         Ok(anew)
     }
 
-    /// Restores those of `parts` that an operator does not have yet. Each snapshot is followed by what its
-    /// instance had dropped by then.
-    fn extend(&self, followed: &mut Followed, parts: &[&Part]) -> Result<()> {
+    /// Restores those of `parts` that an operator does not have yet, and adds them to `snapshots`. Each
+    /// snapshot is followed by what its instance had dropped by then.
+    fn extend(
+        &self,
+        followed: &mut Followed,
+        parts: &[&Part],
+        mut snapshots: Option<&mut Vec<RecordBatch>>,
+    ) -> Result<()> {
         let added = &parts[followed.parts.len()..];
         for (at, part) in added.iter().enumerate() {
             let batches = match self.kept.take(part) {
@@ -179,6 +227,9 @@ impl Replica {
             });
             taken.map_err(|error| Error::new(Kind::Corrupt, place(), error.to_string()))?;
             followed.parts.push((*part).clone());
+            if let Some(snapshots) = &mut snapshots {
+                snapshots.extend(batches);
+            }
         }
         if !added.is_empty() {
             followed.measure();
@@ -259,6 +310,23 @@ impl Replica {
         });
         Held::new(held.collect())
     }
+}
+
+/// Whether all instances of a node, and no others, have come some of the way to these parts.
+fn is_on_the_way(
+    held: &BTreeMap<(usize, u32), Followed>,
+    node: usize,
+    parts: &BTreeMap<u32, Vec<&Part>>,
+) -> bool {
+    let of_node = held.range((node, 0)..=(node, u32::MAX));
+    of_node.clone().count() == parts.len()
+        && of_node.into_iter().all(|(&(_, instance), followed)| {
+            let parts = parts.get(&instance);
+            parts.is_some_and(|parts| {
+                let begins = |known: &[Part]| !known.is_empty() && is_prefix(known, parts);
+                begins(&followed.base) || begins(&followed.parts)
+            })
+        })
 }
 
 impl Followed {

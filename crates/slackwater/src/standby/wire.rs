@@ -2,7 +2,7 @@
 //! host.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,6 +124,14 @@ impl Wire {
                 }
             }
             Wire::Remote(stream) => stream.await_answer(patience),
+        }
+    }
+
+    /// The address of the other end, if that is on another host, or as if.
+    pub fn peer(&self) -> Option<IpAddr> {
+        match self {
+            Wire::Local(_) => None,
+            Wire::Remote(stream) => Some(stream.peer_address().ip()),
         }
     }
 

@@ -68,7 +68,16 @@ impl Supervisor<'_, '_, '_> {
             let runner = Runner::new().ok()?;
             runner.run(store.newest_stamp()).ok().flatten()
         };
-        match Door::open(folder, remote, number, move || signals.door(), stamp) {
+        let serving = Arc::clone(&self.query.serving);
+        serving.note(|known| known.number = Some(number.unwrap_or_default()));
+        match Door::open(
+            folder,
+            remote,
+            number,
+            move || signals.door(),
+            stamp,
+            serving,
+        ) {
             Ok(door) => self.query.door = Some(door),
             Err(error) => eprintln!("warning: no standby can follow this run: {error}"),
         }

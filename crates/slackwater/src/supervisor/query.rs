@@ -24,7 +24,7 @@ use crate::notices::Notices;
 use crate::plan::{Plan, deployment};
 use crate::planner::plan_bound;
 use crate::script::Script;
-use crate::standby::{Door, Remote};
+use crate::standby::{Door, Remote, Serving};
 use crate::targets::Targets;
 use crate::traces::{Fact, Span, Traces};
 
@@ -89,6 +89,8 @@ pub struct Query<'a> {
     pub followed_at: Option<Remote>,
     /// Where its standby reaches it.
     pub door: Option<Door>,
+    /// What clients of its views are told.
+    pub serving: Arc<Serving>,
 }
 
 impl Query<'_> {

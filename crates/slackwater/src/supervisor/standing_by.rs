@@ -12,7 +12,7 @@ use super::events::RunEvent;
 use super::query::{Query, Refused};
 use crate::catalog::ProgramCatalog;
 use crate::checkpoints::Survival;
-use crate::standby::{Following, Heard, Kept, Place, Replica, Shelf};
+use crate::standby::{Following, Heard, Kept, Known, Place, Readers, Replica, Shelf};
 use crate::terminal::say;
 
 /// How often it is looked whether somebody runs the query, while nobody does.
@@ -27,7 +27,7 @@ pub enum Stood {
 }
 
 /// Follows the run that is active until that is gone; with `alone`, also until nobody has run the query for
-/// so long.
+/// so long. Meanwhile, what it holds is shown to `readers`.
 ///
 /// # Errors
 ///
@@ -38,12 +38,14 @@ pub fn stand_by(
     state: &StateOptions,
     active: &Place,
     alone: Option<Duration>,
+    readers: Option<&dyn Readers>,
 ) -> Result<Stood, Refused> {
     let usage = |reason: String| Refused::Usage(format!("--standby: {reason}"));
     let open = || Store::open(&state.place).map_err(|error| usage(error.to_string()));
     let kept = Arc::new(Kept::default());
     let replica = Replica::new(open()?, Arc::clone(&kept));
-    let replica = replica.map_err(|error| usage(error.to_string()))?;
+    let mut replica = replica.map_err(|error| usage(error.to_string()))?;
+    replica.read(readers.iter().flat_map(|readers| readers.nodes()));
     let replica = Arc::new(Mutex::new(replica));
     let (sender, events) = query.signals.listen();
     let promoting = sender.clone();
@@ -68,8 +70,13 @@ pub fn stand_by(
         active,
         alone,
         replica: &replica,
+        readers,
     };
+    query.serving.note(|known| known.stands_by = true);
     let stood = standby.until_its_turn(&sender, &events)?;
+    query.serving.note(|known| {
+        (known.stands_by, known.is_connected, known.other) = (false, false, None);
+    });
     drop(shelf);
     if !stood {
         return Ok(Stood::Stopped);
@@ -88,6 +95,7 @@ struct Standby<'a, 'q> {
     /// After how long it runs the query if nobody does.
     alone: Option<Duration>,
     replica: &'a Mutex<Replica>,
+    readers: Option<&'a dyn Readers>,
 }
 
 impl Standby<'_, '_> {
@@ -100,10 +108,16 @@ impl Standby<'_, '_> {
         let (begun, mut said) = (Instant::now(), false);
         let mut followed = None;
         loop {
-            match Following::begin(self.active) {
+            let serving = &self.query.serving;
+            match Following::begin(self.active, serving.known().own) {
                 Ok(Some(following)) => {
                     (said, followed) = (false, Some(following.pid));
-                    if self.follow(&following, sender, events)?.is_none() {
+                    serving.note(|known| {
+                        (known.is_connected, known.other) = (true, following.serves);
+                    });
+                    let heard = self.follow(&following, sender, events)?;
+                    serving.note(|known| known.is_connected = false);
+                    if heard.is_none() {
                         return Ok(false);
                     }
                     // If that was only the connection, it is followed again.
@@ -267,7 +281,14 @@ impl Standby<'_, '_> {
         }
         let synced = self.lock().sync(self.catalog, members, manifest);
         match synced {
-            Ok(_) => following.holds(manifest.number),
+            Ok(_) => {
+                if let Some(readers) = self.readers {
+                    readers.add(self.lock().added());
+                }
+                let note = |known: &mut Known| known.number = Some(manifest.number);
+                self.query.serving.note(note);
+                following.holds(manifest.number);
+            }
             // It comes back with the next one.
             Err(error) if error.kind == Kind::Missing => {}
             Err(error) => self.warn(manifest.number, &error),

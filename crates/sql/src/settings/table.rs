@@ -377,6 +377,24 @@ pub const SETTINGS: &[Setting] = &[
             Some(())
         },
     },
+    Setting {
+        name: "serve_cores",
+        values: "two numbers of cores such as '1,0', or 'none'",
+        default: "'none': the kernel decides",
+        since: "0.1.0",
+        topic: Topic::Results,
+        meaning: "the cores of the threads that serve reads: of the one that reads commands and looks up \
+        rows, and of the one that encodes and writes replies",
+        more: "The first may be slow, the second is better fast ([why](views.md#reads-over-redis-protocol)).",
+        set: |settings, value| {
+            settings.serve_cores = unless_none(value, |value| {
+                let (main, handler) = value.split_once(',')?;
+                let core = |core: &str| core.trim().parse().ok();
+                Some([core(main)?, core(handler)?])
+            })?;
+            Some(())
+        },
+    },
     STANDBY_LAG,
     STANDBY_TIMEOUT,
     Setting {

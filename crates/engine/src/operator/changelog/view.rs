@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_array::{Int8Array, RecordBatch, RecordBatchOptions, UInt32Array};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::SchemaRef;
 
 use self::bucket::{Bucket, Stamp};
 pub use self::changes::{CHANGES_BYTES_MAX, CHANGES_MAX, Changes, Ending, Next};
@@ -246,11 +246,29 @@ impl View {
         gone.map(|gone| (0, &*gone.row))
     }
 
-    fn wrong_snapshot() -> Error {
-        snapshot::wrong(
-            "a materialized view",
-            "its columns are not those of the view",
-        )
+    /// The rows of a batch of a snapshot, of a view with these columns, and the number of copies of each; 0
+    /// for a row that is gone.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a snapshot of such a view.
+    pub fn restored(schema: &SchemaRef, batch: &RecordBatch) -> Result<(UInt32Array, RecordBatch)> {
+        let wrong = || {
+            let reason = "its columns are not those of the view";
+            snapshot::wrong("a materialized view", reason)
+        };
+        let types = batch.columns().iter().skip(1);
+        let types = types.map(|column| column.data_type());
+        let expected = schema.fields().iter().map(|field| field.data_type());
+        if !types.eq(expected) {
+            return Err(wrong());
+        }
+        let counts = batch.column(0).as_primitive_opt::<UInt32Type>();
+        let counts = counts.ok_or_else(wrong)?.clone();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns()[1..].to_vec();
+        let rows = RecordBatch::try_new_with_options(schema.clone(), columns, &options)?;
+        Ok((counts, rows))
     }
 }
 
@@ -356,27 +374,7 @@ impl KeyedState for View {
     }
 
     fn restore(&mut self, batch: &RecordBatch) -> Result<()> {
-        let wrong = Self::wrong_snapshot;
-        let types = batch
-            .columns()
-            .iter()
-            .skip(1)
-            .map(|column| column.data_type());
-        let fields = self.spec.schema.fields().iter();
-        let expected = fields
-            .map(|field| field.data_type())
-            .collect::<Vec<&DataType>>();
-        if types.collect::<Vec<&DataType>>() != expected {
-            return Err(wrong());
-        }
-        let counts = batch.column(0).as_primitive_opt::<UInt32Type>();
-        let counts = counts.ok_or_else(wrong)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let rows = RecordBatch::try_new_with_options(
-            self.spec.schema.clone(),
-            batch.columns()[1..].to_vec(),
-            &options,
-        )?;
+        let (counts, rows) = View::restored(&self.spec.schema, batch)?;
         let encoded = self.encoder.encode_batch(&rows)?;
         let expiries = self.expiries(&rows)?;
         let mark = self.clock.mark();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, TimestampMicrosecondArray};
-use arrow_schema::TimeUnit;
+use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 
 use super::*;
