@@ -10,6 +10,7 @@
 //! throughput  operations per second, one core each                                   figures 5 and 7
 //! energy      the paper's accounting from measured costs                             figures 6 and 8
 //! lag         visible lag at fixed rates for allowed lags of 5, 20 and 100 ms
+//! reads       GETs at a slow replica, with the read path split and without           figure 9
 //!
 //! stand-in master ─► real replica      a server alone with a stand-in has a core to itself,
 //! clients ─► real master ─► stand-ins  on a machine with two
@@ -46,6 +47,7 @@ mod network;
 mod pair;
 mod plan;
 mod probe;
+mod reads;
 mod replicas;
 mod resp;
 mod server;

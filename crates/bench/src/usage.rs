@@ -58,7 +58,27 @@ impl Reading {
         Reading::of(&PathBuf::from(format!("/proc/{pid}/task")))
     }
 
+    /// What the threads of a process with this name have used.
+    ///
+    /// # Errors
+    ///
+    /// If there are none.
+    pub fn of_thread(pid: u32, name: &str) -> Result<Reading, String> {
+        let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+        Reading::of_some(&tasks, &|status| {
+            let named = status
+                .lines()
+                .next()
+                .and_then(|line| line.strip_prefix("Name:"));
+            named.is_some_and(|named| named.trim() == name)
+        })
+    }
+
     fn of(tasks: &Path) -> Result<Reading, String> {
+        Reading::of_some(tasks, &|_| true)
+    }
+
+    fn of_some(tasks: &Path, counts: &dyn Fn(&str) -> bool) -> Result<Reading, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", tasks.display());
         let mut reading = Reading {
             now_ns: now_ns(),
@@ -71,6 +91,9 @@ impl Reading {
             let Ok(status) = std::fs::read_to_string(task.join("status")) else {
                 continue;
             };
+            if !counts(&status) {
+                continue;
+            }
             let schedstat = task.join("schedstat");
             let times = std::fs::read_to_string(&schedstat).ok();
             let Some((cpu_ns, waited_ns)) = times.as_deref().and_then(times_of) else {

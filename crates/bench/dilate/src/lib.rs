@@ -20,7 +20,8 @@
 //! whoever loads this library: it differs from the wanted one where a program computes without system calls,
 //! or enters the kernel otherwise.
 //!
-//! Without `SLACKWATER_DILATE`, or with 1 or less, calls are only passed on.
+//! Without `SLACKWATER_DILATE`, or with 1 or less, calls are only passed on. `SLACKWATER_DILATE_THREADS`
+//! names the threads that are slow, as if only these were on a slow core; without it all are.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -30,6 +31,12 @@ use libc::{epoll_event, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 /// The environment variable with the slow-down.
 const VARIABLE: &CStr = c"SLACKWATER_DILATE";
+
+/// The environment variable with the names of the slow threads, and commas between them.
+const THREADS: &CStr = c"SLACKWATER_DILATE_THREADS";
+
+/// The bytes of a thread's name, with the zero behind it.
+const NAME_BYTES: usize = 16;
 
 /// The largest slow-down: beyond it, time-outs of the program would be measured.
 const FACTOR_MAX: f64 = 100.0;
@@ -63,6 +70,8 @@ thread_local! {
     static KNOWN_NS: Cell<u64> = const { Cell::new(0) };
     /// Spinning that is due, in nanoseconds; below zero if too much was spun.
     static OWED_NS: Cell<f64> = const { Cell::new(0.0) };
+    /// Whether the thread is one of the slow ones, once that is known.
+    static IS_SLOW: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 impl Dilation {
@@ -157,11 +166,40 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Whether this thread is one of the slow ones. It has its name before it makes its first call.
+fn is_slow() -> bool {
+    if let Some(known) = IS_SLOW.get() {
+        return known;
+    }
+    let mut name = [0u8; NAME_BYTES];
+    // SAFETY: the kernel writes at most that many bytes, with a zero at the end.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    // SAFETY: the name ends with a zero, and the program reads its environment at this time, if at all.
+    let names = unsafe { libc::getenv(THREADS.as_ptr()) };
+    let is_slow = match names.is_null() {
+        true => true,
+        // SAFETY: a value of the environment ends with a zero.
+        false => is_named(&name, unsafe { CStr::from_ptr(names) }.to_bytes()),
+    };
+    IS_SLOW.set(Some(is_slow));
+    is_slow
+}
+
+/// Whether a name, with zeros behind it, is one of those with commas between them.
+fn is_named(name: &[u8; NAME_BYTES], names: &[u8]) -> bool {
+    let end = name.iter().position(|byte| *byte == 0);
+    let name = &name[..end.unwrap_or(NAME_BYTES)];
+    names.split(|byte| *byte == b',').any(|one| one == name)
+}
+
 /// Makes a call between two spins. `errno` is the call's.
 fn dilated(call: impl FnOnce() -> ssize_t) -> ssize_t {
     let Some(dilation) = DILATION.get_or_init(Dilation::of_environment) else {
         return call();
     };
+    if !is_slow() {
+        return call();
+    }
     dilation.settle();
     let result = call();
     // SAFETY: the C library returns a valid pointer to this thread's `errno`.
@@ -267,4 +305,18 @@ pub unsafe extern "C" fn epoll_wait(
         result as ssize_t
     };
     dilated(call) as c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_slow_if_its_whole_name_is_there() {
+        let mut name = [0; NAME_BYTES];
+        name[..10].copy_from_slice(b"redis-main");
+        assert!(is_named(&name, b"other,redis-main"));
+        assert!(!is_named(&name, b"redis-main-2,redis"));
+        assert!(!is_named(&name, b""));
+    }
 }

@@ -11,6 +11,7 @@ const LIBRARY: &str = "libslackwater_dilate.so";
 
 /// What the library reads.
 const VARIABLE: &str = "SLACKWATER_DILATE";
+const THREADS: &str = "SLACKWATER_DILATE_THREADS";
 
 /// A slow-down of unmodified programs.
 #[derive(Debug)]
@@ -60,6 +61,26 @@ impl Dilation {
             factor: cores.factor,
             means: Means::Cores(cores),
         })
+    }
+
+    /// Makes some threads of a program slow that is yet to be started, by their names. By cores that can't be
+    /// done from outside: then the whole program is slow, and [`Dilation::fast_core`] is for the others.
+    pub fn apply_to(&self, command: &mut Command, threads: &str) {
+        self.apply(command);
+        if let Means::Library(_) = self.means {
+            command.env(THREADS, threads);
+        }
+    }
+
+    /// A slow core and a fast one, if it is cores that are slow.
+    pub fn slow_and_fast_core(&self) -> Option<(usize, usize)> {
+        let Means::Cores(cores) = &self.means else {
+            return None;
+        };
+        let (set, all) = (cores.set(), rustix::thread::CpuSet::MAX_CPU);
+        let slow = (0..all).find(|core| set.is_set(*core))?;
+        let fast = (0..all).find(|core| !set.is_set(*core))?;
+        Some((slow, fast))
     }
 
     /// Makes a program slow that is yet to be started.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::server::Kind;
-use super::{batch, cost, effect, manager, mixes};
+use super::{batch, cost, effect, manager, mixes, reads};
 
 /// The figures of the parts that were run; those of the others are empty.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -44,6 +44,8 @@ pub struct Figures {
     pub lag_slow: Vec<batch::Summary>,
     /// All points of the part lag.
     pub lag_points: Vec<batch::Point>,
+    /// All points of the part reads.
+    pub reads: Vec<reads::Point>,
 }
 
 impl Figures {
@@ -86,6 +88,7 @@ impl Figures {
         };
         part(!self.lag.is_empty(), &|| lag("at full speed", &self.lag));
         part(!self.lag_slow.is_empty(), &|| lag("slow", &self.lag_slow));
+        part(!self.reads.is_empty(), &|| reads::text(&self.reads));
         text
     }
 }

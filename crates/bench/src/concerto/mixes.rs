@@ -197,7 +197,7 @@ impl Summary {
 
     fn name(&self) -> String {
         match self.case.mix {
-            Mix::Set | Mix::Memtier => {
+            Mix::Set | Mix::Get | Mix::GetView | Mix::Memtier => {
                 format!("{} {} B", self.case.mix.name(), self.case.value_bytes)
             }
             Mix::Ycsb(_) => self.case.mix.name(),

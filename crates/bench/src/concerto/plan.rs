@@ -14,6 +14,7 @@ use super::figures::Figures;
 use super::manager;
 use super::mixes::{self, Case, Mixes};
 use super::network::Network;
+use super::reads::Reads;
 use super::server::Kind;
 use super::workload::Mix;
 use crate::lab::folder::Folder;
@@ -47,6 +48,8 @@ pub enum Part {
     Throughput,
     /// Lag by the lag that is allowed.
     Lag,
+    /// GETs at a slow replica, with the read path split and without.
+    Reads,
 }
 
 /// By what a server is slow.
@@ -333,6 +336,17 @@ impl Measuring<'_> {
                 let batch = self.batch(rates, &LAG_WAYS, dilation);
                 figures.lag_points.extend(batch.measure(&over(None))?);
             }
+        }
+        if plan.has(Part::Reads) {
+            self.note("reads");
+            let reads = Reads {
+                kind,
+                folder,
+                slow: plan.dilation.as_ref(),
+                seconds,
+                value_bytes: VALUE_BYTES,
+            };
+            figures.reads.extend(reads.measure(is_backwards)?);
         }
         Ok(())
     }

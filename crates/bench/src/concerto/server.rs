@@ -235,7 +235,7 @@ fn prepare(namespace: Option<i32>, core: Option<usize>) -> io::Result<()> {
 }
 
 /// A port that no program of this host listens on at this time.
-fn free_port() -> io::Result<u16> {
+pub fn free_port() -> io::Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())
 }

@@ -6,7 +6,8 @@ use super::batch::{Between, Summary, Way};
 use super::effect;
 use super::energy::{Configuration, Costs, saved_percent};
 use super::figures::Figures;
-use crate::lab::{Verdict, spread};
+use super::reads::{self, Point};
+use crate::lab::{Verdict, median, spread};
 
 /// CPU time per write with an allowed lag of 20 ms, compared with the default.
 const RATIO_GOAL: f64 = 0.35;
@@ -19,6 +20,13 @@ const LAG_GOAL_MS: f64 = 25.0;
 
 /// The throughput of a master whose replica has a beat, compared with the default.
 const THROUGHPUT_GOAL: f64 = 0.98;
+
+/// What a replica on a slow core loses of its GETs with the read path split, compared with what it loses
+/// without.
+const LOST_GOAL: f64 = 1.0 / 3.0;
+
+/// GETs per CPU second, compared with those of a server in C.
+const GETS_GOAL: f64 = 0.8;
 
 /// The paper's savings with one and two replicas, in percent.
 const SAVED: [(u32, f64); 2] = [(1, 36.1), (2, 48.1)];
@@ -44,6 +52,7 @@ pub fn verdicts(figures: &Figures) -> Vec<Verdict> {
         let verdict = Verdict::at_least(what, Some(ratio.median), THROUGHPUT_GOAL);
         verdicts.push(verdict.note(between(&ratio)));
     }
+    verdicts.extend(of_reads(figures));
     if figures.is_energy {
         for (replicas, goal) in SAVED {
             let saved = saved_percent(&Costs::PAPER, replicas, Configuration::Concerto, 1.0);
@@ -71,6 +80,32 @@ pub fn verdicts(figures: &Figures) -> Vec<Verdict> {
             let details = format!("{idle:.1} if idle cores cost nothing");
             let verdict = Verdict::at_least(what, Some((saved * 10.0).round() / 10.0), goal);
             verdicts.push(verdict.beside_unless(false).details(details));
+        }
+    }
+    verdicts
+}
+
+fn of_reads(figures: &Figures) -> Vec<Verdict> {
+    let points = &figures.reads;
+    let cpu_us = |server: &str| {
+        let of = |point: &&Point| (point.server.as_str(), point.way) == (server, reads::Way::Fast);
+        let own = points.iter().filter(of).collect::<Vec<&Point>>();
+        (!own.is_empty()).then(|| median(&own, |point| point.cpu_us()))
+    };
+    let mut verdicts = Vec::new();
+    let lost = |server: &str, way| reads::lost(points, server, way);
+    let split = lost("slackwater", reads::Way::Split);
+    if let (Some(split), Some(whole)) = (split, lost("slackwater", reads::Way::Whole)) {
+        let what =
+            "percent of GETs lost on a slow core with the read path split, one core each, computed";
+        let goal = whole * 100.0 * LOST_GOAL;
+        let verdict = Verdict::at_most(what.to_string(), Some(split * 100.0), goal);
+        verdicts.push(verdict.details(format!("{:.0} without", whole * 100.0)));
+    }
+    for kind in &figures.servers {
+        if let (Some(own), Some(other)) = (cpu_us("slackwater"), cpu_us(&kind.name)) {
+            let what = format!("GETs of 1 KB per CPU second, compared with {}", kind.name);
+            verdicts.push(Verdict::at_least(what, Some(other / own), GETS_GOAL));
         }
     }
     verdicts

@@ -22,6 +22,9 @@ const SCAN_MAX: u64 = 100;
 /// The name of the sorted set of all keys.
 const INDEX: &[u8] = b"_indices";
 
+/// The name of the materialized view that is read.
+pub const VIEW: &str = "rows";
+
 /// GETs for each SET.
 const GETS_PER_SET: u64 = 10;
 
@@ -31,6 +34,10 @@ const GETS_PER_SET: u64 = 10;
 pub enum Mix {
     /// Only SET.
     Set,
+    /// Only GET, of the keys of memtier.
+    Get,
+    /// Only GET, of the keys of a materialized view ([`VIEW`]).
+    GetView,
     /// memtier: a SET for ten GETs.
     Memtier,
     /// A workload of YCSB, `A` to `F`.
@@ -75,6 +82,7 @@ impl Mix {
     pub fn name(self) -> String {
         match self {
             Mix::Set => "SET".to_string(),
+            Mix::Get | Mix::GetView => "GET".to_string(),
             Mix::Memtier => "memtier".to_string(),
             Mix::Ycsb(letter) => format!("YCSB {letter}"),
         }
@@ -99,7 +107,9 @@ impl Workload {
     pub fn new(mix: Mix, records: u64, value_bytes: usize, seed: u64) -> Workload {
         let zipfian = match mix {
             Mix::Ycsb('D') => Zipfian::new(records),
-            Mix::Set | Mix::Memtier | Mix::Ycsb(_) => Zipfian::for_scrambling(),
+            Mix::Set | Mix::Get | Mix::GetView | Mix::Memtier | Mix::Ycsb(_) => {
+                Zipfian::for_scrambling()
+            }
         };
         Workload {
             mix,
@@ -114,7 +124,7 @@ impl Workload {
     /// The commands that store record `number` before the measurement.
     pub fn fill(&mut self, number: u64) -> Step {
         match self.mix {
-            Mix::Set | Mix::Memtier => self.set(number),
+            Mix::Set | Mix::Get | Mix::GetView | Mix::Memtier => self.set(number),
             Mix::Ycsb(_) => self.insert(number),
         }
     }
@@ -130,6 +140,14 @@ impl Workload {
             Mix::Set => {
                 let number = self.random.u64(..self.records);
                 return self.set(number);
+            }
+            Mix::Get | Mix::GetView => {
+                let number = self.random.u64(..self.records);
+                let key = match self.mix {
+                    Mix::GetView => format!("{VIEW}:{number}"),
+                    _ => memtier_key(number),
+                };
+                return step(&[&[b"GET", key.as_bytes()]], Then::Done);
             }
             Mix::Memtier => {
                 self.turn += 1;
