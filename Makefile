@@ -1,7 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
-.PHONY: test-power test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
+.PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build
@@ -189,6 +189,18 @@ test-power:
 	@command -v redis-sentinel > /dev/null || \
 	  { echo "missing: apt-get install redis-server redis-sentinel"; exit 1; }
 	cargo test -p slackwater-power -- --include-ignored --skip measure
+
+# The power manager with the kernel's own acpi-cpufreq: a kernel of Debian 12 in QEMU, whose firmware has
+# P-states. 90 MB of packages are unpacked into target/cpufreq. Half an hour, without KVM.
+# CPUFREQ="--only sigterm_restores" plays some. See tests/cpufreq/README.md.
+CPUFREQ ?=
+test-cpufreq:
+	@command -v apt-get > /dev/null && command -v dpkg-deb > /dev/null || \
+	  { echo "missing: apt-get and dpkg-deb, of Debian 12"; exit 1; }
+	@[ -f target/cpufreq/done ] || [ "$$(id -u)" != 0 ] || apt-get update
+	python3 -B tests/cpufreq/fetch.py target/cpufreq
+	cargo build --release -p slackwater-power
+	python3 -B tests/cpufreq/run.py --program target/release/slackwater-power $(CPUFREQ)
 
 # psql alone, which is quick.
 test-psql:
