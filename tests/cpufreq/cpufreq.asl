@@ -29,13 +29,29 @@ DefinitionBlock ("", "SSDT", 2, "SLACKW", "CPUFREQ", 1)
         Package () { 1000,  6000, 10, 10, 0x13, 0x13 }
     })
 
+    /* The highest P-state that the firmware allows at present. A fan cools nothing here: to switch it is how
+     * a method of the firmware can be run from user space. On is a limit of 1 GHz for processors 2 and 3. */
+    Name (\SWLM, 0)
+    Device (\_SB.SWFN)
+    {
+        Name (_HID, EisaId ("PNP0C0B"))
+        Method (_PS0) { SWST (3) }
+        Method (_PS3) { SWST (0) }
+        Method (SWST, 1)
+        {
+            Store (Arg0, \SWLM)
+            Notify (\_SB.CPUS.C002, 0x80)
+            Notify (\_SB.CPUS.C003, 0x80)
+        }
+    }
+
     Scope (\_SB.CPUS.C000)
     {
         Name (_PCT, Package () {
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x3EF) },
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x3EF) }
         })
-        Name (_PPC, 0)
+        Method (_PPC) { Return (\SWLM) }
         Name (_PSD, Package () { Package () { 5, 0, 0, COORDINATION, 2 } })
         Method (_PSS) { Return (\SWPS) }
     }
@@ -46,7 +62,7 @@ DefinitionBlock ("", "SSDT", 2, "SLACKW", "CPUFREQ", 1)
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x3EF) },
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x3EF) }
         })
-        Name (_PPC, 0)
+        Method (_PPC) { Return (\SWLM) }
         Name (_PSD, Package () { Package () { 5, 0, 0, COORDINATION, 2 } })
         Method (_PSS) { Return (\SWPS) }
     }
@@ -57,7 +73,7 @@ DefinitionBlock ("", "SSDT", 2, "SLACKW", "CPUFREQ", 1)
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x2EF) },
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x2EF) }
         })
-        Name (_PPC, 0)
+        Method (_PPC) { Return (\SWLM) }
         Name (_PSD, Package () { Package () { 5, 0, 1, COORDINATION, 2 } })
         Method (_PSS) { Return (\SWPS) }
     }
@@ -68,7 +84,7 @@ DefinitionBlock ("", "SSDT", 2, "SLACKW", "CPUFREQ", 1)
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x2EF) },
             ResourceTemplate () { Register (SystemIO, 8, 0, 0x2EF) }
         })
-        Name (_PPC, 0)
+        Method (_PPC) { Return (\SWLM) }
         Name (_PSD, Package () { Package () { 5, 0, 1, COORDINATION, 2 } })
         Method (_PSS) { Return (\SWPS) }
     }

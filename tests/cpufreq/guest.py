@@ -9,11 +9,17 @@ import time
 CPUS = 4
 # A core of this kind has no other way to set frequencies, so that the kernel takes the firmware's.
 MODEL = "Nehalem"
-BOOT_S = 180
+BOOT_S = 300
+# How long a line may take, and how often it is sent.
+ARRIVAL_S, SEND_MAX = 20, 5
 
 
 class Failed(Exception):
     """A promise was broken, or the machine does not answer."""
+
+
+class Late(Failed):
+    """It does not answer in time."""
 
 
 class Guest:
@@ -55,18 +61,33 @@ class Guest:
             try:
                 line = self.lines.get(timeout=max(until - time.monotonic(), 0.01))
             except queue.Empty:
-                raise Failed("the machine does not answer:\n" + "\n".join(said[-20:])) from None
+                raise Late("the machine does not answer:\n" + "\n".join(said[-20:])) from None
             if line is None:
                 raise Failed("the machine has ended:\n" + "\n".join(said[-20:]))
             if line.startswith(end):
                 return said, line
             said.append(line)
 
+    def _send(self, command):
+        """Sends a line until it has arrived as a whole."""
+        line = f"{len(command)} {command}\n".encode()
+        for _ in range(SEND_MAX):
+            self.process.stdin.write(line)
+            self.process.stdin.flush()
+            try:
+                said = self._answer(("--got", "--again"), ARRIVAL_S)[1]
+            except Late:
+                # The end of the line may be what is lost.
+                line = b"\n" + line
+                continue
+            if said == "--got":
+                return
+        raise Failed(f"the machine takes no commands: {command}")
+
     def run(self, command, seconds=60, may_fail=False):
         """Runs a line of the shell; what it has written. What runs on has to write elsewhere."""
         assert "\n" not in command
-        self.process.stdin.write(command.encode() + b"\n")
-        self.process.stdin.flush()
+        self._send(command)
         said, end = self._answer("--done", seconds)
         text = "\n".join(said)
         if end != "--done 0" and not may_fail:

@@ -9,7 +9,7 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 # What a kernel of Debian 12 does not have built in.
-MODULES = ["acpi-cpufreq", "cpufreq_powersave", "cpufreq_userspace", "cpufreq_ondemand"]
+MODULES = ["acpi-cpufreq", "cpufreq_powersave", "cpufreq_userspace", "cpufreq_ondemand", "fan"]
 
 
 class Missing(Exception):

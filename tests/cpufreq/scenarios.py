@@ -46,7 +46,8 @@ def a_clock_shared_with_a_master_is_not_slowed(world):
     world.start('[cores]\\nfast = "2"\\nslow = "3"\\n')
     world.both_found()
     for _ in range(40):
-        expect(world.is_as_found(), f"{world.caps()}")
+        caps = world.caps()
+        expect(caps == [TOP] * CPUS, f"{caps}")
         world.guest.run("sleep 0.3")
     server = world.server(REPLICA)
     expect(server["cpu"] == 3 and server["set_khz"] is None, f"{server}")
@@ -163,7 +164,7 @@ def governors_of_others_are_left_alone(world):
         expect(world.clock(cpu, "scaling_governor") == name, f"{name} was changed")
         expect(world.cap(cpu) < TOP, f"{name}: {world.caps()}")
     world.write(f"{CPU}/cpu{cpu}/cpufreq/scaling_governor", "powersave")
-    expect(all(core["conflicts"] == 0 for core in world.status()["cores"]), f"{world.status()['cores']}")
+    expect(not world.has_conflict(), world.log())
     expect(world.stop() == 0, world.log())
     expect(world.is_as_found() and world.clock(cpu, "scaling_governor") == "powersave", f"{world.caps()}")
 
@@ -176,11 +177,23 @@ def whoever_insists_is_left_alone(world):
 
     def insisted():
         world.write(path, 1_600_000)
-        return any(core["conflicts"] for core in world.status()["cores"])
+        return world.has_conflict()
     world.guest.eventually("a conflict", insisted)
     expect("look for tuned" in world.log(), world.log())
     expect(world.stop() == 0, world.log())
     expect(world.cap(cpu) == 1_600_000, f"{world.caps()}")
+
+
+@scenario
+def a_limit_of_the_firmware_leaves_no_slow_core(world):
+    """The firmware limits a slow core below its cap, longer than the manager insists, and then no more."""
+    cpu = world.start_slowed('floor = "1.8 GHz"\\n' + SECOND)
+    world.limit(True)
+    world.guest.eventually("the kernel limits it", lambda: world.cap(cpu) == LOWEST, 10)
+    world.guest.eventually("it is left alone", world.has_conflict)
+    world.limit(False)
+    world.wait_as_found("the firmware's limit has ended")
+    expect(world.stop() == 0 and world.is_as_found(), f"{world.caps()}")
 
 
 @scenario

@@ -82,6 +82,11 @@ class World:
     def wait_as_found(self, what):
         self.guest.eventually(f"{what}: {self.caps()}", self.is_as_found)
 
+    def limit(self, is_limited):
+        """Has the firmware limit the second pair of cores to the lowest frequency."""
+        fan = self.guest.run("grep -l Fan /sys/class/thermal/*/type").replace("/type", "/cur_state").strip()
+        self.write(fan, int(is_limited))
+
     def set_online(self, cpu, online):
         self.write(f"{CPU}/cpu{cpu}/online", int(online))
 
@@ -115,6 +120,9 @@ class World:
         servers = (self.status() or {}).get("servers", [])
         found = [server for server in servers if server["address"].endswith(f":{port}") and server["pid"]]
         return found[0] if found else None
+
+    def has_conflict(self):
+        return any(core["conflicts"] for core in self.status()["cores"])
 
     def both_found(self):
         self.guest.eventually("both are found", lambda: self.server(MASTER) and self.server(REPLICA))
@@ -167,6 +175,7 @@ class World:
         self.wait_gone()
         self.guest.run("rm -rf /run/slackwater")
         self.guest.run("insmod /modules/acpi-cpufreq.ko 2> /dev/null", may_fail=True)
+        self.limit(False)
         for cpu in range(1, CPUS):
             self.guest.run(f"echo 1 > {CPU}/cpu{cpu}/online", may_fail=True)
         for name, value in (("governor", "schedutil"), ("min_freq", LOWEST), ("max_freq", TOP)):

@@ -104,11 +104,12 @@ pub fn restore(path: &Path) -> Result<()> {
 /// The process that changes things, and that starts the other one with `arguments`.
 pub fn run_hand(settings: &Settings, options: &Options, arguments: &[String]) -> Result<u8> {
     let failed = |error: std::io::Error| Error::failed("start", error);
-    let cores = Cores::read(&options.sysfs);
-    check_floor(settings, &cores)?;
     // First: whoever ends it while it undoes what was left has it end as always.
     let signals = system::signals(&[libc::SIGTERM]).map_err(failed)?;
     let journal = take_over(&options.journal)?;
+    // A limit that was left there would be taken for one that somebody else has set.
+    let cores = Cores::read(&options.sysfs);
+    check_floor(settings, &cores)?;
     system::dispose(libc::SIGINT, true);
     system::dispose(libc::SIGHUP, true);
     let path = page_path(&options.journal);

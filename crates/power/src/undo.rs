@@ -106,12 +106,15 @@ fn file(path: &Path, changed: &Changed) -> Outcome {
         Err(error) => return Outcome::Failed(error),
     };
     match file.read() {
-        Ok(value) if value == changed.found => Outcome::Restored,
-        // The kernel may have rounded what was written last.
-        Ok(value) if value == changed.set || !changed.sure => match file.write(&changed.found) {
-            Ok(()) => Outcome::Restored,
-            Err(error) => Outcome::Failed(error),
-        },
+        // The kernel may have rounded what was written last, and it may be in force only a moment later: so
+        // what was found is written even if it seems to be there. Whoever reads it next has to find it.
+        Ok(value) if [&changed.found, &changed.set].contains(&&value) || !changed.sure => {
+            let written = file.write(&changed.found);
+            match written.and_then(|()| file.read_settled(&changed.found)) {
+                Ok(_) => Outcome::Restored,
+                Err(error) => Outcome::Failed(error),
+            }
+        }
         Ok(_) => Outcome::Left("somebody else has changed it since"),
         Err(error) => Outcome::Failed(error),
     }

@@ -5,11 +5,17 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The most bytes of a value.
 const BYTES_MAX: usize = 64;
 /// `SYSFS_MAGIC` of include/uapi/linux/magic.h.
 const SYSFS: u64 = 0x6265_6572;
+
+/// How long the kernel may take for a value that was written: limits of frequencies are in force a moment
+/// later, and until then the file holds the old one (`schedule_work` in drivers/cpufreq/cpufreq.c).
+pub const SETTLE: Duration = Duration::from_millis(20);
+const SETTLE_STEP: Duration = Duration::from_micros(500);
 
 /// A file with one value, open for reading and writing.
 #[derive(Debug)]
@@ -41,6 +47,22 @@ impl ValueFile {
         let read = self.file.read_at(&mut bytes, 0)?;
         let text = std::str::from_utf8(&bytes[..read]).map_err(io::Error::other)?;
         Ok(text.trim().to_string())
+    }
+
+    /// The value, once it is the one that was written, or after a while whatever it is.
+    pub fn read_settled(&self, written: &str) -> io::Result<String> {
+        self.read_until(written, Instant::now() + SETTLE)
+    }
+
+    /// The same, by a moment.
+    pub fn read_until(&self, written: &str, until: Instant) -> io::Result<String> {
+        loop {
+            let now = self.read()?;
+            if now == written || Instant::now() >= until {
+                return Ok(now);
+            }
+            std::thread::sleep(SETTLE_STEP);
+        }
     }
 
     /// Writes a value, in one call: the kernel takes each call for a whole value.

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use slackwater_control::power::Cpu;
 
 use crate::cores::Cores;
 use crate::journal::{Changed, Journal};
 use crate::message::{Answer, Code, TEXT_MAX};
-use crate::value::ValueFile;
+use crate::value::{SETTLE, ValueFile};
 
 /// How often a value that somebody else has changed is set again within [`AGAIN_NS`].
 pub const AGAIN_MAX: usize = 3;
@@ -34,8 +35,10 @@ struct Clock {
     cpus: BTreeSet<Cpu>,
     found: String,
     khz: (u32, u32),
-    /// The value that is set, as it was read back.
+    /// The value that is set.
     set: Option<String>,
+    /// What the file held before that, until the new value was read back.
+    before: Option<String>,
     /// When it was set again lately.
     again: VecDeque<u64>,
     is_left_alone: bool,
@@ -140,6 +143,15 @@ impl Clocks {
         }
     }
 
+    /// Waits until what was restored can be read, so that it is not taken for a limit of somebody else.
+    pub fn settle(&self) {
+        // All of them at once: the head waits for an answer.
+        let until = Instant::now() + SETTLE;
+        for clock in self.files.iter().filter(|clock| clock.set.is_none()) {
+            let _ = clock.file.read_until(&clock.found, until);
+        }
+    }
+
     /// Sets again what somebody else has changed, a few times; returns the cores that are left alone instead.
     pub fn look(&mut self, journal: &mut Journal, now_ns: u64) -> Vec<LeftAlone> {
         let clocks = self.files.iter_mut();
@@ -183,6 +195,7 @@ fn open(
         found,
         khz,
         set: None,
+        before: None,
         again: VecDeque::new(),
         is_left_alone: false,
         preference,
@@ -201,6 +214,7 @@ impl Clock {
             set: set.to_string(),
             sure,
         };
+        let held = self.file.read().unwrap_or_default();
         // Before the write, and unsure until it is read back: whoever undoes it now restores what was found.
         let before = journal.update(|entries| {
             entries
@@ -210,7 +224,8 @@ impl Clock {
         if let Err(error) = before {
             return Answer::refused(&error);
         }
-        let written = self.file.write(&value).and_then(|()| self.file.read());
+        let written = self.file.write(&value);
+        let written = written.and_then(|()| self.file.read_settled(&value));
         let back = match written {
             Ok(back) => back,
             Err(error) => {
@@ -219,16 +234,29 @@ impl Clock {
                 return Answer::refused(&error);
             }
         };
-        let after = journal.update(|entries| {
-            entries.files.insert(self.path.clone(), entry(&back, true));
-        });
         let khz = back.parse().unwrap_or_default();
-        self.set = Some(back);
-        if let Err(error) = after {
-            return Answer::refused(&error);
+        // It will be in force later, or another limit of the kernel is lower.
+        if back == held && back != value {
+            (self.set, self.before) = (Some(value), Some(held));
+        } else {
+            (self.set, self.before) = (Some(back), None);
+            if let Err(error) = self.confirm(journal) {
+                return Answer::refused(&error);
+            }
         }
         self.prefer(journal);
         Answer::value(khz)
+    }
+
+    /// What is set was read back: from now on another value is somebody else's.
+    fn confirm(&mut self, journal: &mut Journal) -> std::io::Result<()> {
+        self.before = None;
+        let set = self.set.clone().unwrap_or_default();
+        journal.update(|entries| {
+            if let Some(changed) = entries.files.get_mut(&self.path) {
+                (changed.set, changed.sure) = (set, true);
+            }
+        })
     }
 
     /// Tells the hardware to save energy. Some drivers and governors refuse; the cap is enough.
@@ -264,7 +292,7 @@ impl Clock {
             .as_mut()
             .map(|preference| preference.restore(journal));
         let theirs = match (&self.set, self.file.read()) {
-            (Some(set), Ok(now)) => now != *set,
+            (Some(set), Ok(now)) => self.before.is_none() && now != *set,
             _ => false,
         };
         let is_in_journal = journal.entries().files.contains_key(&self.path);
@@ -275,7 +303,7 @@ impl Clock {
         if let Err(error) = written {
             return Answer::refused(&error);
         }
-        self.set = None;
+        (self.set, self.before) = (None, None);
         let removed = journal.update(|entries| {
             entries.files.remove(&self.path);
         });
@@ -286,10 +314,20 @@ impl Clock {
     }
 
     fn look(&mut self, journal: &mut Journal, now_ns: u64) -> Option<LeftAlone> {
-        let set = self.set.clone()?;
+        let mut set = self.set.clone()?;
         let now = self.file.read().ok()?;
         // Empty is what a file of a tree is for a moment while somebody writes it.
-        if now == set || now.is_empty() {
+        if now.is_empty() {
+            return None;
+        }
+        // This is what has come of the last write.
+        if self.before.as_ref().is_some_and(|before| *before != now) {
+            set.clone_from(&now);
+            self.set = Some(now.clone());
+            // If that fails it is unsure in the journal, and is restored all the same.
+            let _ = self.confirm(journal);
+        }
+        if now == set {
             return None;
         }
         while self
@@ -434,6 +472,25 @@ mod tests {
         assert_eq!(bench.cap(1, None), Code::Done);
         assert_eq!(bench.value(1, "scaling_max_freq"), "1800000");
         assert!(bench.journal.entries().is_empty());
+    }
+
+    /// As the kernel does it: what is written is in force a moment later.
+    #[test]
+    fn a_limit_that_comes_into_force_later_is_not_taken_for_somebody_else_s() {
+        let mut bench = bench();
+        bench.cap(1, Some(1_400_000));
+        let clock = &mut bench.clocks.files[bench.clocks.by_cpu[&1]];
+        // What was read back was still the old one.
+        (clock.set, clock.before) = (Some("1000000".to_string()), Some("1400000".to_string()));
+        fs::write(bench.path(1, "scaling_max_freq"), "1000000\n").unwrap();
+        assert_eq!(bench.clocks.look(&mut bench.journal, 0), []);
+        let clock = &bench.clocks.files[bench.clocks.by_cpu[&1]];
+        assert_eq!((clock.again.len(), clock.before.as_ref()), (0, None));
+        let clock = &mut bench.clocks.files[bench.clocks.by_cpu[&1]];
+        (clock.set, clock.before) = (Some("1400000".to_string()), Some("1000000".to_string()));
+        // It is restored before that: the old value is not somebody else's.
+        assert_eq!(bench.cap(1, None), Code::Done);
+        assert_eq!(bench.value(1, "scaling_max_freq"), "2200000");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Cores that come and go while the manager runs.
 //!
-//! The files of a core end with it, and those of one that comes back are others, which hold the limit that
-//! was set before: the kernel keeps it. So all that was slowed is restored, and everything is opened again;
-//! whoever is to be slow is slowed anew.
+//! The files of a policy answer EBUSY while none of its cores is online, or are gone with the driver. The
+//! kernel keeps the limit, which is in force again when a core comes back. So all that was slowed is restored,
+//! and everything is opened again; whoever is to be slow is slowed anew.
 
 use std::path::Path;
 
@@ -31,6 +31,7 @@ impl Hand {
                 self.clocks.cap(&mut self.journal, cpu, None);
             }
             restore_returned(&mut self.journal);
+            self.clocks.settle();
         }
         self.cores = Cores::read(&self.sysfs);
         let may_set = (self.may_set)(&self.cores, &self.lists);
@@ -45,10 +46,16 @@ fn restore_returned(journal: &mut Journal) {
         let Ok(file) = ValueFile::open(Path::new(&path)) else {
             continue;
         };
-        let is_ours = file
-            .read()
-            .is_ok_and(|now| now == changed.set || !changed.sure);
-        if !is_ours || file.write(&changed.found).is_ok() {
+        let is_ours = match file.read() {
+            Ok(now) => now == changed.set || !changed.sure,
+            // The files of a policy outlast its cores, and answer EBUSY until one of them is back.
+            Err(_) => continue,
+        };
+        let is_restored = || {
+            let written = file.write(&changed.found);
+            written.and_then(|()| file.read_settled(&changed.found))
+        };
+        if !is_ours || is_restored().is_ok() {
             // Retried when cores come or go again, or at the end.
             let _ = journal.update(|entries| {
                 entries.files.remove(&path);
@@ -73,13 +80,15 @@ mod tests {
             sure: true,
         };
         let written = journal.update(|entries| {
-            for name in ["back", "gone", "theirs"] {
+            for name in ["back", "gone", "silent", "theirs"] {
                 entries.files.insert(path(name), changed.clone());
             }
         });
         written.unwrap();
         std::fs::write(path("back"), "1000000\n").unwrap();
         std::fs::write(path("theirs"), "1400000\n").unwrap();
+        // A file that is there and can't be read, as of a policy without cores.
+        std::fs::write(path("silent"), [0xFF]).unwrap();
         restore_returned(&mut journal);
         let now = |name: &str| std::fs::read_to_string(path(name)).unwrap();
         assert_eq!(
@@ -87,6 +96,9 @@ mod tests {
             ("2200000\n".into(), "1400000\n".into())
         );
         let left = journal.entries().files.keys().cloned();
-        assert_eq!(left.collect::<Vec<String>>(), [path("gone")]);
+        assert_eq!(
+            left.collect::<Vec<String>>(),
+            [path("gone"), path("silent")]
+        );
     }
 }

@@ -199,12 +199,8 @@ impl Grip {
         let touched = self.touched;
         let files = self.files.into_iter();
         for (cpu, file, found) in files.filter(|(cpu, _, _)| touched.contains(cpu)) {
-            let restored = match file.read() {
-                Ok(now) if now == found => Ok(()),
-                Ok(_) => file.write(&found),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = restored {
+            // Whatever it holds: what the hand wrote last may be in force only a moment later.
+            if let Err(error) = file.write(&found) {
                 failed.push(format!("the frequency of cpu{cpu}: {error}"));
             }
         }
