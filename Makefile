@@ -191,7 +191,7 @@ test-power:
 	cargo test -p slackwater-power -- --include-ignored --skip measure
 
 # The power manager with the kernel's own acpi-cpufreq: a kernel of Debian 12 in QEMU, whose firmware has
-# P-states. 90 MB of packages are unpacked into target/cpufreq. Half an hour, without KVM.
+# P-states. 90 MB of packages are unpacked into target/cpufreq. Some ten minutes; takes no KVM.
 # CPUFREQ="--only sigterm_restores" plays some. See tests/cpufreq/README.md.
 CPUFREQ ?=
 test-cpufreq:

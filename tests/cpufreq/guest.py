@@ -47,7 +47,11 @@ class Guest:
             env=tools.environment("qemu-system-x86_64"))
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
-        self._answer("--ready", BOOT_S)
+        try:
+            self._answer("--ready", BOOT_S)
+        except BaseException:
+            self.close()
+            raise
 
     def _read(self):
         for line in self.process.stdout:

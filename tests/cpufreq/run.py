@@ -13,6 +13,7 @@ Exit code 1 means that something failed, and the guest's log was printed; 2 that
 import argparse
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -94,6 +95,8 @@ def main():
         parser.error(f"no such scenario: {', '.join(unknown)}; --list shows all")
     if not pathlib.Path(options.program).exists():
         parser.error(f"there is no {options.program}: cargo build --release -p slackwater-power")
+    # Ended by a signal it ends its machine, as at any other end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     wanted = [name for name in SCENARIOS if not options.only or name in options.only]
     folder = tempfile.mkdtemp(prefix="slackwater-cpufreq-")
     good = 0
