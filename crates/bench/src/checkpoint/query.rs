@@ -82,6 +82,26 @@ pub fn text(spec: &Spec, rate_per_s: u64, output: &Path, has_target: bool) -> St
     text
 }
 
+/// fixwindow of HiBench, by address in windows of so many seconds, whose time passes as the clock's.
+pub fn windows(spec: &Spec, rate_per_s: u64, window_s: u64) -> String {
+    let interval = spec
+        .interval_ms
+        .map(|ms| format!("SET 'checkpoint_interval' = '{ms} ms';\n"));
+    format!(
+        "{}SET 'latency_target' = '{TARGET_MS} ms';
+         CREATE TABLE visits (ts_ms BIGINT, duration INT, ip STRING,
+           ts AS TO_TIMESTAMP_LTZ(ts_ms, 3), WATERMARK FOR ts AS ts)
+         WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'start' = '{START_MS}',
+           'events_per_second' = '{rate_per_s}', 'rate' = '{rate_per_s}/s');
+         CREATE TABLE sums (window_end TIMESTAMP_LTZ(3), ip STRING, n BIGINT, total BIGINT)
+         WITH ('connector' = 'blackhole');
+         INSERT INTO sums SELECT window_end, ip, COUNT(*), SUM(duration)
+         FROM TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '{window_s}' SECOND)
+         GROUP BY window_start, window_end, ip;",
+        interval.unwrap_or_default()
+    )
+}
+
 /// The number of the row that produced a line of the output: the first column.
 pub fn row_number(line: &str) -> Option<u64> {
     let last_ms = line.split(',').next()?.parse::<u64>().ok()?;

@@ -136,6 +136,9 @@ impl Server {
             .arg(setup.folder)
             .arg("--logfile")
             .arg(&log)
+            // A server reads what it finds, and can't if that is of another kind of server.
+            .arg("--dbfilename")
+            .arg(format!("{}-{port}.rdb", kind.name))
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

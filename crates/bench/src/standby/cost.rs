@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::plan::{Plan, Way};
-use crate::checkpoint::query::{Place, Spec, text};
+use super::plan::{Case, Plan, WINDOW_S, Way};
+use crate::checkpoint::query::{Place, Spec, text, windows};
 use crate::checkpoint::running::{OUTPUT, Running};
 use crate::checkpoint::workers::workers;
 use crate::lab::folder::Folder;
@@ -17,8 +17,8 @@ const TAIL_S: f64 = 0.5;
 /// Measurements of a point.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    /// Number of different keys.
-    pub keys: u64,
+    /// What is computed.
+    pub case: Case,
     /// How checkpoints are taken.
     pub way: Way,
     /// CPU time of the run, in percent of a core.
@@ -39,8 +39,8 @@ impl Point {
             format!(", the standby {percent:.1} %")
         });
         format!(
-            "{} keys, {}: {:.1} %, of that beside workers {:.2} %{standby}, others {:.0} %",
-            self.keys,
+            "{}, {}: {:.1} %, of that beside workers {:.2} %{standby}, others {:.0} %",
+            self.case.name(),
             self.way.name(),
             self.percent,
             self.beside_percent,
@@ -54,15 +54,18 @@ impl Point {
 /// # Errors
 ///
 /// If a run fails.
-pub fn measure(plan: &Plan, (keys, way): (u64, Way)) -> Result<Point, String> {
+pub fn measure(plan: &Plan, (case, way): (Case, Way)) -> Result<Point, String> {
     let folder = Folder::make(&plan.folder)?;
     let spec = Spec {
-        keys,
+        keys: case.keys(),
         place: Place::Blackhole,
         interval_ms: (way != Way::None).then_some(plan.interval_ms),
     };
-    let query = text(&spec, plan.rate_per_s, &folder.file(OUTPUT), true);
-    let warm_up_s = plan.warm_up_s(keys);
+    let query = match case {
+        Case::Keys(_) => text(&spec, plan.rate_per_s, &folder.file(OUTPUT), true),
+        Case::Windows => windows(&spec, plan.rate_per_s, WINDOW_S),
+    };
+    let warm_up_s = plan.warm_up_s(case.keys());
     let duration = format!("{}ms", ((warm_up_s + plan.seconds + TAIL_S) * 1e3) as u64);
     // As often with a standby as without.
     let lag = format!("--set=standby_lag={} ms", 2 * plan.interval_ms);
@@ -99,7 +102,7 @@ pub fn measure(plan: &Plan, (keys, way): (u64, Way)) -> Result<Point, String> {
     let standby_s = end.3.zip(begin.3).map(|(end, begin)| end - begin);
     let others_s = end.4 - begin.4 - own_s - standby_s.unwrap_or(0.0);
     Ok(Point {
-        keys,
+        case,
         way,
         percent: percent(own_s),
         beside_percent: percent(own_s - (end.2 - begin.2)),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::cost::Point;
-use super::plan::{Heir, Way};
+use super::plan::{Case, Heir, Way};
 use super::takeover::TakeOver;
 use crate::lab::{Table, Verdict, distinct, median, rate, spread};
 
@@ -37,17 +37,17 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(&self, keys: u64, way: Way) -> Vec<&Point> {
+    fn of(&self, case: Case, way: Way) -> Vec<&Point> {
         let points = self.points.iter();
         points
-            .filter(|point| (point.keys, point.way) == (keys, way))
+            .filter(|point| (point.case, point.way) == (case, way))
             .collect()
     }
 
     /// A figure of each round with a standby, and of its run without checkpoints.
-    fn pairs(&self, keys: u64, figure: impl Fn(&Point, &Point) -> f64) -> Vec<f64> {
-        let pairs = self.of(keys, Way::Standby).into_iter();
-        let pairs = pairs.zip(self.of(keys, Way::None));
+    fn pairs(&self, case: Case, figure: impl Fn(&Point, &Point) -> f64) -> Vec<f64> {
+        let pairs = self.of(case, Way::Standby).into_iter();
+        let pairs = pairs.zip(self.of(case, Way::None));
         pairs.map(|(with, without)| figure(with, without)).collect()
     }
 
@@ -66,21 +66,21 @@ impl Figures {
                 verdicts.push(Verdict::at_most(goal, found, BACK_MS_MAX));
             }
         }
-        for keys in distinct(self.points.iter().map(|point| point.keys)) {
-            let with = self.of(keys, Way::Standby);
+        for case in distinct(self.points.iter().map(|point| point.case)) {
+            let name = case.name();
+            let with = self.of(case, Way::Standby);
             let beside = median(&with, |point| point.beside_percent);
-            let goal = format!("threads beside workers, {keys} keys, % of a core");
+            let goal = format!("threads beside workers, {name}, % of a core");
             verdicts.push(Verdict::at_most(goal, Some(beside), BESIDE_PERCENT_MAX));
             let more =
                 |with: &Point, without: &Point| (with.percent / without.percent - 1.0) * 100.0;
-            let more = median(&self.pairs(keys, more), |&percent| percent);
-            let goal =
-                format!("more CPU time of the active than without checkpoints, {keys} keys, %");
+            let more = median(&self.pairs(case, more), |&percent| percent);
+            let goal = format!("more CPU time of the active than without checkpoints, {name}, %");
             verdicts.push(Verdict::at_most(goal, Some(more), MORE_PERCENT_MAX));
             let share = median(&with, |point| {
                 point.standby_percent.unwrap_or(0.0) / point.percent
             });
-            let goal = format!("the standby's CPU time as a share of the active's, {keys} keys");
+            let goal = format!("the standby's CPU time as a share of the active's, {name}");
             verdicts.push(Verdict::at_most(goal, Some(share), SHARE_MAX));
         }
         verdicts
@@ -108,17 +108,17 @@ impl Figures {
 
     fn costs(&self) -> Table {
         let mut table = Table::new([
-            "keys",
+            "sums of",
             "with",
             "the run",
             "of that beside workers",
             "more than without",
             "the standby",
         ]);
-        for keys in distinct(self.points.iter().map(|point| point.keys)) {
-            let without = self.of(keys, Way::None);
+        for case in distinct(self.points.iter().map(|point| point.case)) {
+            let without = self.of(case, Way::None);
             for way in [Way::None, Way::Own, Way::Standby] {
-                let points = self.of(keys, way);
+                let points = self.of(case, way);
                 if points.is_empty() {
                     continue;
                 }
@@ -129,7 +129,7 @@ impl Figures {
                 let standby = points.iter().filter_map(|point| point.standby_percent);
                 let standby = standby.collect::<Vec<f64>>();
                 table.line([
-                    keys.to_string(),
+                    case.name(),
                     way.name().to_string(),
                     of_all(
                         &points

@@ -37,6 +37,38 @@ impl Way {
     }
 }
 
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Case {
+    /// Sums by so many keys, for ever: all of the state changes between two checkpoints.
+    Keys(u64),
+    /// fixwindow of HiBench, by address.
+    Windows,
+}
+
+impl Case {
+    /// The case in a table.
+    pub fn name(self) -> String {
+        match self {
+            Case::Keys(keys) => format!("{keys} keys"),
+            Case::Windows => format!("fixwindow, {WINDOW_S} s"),
+        }
+    }
+
+    /// How many keys there are at most.
+    pub fn keys(self) -> u64 {
+        match self {
+            Case::Keys(keys) => keys,
+            Case::Windows => WINDOW_KEYS,
+        }
+    }
+}
+
+/// Seconds of a window of fixwindow, and more addresses than it has.
+pub const WINDOW_S: u64 = 30;
+const WINDOW_KEYS: u64 = 10_000;
+
 /// By what a query goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -153,13 +185,14 @@ impl Plan {
     }
 
     /// The costs of a round.
-    pub fn costs(&self) -> Vec<(u64, Way)> {
+    pub fn costs(&self) -> Vec<(Case, Way)> {
         if self.only == Some(Only::TakeOver) {
             return Vec::new();
         }
         let ways = [Way::None, Way::Own, Way::Standby];
-        let of_keys = |&keys: &u64| ways.map(|way| (keys, way));
-        self.keys.iter().flat_map(of_keys).collect()
+        let cases = self.keys.iter().map(|&keys| Case::Keys(keys));
+        let cases = [Case::Windows].into_iter().chain(cases);
+        cases.flat_map(|case| ways.map(|way| (case, way))).collect()
     }
 
     /// The take-overs of a round.
@@ -180,7 +213,7 @@ impl Plan {
     /// Duration of the whole experiment.
     pub fn expected_s(&self) -> f64 {
         let costs = self.costs().into_iter();
-        let costs = costs.map(|(keys, _)| self.warm_up_s(keys) + self.seconds + 1.0);
+        let costs = costs.map(|(case, _)| self.warm_up_s(case.keys()) + self.seconds + 1.0);
         let takeovers = self.takeovers().into_iter();
         let takeovers = takeovers.map(|(keys, _)| self.warm_up_s(keys) + TAKEOVER_S);
         (costs.sum::<f64>() + takeovers.sum::<f64>()) * f64::from(self.rounds)

@@ -99,8 +99,9 @@ impl Client {
 /// The thread's state.
 pub(super) struct Handler {
     waiter: Waiter,
-    /// Sockets that take no more.
+    /// Sockets that take no more, and how many of them there are.
     blocked: OwnedFd,
+    watched: usize,
     orders: Receiver<Order>,
     words: Sender<Word>,
     /// Words for which there was no room yet: three for each client at most.
@@ -121,6 +122,7 @@ impl Handler {
         Ok(Handler {
             waiter,
             blocked,
+            watched: 0,
             orders,
             words,
             untold: Vec::new(),
@@ -206,6 +208,9 @@ impl Handler {
 
     /// Looks which sockets take more.
     fn look(&mut self) -> bool {
+        if self.watched == 0 {
+            return false;
+        }
         let mut events = [const {
             epoll::Event {
                 flags: EventFlags::empty(),
@@ -227,6 +232,14 @@ impl Handler {
         count > 0
     }
 
+    /// Drops a client; the main thread is told.
+    fn forget(&mut self, number: u64) {
+        if let Some(client) = self.clients.remove(&number) {
+            self.watched -= usize::from(client.is_watched);
+        }
+        self.untold.push(Word::Closed(number));
+    }
+
     fn write(&mut self, number: u64) {
         let Some(client) = self.clients.get_mut(&number) else {
             return;
@@ -236,8 +249,7 @@ impl Handler {
         if is_over || (client.ends && client.is_done()) {
             // Dropped by the main thread, too, which is told.
             let _ = client.socket.shutdown(std::net::Shutdown::Both);
-            self.clients.remove(&number);
-            self.untold.push(Word::Closed(number));
+            self.forget(number);
             return;
         }
         let is_full = match client.is_full {
@@ -252,19 +264,20 @@ impl Handler {
         }
         if client.is_done() == client.is_watched {
             client.is_watched = !client.is_watched;
+            let (blocked, socket) = (&self.blocked, &*client.socket);
             let done = match client.is_watched {
-                true => epoll::add(
-                    &self.blocked,
-                    &*client.socket,
-                    EventData::new_u64(number),
-                    EventFlags::OUT,
-                ),
-                false => epoll::delete(&self.blocked, &*client.socket),
+                true => {
+                    self.watched += 1;
+                    epoll::add(blocked, socket, EventData::new_u64(number), EventFlags::OUT)
+                }
+                false => {
+                    self.watched -= 1;
+                    epoll::delete(blocked, socket)
+                }
             };
             // Out of memory for watches: it is closed as one that does not read.
             if done.is_err() {
-                self.clients.remove(&number);
-                self.untold.push(Word::Closed(number));
+                self.forget(number);
             }
         }
     }

@@ -151,9 +151,18 @@ fn map(out: &mut Vec<u8>, version: Version, pairs: usize) {
     }
 }
 
+/// About how many bytes of JSON a column takes beside its value.
+const JSON_MARKS: usize = 16;
+
 /// A row as an object of JSON.
 fn json(row: &Row) -> Vec<u8> {
-    let mut out = vec![b'{'];
+    let bytes = row
+        .values
+        .iter()
+        .flatten()
+        .map(|value| value.len() + JSON_MARKS);
+    let mut out = Vec::with_capacity(bytes.sum::<usize>() + JSON_MARKS);
+    out.push(b'{');
     for (column, value) in row.schema.columns.iter().zip(row.values.iter()) {
         if out.len() > 1 {
             out.push(b',');
@@ -177,17 +186,24 @@ fn is_json(value: &[u8]) -> bool {
 
 fn quoted(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+    let mut rest = text;
+    // What needs no escape is copied as a whole.
+    while let Some(at) = rest
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..b' '))
+    {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
             // Memory takes everything.
-            0..b' ' => drop(write!(out, "\\u{byte:04x}")),
-            _ => out.push(byte),
+            byte => drop(write!(out, "\\u{byte:04x}")),
         }
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
     out.push(b'"');
 }
 

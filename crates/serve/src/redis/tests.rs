@@ -350,7 +350,7 @@ fn rows_that_never_came_are_not_said_to_be_missing() {
     let mut client = Redis::connect(&door);
     assert_eq!(client.ask("ROLE"), "[slave 127.0.0.1 :6380 connect :0]");
     feed.apply(0, vec![put("10.0.0.1", "7")]).unwrap();
-    client.wait_for("ROLE", "[slave 127.0.0.1 :6380 connected :16]");
+    client.wait_for("ROLE", "[slave 127.0.0.1 :6380 connected :24]");
     for command in ["GET totals:10.0.0.1", "DBSIZE", "EXISTS others:1"] {
         let said = client.ask(command);
         assert!(said.starts_with("-LOADING"), "{command}: {said}");
