@@ -9,6 +9,7 @@ mod doors;
 mod example;
 mod experiments;
 mod explained;
+mod generated;
 mod hosts;
 mod serve;
 mod standby;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use slackwater_engine::runtime::WORKER_NAME;
 
 use crate::explain::{Format, Price};
@@ -152,6 +153,12 @@ before the first prompt. If standard input is not a terminal, it is run like a f
     Completions {
         /// bash, zsh, fish, elvish or powershell
         shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands into a folder; packages do.
+    #[command(hide = true)]
+    Man {
+        /// The folder
+        folder: PathBuf,
     },
     /// Show what is known of this machine: NUMA nodes, cores, caches, frequencies.
     Topology {
@@ -349,18 +356,8 @@ pub fn main() -> ExitCode {
             Ok(remote) => ExitCode::from(crate::shell::run(&files, Vec::new(), Some(remote))),
             Err(error) => complain(&error, FAILED),
         },
-        Command::Completions { shell } => {
-            // Into memory first, because writing into a closed pipe would panic.
-            let mut script = Vec::new();
-            clap_complete::generate(
-                shell,
-                &mut CommandLine::command(),
-                "slackwater",
-                &mut script,
-            );
-            print(&String::from_utf8_lossy(&script));
-            ExitCode::SUCCESS
-        }
+        Command::Completions { shell } => generated::completions(shell),
+        Command::Man { folder } => generated::manual(&folder),
         Command::Key => hosts::key(),
         Command::Worker(arguments) => hosts::worker(&arguments),
         Command::Status(arguments) => asking::show_status(&arguments),

@@ -29,6 +29,7 @@ pub mod measure;
 mod probe;
 pub mod report;
 pub mod script;
+mod service;
 pub mod signals;
 pub mod slow;
 mod split;

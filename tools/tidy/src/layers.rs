@@ -168,8 +168,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         &[
             (
                 "base",
-                "address machine measure probe report script signals slow split targets terminal \
-                 traces",
+                "address machine measure probe report script service signals slow split targets \
+                 terminal traces",
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),

@@ -17,7 +17,9 @@ use crate::terminal::say;
 /// The name of the program, which is also that of its job.
 const FILE: &str = "demo.sql";
 
-const AUCTIONS: &str = include_str!("demo/auctions.sql");
+const EVENTS: &str = include_str!("demo/events.sql");
+const BUSY_AUCTIONS: &str = include_str!("demo/busy_auctions.sql");
+const SECONDS: &str = include_str!("demo/seconds.sql");
 
 /// How long a killed query would take if it were not killed.
 const KILL_DURATION: Duration = Duration::from_secs(12);
@@ -46,42 +48,60 @@ pub struct Arguments {
     /// Print the page's address and open no browser
     #[arg(long)]
     no_browser: bool,
+    /// Serve no page, and print the bids of each second
+    #[arg(long, conflicts_with_all = ["page", "no_browser", "kill"])]
+    no_page: bool,
 }
 
-/// The program: `events` are further options of its source, `answer` those of its sink.
-fn program(rate: f64, events: &str, answer: &str) -> String {
+/// The source, with further options.
+fn events(rate: f64, further: &str) -> String {
     // Event time passes as fast as time does.
     let per_second = rate.ceil();
-    let events = format!("'events_per_second' = '{per_second}'{events}");
-    AUCTIONS
-        .replace("${EVENTS}", &events)
-        .replace("${ANSWER}", answer)
+    let options = format!("'events_per_second' = '{per_second}'{further}");
+    EVENTS.replace("${EVENTS}", &options)
+}
+
+/// The program: `further` options of its source, `answer` those of its sink.
+fn program(rate: f64, further: &str, answer: &str) -> String {
+    events(rate, further) + &BUSY_AUCTIONS.replace("${ANSWER}", answer)
 }
 
 /// Runs the demo.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let rate = arguments.rate;
+    let by = match arguments.no_page {
+        true => "second",
+        false => "auction and second",
+    };
     say(&format!(
-        "An auction site: {} events per second, counted by auction and second. 99 of 100 rows leave within \
-         the target.\n",
+        "An auction site: {} events per second, counted by {by}. 99 of 100 rows leave within the target.\n",
         count(rate as u64)
     ));
     if arguments.kill {
         return kill::run(arguments);
     }
-    say("Open the page, pull the slider, and watch the cores. Ctrl-C ends.\n");
-    let mut script = Script::default();
     let paced = format!(", 'rate' = '{rate}/s'");
-    script.add(FILE, &program(rate, &paced, "'connector' = 'blackhole'"));
+    let (text, ends) = match arguments.no_page {
+        true => (events(rate, &paced) + SECONDS, "Ctrl-C ends.\n"),
+        false => (
+            program(rate, &paced, "'connector' = 'blackhole'"),
+            "Open the page, pull the slider, and watch the cores. Ctrl-C ends.\n",
+        ),
+    };
+    say(ends);
+    let mut script = Script::default();
+    script.add(FILE, &text);
+    let doors = Doors {
+        page: Some(arguments.page.clone()),
+        opens_browser: !arguments.no_browser,
+        ..Doors::default()
+    };
     let options = RunOptions {
         duration: arguments.duration,
-        live: true,
+        // It would stand between the rows.
+        live: !arguments.no_page,
         signals: true,
-        doors: Some(Doors {
-            page: Some(arguments.page.clone()),
-            opens_browser: !arguments.no_browser,
-            ..Doors::default()
-        }),
+        doors: (!arguments.no_page).then_some(doors),
         ..RunOptions::default()
     };
     super::finish(run_script(&script, &options), None, false)

@@ -119,6 +119,7 @@ fn run(arguments: &ServeArguments) -> Result<(), Failed> {
         let (ip, port) = (door.address().ip(), door.address().port());
         log.server(Level::Info, &format!("ready for psql -h {ip} -p {port}"));
     }
+    crate::service::tell_ready();
     // Nothing happens here until the end (I7).
     let _ = told.recv();
     log.server(Level::Info, "ending: jobs save their state");

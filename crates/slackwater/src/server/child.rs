@@ -12,6 +12,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::protocol::{Begin, FromJob, ToJob};
 use crate::hosts::channel::Channel;
+use crate::service::SOCKET_VARIABLE;
 
 /// The longest line of a log, in bytes: longer ones are cut into several.
 const LINE_BYTES_MAX: usize = 16 << 10;
@@ -65,6 +66,7 @@ impl Child {
             .args(["job", "--control", &inherited.as_raw_fd().to_string()])
             // Shown in the list of processes.
             .args(["--name", &begin.name])
+            .env_remove(SOCKET_VARIABLE)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             // Ctrl-C in the server's terminal is for the server.

@@ -138,6 +138,7 @@ impl Query<'_> {
         let mut host = host.run(&self.work(incarnation.as_ref()), catalog)?;
         catalog.has_begun();
         self.signals.has_begun();
+        crate::service::tell_ready();
         self.begin_hosts();
         let coordinator = incarnation.as_ref().zip(writer);
         let coordinator = coordinator

@@ -73,6 +73,7 @@ pub fn stand_by(
         readers,
     };
     query.serving.note(|known| known.stands_by = true);
+    crate::service::tell_ready();
     let stood = standby.until_its_turn(&sender, &events)?;
     query.serving.note(|known| {
         (known.stands_by, known.is_connected, known.other) = (false, false, None);

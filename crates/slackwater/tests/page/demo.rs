@@ -18,6 +18,23 @@ fn the_demo_runs_without_files_and_ends_in_time() {
 }
 
 #[test]
+fn without_a_page_the_demo_prints_windows() {
+    let folder = Folder::new();
+    let demo = ["demo", "--duration", "3s", "--rate", "5000", "--no-page"];
+    let ended = folder.slackwater(&demo).ok();
+    assert!(!ended.err.contains("page at"), "{}", ended.err);
+    let mut lines = ended.out.lines();
+    let titles = lines.next().unwrap_or_default();
+    let titles = titles.split_whitespace().collect::<Vec<_>>();
+    assert_eq!(titles, ["window_start", "bids", "auctions", "highest"]);
+    let first = lines.next().unwrap_or_default();
+    assert!(
+        first.contains(" 4600 "),
+        "92 of 100 events are bids: {first}"
+    );
+}
+
+#[test]
 fn a_killed_demo_has_the_same_answer() {
     let folder = Folder::new();
     let demo = [
