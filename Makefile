@@ -1,6 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
+.PHONY: dist wheel deb tarball sbom image test-install
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
@@ -304,3 +305,41 @@ peers-valkey:
 
 build:
 	cargo build --release -p slackwater
+
+# What is published, in target/dist: see packaging/README.md. The programs are release builds with all
+# connectors, linked for glibc 2.28 and later.
+dist: target/packaging/bin/maturin
+	packaging/build.sh
+
+# One wheel with the Python module and the programs.
+wheel: dist
+	packaging/wheel.sh
+
+deb: dist
+	packaging/deb.sh
+
+tarball: dist
+	packaging/tarball.sh
+
+# An SBOM in the format CycloneDX, which is inside of the packages as well, and the licenses of all libraries.
+sbom: dist
+	target/packaging/bin/python -B packaging/sbom.py --out target/dist/tree/share/doc/slackwater --check
+
+# An image of containers; needs podman or docker.
+image: tarball
+	@command -v podman > /dev/null || command -v docker > /dev/null || { \
+	  echo "missing: apt-get install podman"; exit 1; }
+	cd target/dist && $$(command -v podman || command -v docker) build --file ../../packaging/Containerfile \
+	  --build-arg TARBALL="$$(ls -t slackwater-*.tar.gz | head -n 1)" --tag slackwater .
+
+# The packages that are in target/dist, installed as users do it: the wheel into a fresh environment without
+# Rust, the deb and the tarball into namespaces with a root of their own, services under a systemd of their
+# own, which are killed. INSTALL="--only wheel" does some. The namespaces need root.
+INSTALL ?=
+test-install: target/packaging/bin/maturin
+	target/packaging/bin/python -B packaging/test_install.py $(INSTALL)
+
+target/packaging/bin/maturin: packaging/requirements.txt
+	python3 -m venv target/packaging
+	target/packaging/bin/pip install --quiet --requirement packaging/requirements.txt
+	touch target/packaging/bin/maturin

@@ -27,7 +27,7 @@ GROUP BY window_start, window_end, k;
 
 
 def names():
-    return ["slackwater-worker@", "slackwater-run@"]
+    return sorted(path.stem for path in UNITS.glob("*.service"))
 
 
 def analyze(*arguments):
@@ -56,7 +56,7 @@ def verify(program, folder):
         ours = [line for line in said.splitlines() if "slackwater" in line]
         if code != 0 or ours:
             raise Failed(f"{path.name}: {said}")
-    [path, _] = copies(folder, program, lambda text: text.replace("KillMode=mixed", "KillMod=mixed"))
+    path, *_ = copies(folder, program, lambda text: text.replace("KillMode=mixed", "KillMod=mixed"))
     _, said = analyze("verify", "--man=no", path)
     if "KillMod" not in said:
         raise Failed(f"a misspelled setting was accepted: this check proves nothing\n{said}")
