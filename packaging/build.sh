@@ -13,12 +13,12 @@ tree=target/dist/tree
 
 # Arguments of `cargo rustc` reach the last step alone, so that what has been compiled for another linker is
 # used again.
-cargo rustc --release -p slackwater --bin slackwater --features "$FEATURES" -- $LINK
-cargo rustc --release -p slackwater-power --bin slackwater-power -- $LINK
+cargo rustc --profile "$PROFILE" -p slackwater --bin slackwater --features "$FEATURES" -- $LINK
+cargo rustc --profile "$PROFILE" -p slackwater-power --bin slackwater-power -- $LINK
 
 rm -rf target/dist/tree
 mkdir -p "$tree/bin" "$tree/share/man/man1" "$tree/share/doc/slackwater"
-cp target/release/slackwater target/release/slackwater-power "$tree/bin/"
+cp "$BUILT/slackwater" "$BUILT/slackwater-power" "$tree/bin/"
 slackwater="$tree/bin/slackwater"
 "$slackwater" man "$tree/share/man/man1"
 gzip -9n "$tree"/share/man/man1/*.1
@@ -30,5 +30,5 @@ completions bash bash-completion/completions slackwater
 completions zsh zsh/vendor-completions _slackwater
 completions fish fish/vendor_completions.d slackwater.fish
 cp LICENSE "$tree/share/doc/slackwater/"
-python3 -B packaging/sbom.py --features "$FEATURES" --out "$tree/share/doc/slackwater"
+SOURCE_DATE_EPOCH=$TIME python3 -B packaging/sbom.py --features "$FEATURES" --out "$tree/share/doc/slackwater"
 du -sh "$tree/bin"/*

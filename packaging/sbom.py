@@ -50,7 +50,7 @@ def resolved(features):
             continue
         asked = ["tree", "--locked", "-p", package, "-e", "normal,no-proc-macro", "--prefix", "depth"]
         if has_features and features:
-            asked += ["--features", features if package == "slackwater" else of_program(features)]
+            asked += ["--features", features]
         above = []
         for line in cargo(*asked, "-f", "{p}").splitlines():
             depth, name, version = re.match(r"(\d+)(\S+) v(\S+)", line).groups()
@@ -61,10 +61,6 @@ def resolved(features):
                 edges[above[-1]].add(node)
             above.append(node)
     return edges
-
-
-def of_program(features):
-    return ",".join(f"slackwater/{one}" for one in features.split(","))
 
 
 def folders(package):
@@ -208,8 +204,8 @@ def main():
     path = options.out / "sbom.cdx.json"
     if options.check:
         return check(path)
-    asked = ["--features", of_program(options.features)] if options.features else []
-    metadata = json.loads(cargo("metadata", "--locked", "--format-version", "1", *asked))
+    named = ",".join(f"slackwater/{one}" for one in options.features.split(",") if one)
+    metadata = json.loads(cargo("metadata", "--locked", "--format-version", "1", "--features", named))
     packages = {(package["name"], package["version"]): package for package in metadata["packages"]}
     edges = resolved(options.features)
     options.out.mkdir(parents=True, exist_ok=True)

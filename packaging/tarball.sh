@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 . packaging/settings.sh
 name="slackwater-$VERSION-$MACHINE-linux"
 tar --create --directory target/dist/tree --transform "s|^\.|$name|" --sort=name --owner=0 --group=0 \
-  --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" . | gzip -9n > "target/dist/$name.tar.gz"
+  --numeric-owner --mtime="@$TIME" . | gzip -9n > "target/dist/$name.tar.gz"
 ls -l "target/dist/$name.tar.gz"

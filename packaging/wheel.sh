@@ -23,9 +23,8 @@ data = "data"
 sbom = { rust = false, auditwheel = false, include = ["sbom.cdx.json"] }
 END_OF_TOML
 
-features=$(echo "$FEATURES" | sed 's|[^,]*|slackwater/&|g')
 out="$PWD/target/dist"
 cd "$project"
-"$PACKAGING/bin/maturin" build --release --interpreter "$PACKAGING/bin/python" \
-  --compatibility manylinux_2_28 --auditwheel check --features "$features" --out "$out" -- $LINK
+"$PACKAGING/bin/maturin" build --profile "$PROFILE" --interpreter "$PACKAGING/bin/python" \
+  --compatibility manylinux_2_28 --auditwheel check --features "$FEATURES" --out "$out" -- $LINK
 ls -l "$out"/*.whl
