@@ -8,7 +8,7 @@ architecture=$(dpkg --print-architecture)
 root=target/dist/deb
 rm -rf "$root"
 mkdir -p "$root/DEBIAN" "$root/usr/lib/systemd/system" "$root/etc/slackwater"
-cp -r target/dist/tree "$root/usr"
+cp -r target/dist/tree/. "$root/usr"
 
 # Units name the place where administrators install; packages have another one.
 for unit in deploy/systemd/*.service; do

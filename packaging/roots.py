@@ -194,5 +194,5 @@ def glibc(folder):
 def in_root(folder, arguments, user):
     """The command that runs a program in a root, as a user."""
     script = 'mount -t proc proc "$1/proc"; shift; exec "$@"'
-    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, "sh", str(folder),
+    return ["unshare", "--mount", "sh", "-c", script, "sh", str(folder),
             "chroot", f"--userspec={user}", str(folder), *arguments]

@@ -61,10 +61,8 @@ def query_survives(machine):
         kill(machine, unit)
     machine.until(f"systemctl is-active {unit} || true", lambda said: said.strip() == "inactive")
     code = machine.run(f"systemctl show --property ExecMainStatus --value {unit}").strip()
-    restarts = machine.run(f"systemctl show --property NRestarts --value {unit}").strip()
-    if code != "0" or int(restarts) != KILLS:
-        journal = machine.run("journalctl --no-pager --lines 40")
-        raise Failed(f"exit code {code}, {restarts} restarts\n{journal}")
+    if code != "0":
+        raise Failed(f"exit code {code}\n" + machine.run("journalctl --no-pager --lines 40"))
     rows = machine.run(f"sort {STATE}/answer.csv | diff - /tmp/wanted.csv && wc -l < /tmp/wanted.csv").strip()
     owner = machine.run(f"stat -c %U {STATE}/answer.csv").strip()
     return (f"{unit}: started after {started:.1f} s, killed {KILLS} times: the same {rows} rows as "

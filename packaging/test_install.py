@@ -156,11 +156,10 @@ dpkg --verify slackwater
 getent passwd slackwater
 test "$(stat -c %a:%G /etc/slackwater)" = 750:slackwater
 test -f /lib/systemd/system/slackwater.service
-zcat /usr/share/man/man1/slackwater-run.1.gz | grep --quiet -- --state
+zcat /usr/share/man/man1/slackwater-run.1.gz | grep --quiet SYNOPSIS
 bash -c '. /usr/share/bash-completion/completions/slackwater; complete -p slackwater'
 ! command -v cargo
 slackwater --version
-begun=$(date +%s)
 timeout --signal INT 6 slackwater demo --no-page | head -n {wanted}
 dpkg --remove slackwater
 ! command -v slackwater
