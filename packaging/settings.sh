@@ -16,5 +16,5 @@ LINK="-C linker=$PWD/packaging/zig-cc -C linker-features=-lld -C strip=symbols"
 VERSION=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 MACHINE=$(uname -m)
 # The time in packages: that of the commit, so that the same commit makes the same files. It is not exported
-# as SOURCE_DATE_EPOCH, because C libraries would be built again for each commit, and all that depends on them.
+# as SOURCE_DATE_EPOCH, because C libraries would be built again for each commit, and all that uses them.
 TIME=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
