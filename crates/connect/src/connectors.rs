@@ -20,7 +20,7 @@ use crate::dead_letters::{self, FileDeadLetters};
 use crate::file_format::{FORMATS, FormatKind, Formats};
 use crate::options::{OptionError, Options, listed, nearest};
 use crate::sink::{blackhole, print};
-use crate::source::{datagen, http, stdin};
+use crate::source::{datagen, http, memory, stdin};
 use crate::table::{self, TableDefinition, Use, table_settings};
 use crate::{postgres, sqlite};
 
@@ -30,6 +30,7 @@ pub const CONNECTORS: &[ConnectorKind] = &[
     stdin::CONNECTOR,
     tcp::CONNECTOR,
     http::CONNECTOR,
+    memory::CONNECTOR,
     kafka::CONNECTOR,
     mqtt::CONNECTOR,
     sqlite::CONNECTOR,

@@ -12,6 +12,7 @@
 //! columns                   files of columns, both ways (parquet, arrow)
 //! packing                   files that are compressed (.gz, .zst)
 //! push                      rows that other threads push, for the http source
+//! feed                      rows in memory, for the memory source
 //! datagen                   generated rows
 //! mqtt                      the client of the mqtt source and sink
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
@@ -41,6 +42,7 @@ mod columns;
 mod database;
 mod database_options;
 mod datagen;
+pub mod feed;
 mod file_encoder;
 mod file_format;
 mod format;

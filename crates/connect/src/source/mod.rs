@@ -7,6 +7,7 @@ pub(crate) mod helpers;
 pub(crate) mod http;
 #[cfg(feature = "kafka")]
 pub(crate) mod kafka;
+pub(crate) mod memory;
 pub(crate) mod mqtt;
 pub(crate) mod readiness;
 pub(crate) mod stdin;
