@@ -40,6 +40,8 @@ pub use values::{Argument, Cell, Output, Time};
 struct All {
     scalars: Vec<Arc<ScalarUDF>>,
     aggregates: Vec<Arc<AggregateUDF>>,
+    /// The names of those that were added, in lower case.
+    added: HashSet<String>,
 }
 
 /// The functions of this process; `None` before the first use.
@@ -61,26 +63,55 @@ fn all() -> Arc<All> {
 /// When a name is already taken: then no function is added.
 pub fn install(functions: Functions) -> std::result::Result<(), String> {
     let mut all = all().as_ref().clone();
-    let mut taken = HashSet::new();
-    for function in &all.scalars {
-        taken.insert(function.name().to_string());
-        taken.extend(function.aliases().iter().cloned());
-    }
-    for function in &all.aggregates {
-        taken.insert(function.name().to_lowercase());
-        taken.extend(function.aliases().iter().cloned());
-    }
-    for name in functions.names() {
-        if !taken.insert(name.clone()) {
-            return Err(format!("function '{name}' already exists"));
-        }
-    }
-    all.scalars
-        .extend(functions.scalars.into_iter().map(scalar::Scalar::udf));
-    all.scalars.extend(functions.scalar_udfs);
-    all.aggregates.extend(functions.aggregates);
+    all.add(functions)?;
     *ALL.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all));
     Ok(())
+}
+
+/// Adds functions as [`install`] does, but replaces those of the same name that were added before. Programs
+/// that are compiled already keep theirs.
+///
+/// # Errors
+///
+/// When a name is that of a function of the language: then no function is added.
+pub fn define(functions: Functions) -> std::result::Result<(), String> {
+    let mut all = all().as_ref().clone();
+    for name in functions.names() {
+        if all.added.remove(&name) {
+            all.scalars.retain(|function| function.name() != name);
+            all.aggregates
+                .retain(|function| function.name().to_lowercase() != name);
+        }
+    }
+    all.add(functions)?;
+    *ALL.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all));
+    Ok(())
+}
+
+impl All {
+    fn add(&mut self, functions: Functions) -> std::result::Result<(), String> {
+        let mut taken = HashSet::new();
+        for function in &self.scalars {
+            taken.insert(function.name().to_string());
+            taken.extend(function.aliases().iter().cloned());
+        }
+        for function in &self.aggregates {
+            taken.insert(function.name().to_lowercase());
+            taken.extend(function.aliases().iter().cloned());
+        }
+        let names = functions.names();
+        for name in &names {
+            if !taken.insert(name.clone()) {
+                return Err(format!("function '{name}' already exists"));
+            }
+        }
+        self.added.extend(names);
+        self.scalars
+            .extend(functions.scalars.into_iter().map(scalar::Scalar::udf));
+        self.scalars.extend(functions.scalar_udfs);
+        self.aggregates.extend(functions.aggregates);
+        Ok(())
+    }
 }
 
 fn built_in() -> All {
@@ -117,6 +148,7 @@ fn built_in() -> All {
     All {
         scalars,
         aggregates: datafusion_functions_aggregate::all_default_aggregate_functions(),
+        added: HashSet::new(),
     }
 }
 

@@ -385,15 +385,24 @@ impl UserAggregate {
 }
 
 pub(super) fn user_aggregate<A: Aggregate>(name: &str) -> Arc<AggregateUDF> {
-    let name = name.to_lowercase();
+    let factory = Arc::new(Factory::<A> {
+        name: name.to_lowercase().as_str().into(),
+        marker: PhantomData,
+    });
+    aggregate_of(name, A::Arguments::data_types(), factory)
+}
+
+/// An aggregate function with these arguments and accumulators.
+pub(super) fn aggregate_of(
+    name: &str,
+    arguments: Vec<DataType>,
+    factory: Arc<dyn AccumulatorFactory>,
+) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(UserAggregate {
-        factory: Arc::new(Factory::<A> {
-            name: name.as_str().into(),
-            marker: PhantomData,
-        }),
-        name,
+        factory,
+        name: name.to_lowercase(),
         signature: Signature::user_defined(Volatility::Immutable),
-        arguments: A::Arguments::data_types(),
+        arguments,
     }))
 }
 

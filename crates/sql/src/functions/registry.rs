@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use datafusion_expr::{AggregateUDF, ScalarUDF};
+use slackwater_engine::accumulator::AccumulatorFactory;
 
-use super::aggregate::{Aggregate, user_aggregate};
+use super::aggregate::{Aggregate, aggregate_of, user_aggregate};
 use super::rows::{RowFunction, Rows};
 use super::scalar::{Columns, Scalar};
 
@@ -69,6 +70,18 @@ impl Functions {
     /// Adds an aggregate function.
     pub fn aggregate<A: Aggregate>(&mut self, name: &str) -> &mut Functions {
         self.aggregates.push(user_aggregate::<A>(name));
+        self
+    }
+
+    /// Adds an aggregate function with arguments of these types, whose accumulators `factory` makes.
+    pub fn aggregate_of(
+        &mut self,
+        name: &str,
+        arguments: &[DataType],
+        factory: Arc<dyn AccumulatorFactory>,
+    ) -> &mut Functions {
+        let aggregate = aggregate_of(name, arguments.to_vec(), factory);
+        self.aggregates.push(aggregate);
         self
     }
 
