@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
+.PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: dist wheel deb tarball sbom image test-install
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
@@ -24,9 +24,17 @@ test: duckdb
 	target/debug/examples/csv_speed 1000 > target/csv_speed.out
 	$(MAKE) test-python
 
-# The Python package, with a Ray and a program that stand for the real ones: ten seconds, nothing to install.
+# The Python package, with a Ray and a program that stand for the real ones: nothing to install. After
+# `make python` also its engine, with the libraries that PYTHON has: PYTHON=target/python/bin/python.
+PYTHON ?= python3
 test-python:
-	cd python/slackwater && PYTHONPATH=. python3 -B -m unittest discover -q -s tests
+	cd python/slackwater && PYTHONPATH=. $(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON)) \
+	  -B -m unittest discover -q -s tests
+
+# The module of the Python package, in its folder: PYTHONPATH=python/slackwater finds it.
+python:
+	cargo build --release -p slackwater-python $(FEATURES)
+	cp target/release/lib_slackwater.so python/slackwater/slackwater/_slackwater.abi3.so
 
 # The fast tests, then the families of SLOW, each case of the SQL files stopped and resumed, random queries,
 # chaos, and the loom models of the rings. Tests that take an hour are in `make test-crash`.

@@ -79,6 +79,8 @@ pub mod reads;
 pub mod check;
 pub mod run;
 
+pub mod embed;
+
 pub mod server;
 
 pub mod cli;

@@ -131,6 +131,16 @@ pub enum Failure {
     Query(String, Option<Box<Finished>>),
 }
 
+impl Failure {
+    /// What the query cost until it failed.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Failure::Query(_, Some(finished)) => Some(&finished.report),
+            Failure::Usage(_) | Failure::Query(_, None) => None,
+        }
+    }
+}
+
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
         match refused {

@@ -1,3 +1,79 @@
-"""Runs Slackwater's queries with the means of others: Ray so far (`python -m slackwater.ray`)."""
+"""Slackwater in Python: SQL over streams, told a latency target, met with the least CPU time.
+
+    import slackwater
+
+    session = slackwater.Session(latency_target="50 ms")
+    session.sql("CREATE TABLE flights (…) WITH ('connector' = 'file', 'path' = 'flights.csv')")
+    for batch in session.sql("SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier"):
+        print(batch.to_pandas())
+
+`Session` runs queries in this process; `udf` and `udaf` make functions of SQL. Results are Arrow: pandas,
+polars, pyarrow and DuckDB read them without copies. `python -m slackwater.ray` runs a query on the nodes of a
+Ray cluster, and needs nothing but the program.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from .errors import Error, QueryError, SqlError
+
+if TYPE_CHECKING:
+    from ._slackwater import Array, RecordBatch, Rows
+    from .functions import udaf, udf
+    from .report import Report
+    from .session import Query, Run, Session, Table
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Array",
+    "Error",
+    "Query",
+    "QueryError",
+    "RecordBatch",
+    "Report",
+    "Rows",
+    "Run",
+    "Session",
+    "SqlError",
+    "Table",
+    "udaf",
+    "udf",
+]
+
+# Loaded when they are used, so that the Ray launcher runs without the engine.
+_MODULES = {
+    "Array": "_slackwater",
+    "RecordBatch": "_slackwater",
+    "Rows": "_slackwater",
+    "Report": "report",
+    "Query": "session",
+    "Run": "session",
+    "Session": "session",
+    "Table": "session",
+    "udaf": "functions",
+    "udf": "functions",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'slackwater' has no attribute '{name}'")
+    try:
+        module = importlib.import_module(f".{_MODULES[name]}", __name__)
+    except ModuleNotFoundError as error:
+        if error.name != "slackwater._slackwater":
+            raise
+        raise ImportError(
+            "the engine is not part of this installation of slackwater\n"
+            "  = install a wheel: docs/python.md says which"
+        ) from error
+    value = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

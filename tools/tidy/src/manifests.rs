@@ -22,7 +22,7 @@ enum May {
 const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
-const RULES: [(&str, May); 12] = [
+const RULES: [(&str, May); 13] = [
     ("crates/link", May::Only(&["rustix", "libc", "loom"])),
     (
         "crates/secure",
@@ -96,6 +96,13 @@ const RULES: [(&str, May); 12] = [
                 "slackwater-serve",
             ],
             never: &SQL,
+        },
+    ),
+    (
+        "crates/python",
+        May::But {
+            own: &["slackwater-engine", "slackwater"],
+            never: SQL_AND_ASYNC,
         },
     ),
     (

@@ -1,0 +1,29 @@
+//! Queries of a program that embeds the engine: the Python module, and whoever else has the crate.
+//!
+//! ```text
+//! text ─ Session::take ─► declared, explained, Prepared ─ Job::start ─► run, on a thread of its own
+//!                                                           │              │ results.rs: a sink
+//! given rows ─ Session::give ─► connect/feed.rs             ▼              ▼
+//!                                                       Job::wait     Results::next: batches, as they come
+//! ```
+//!
+//! - A session has declarations and settings, and runs nothing itself. Each of its queries is a run of its
+//!   own, with the declarations before it.
+//! - The rows of a SELECT wait in [`Results`], which is bounded: a reader that is slow slows the query down,
+//!   as any slow sink does. A reader that is gone ends it.
+//! - Whoever waits names a limit, so that a program can look at its signals in between.
+
+mod error;
+mod folded;
+mod job;
+mod results;
+mod session;
+mod types;
+
+pub use error::{Error, Kind};
+pub use folded::folded;
+pub use job::{Ended, Job};
+pub use results::{Batch, Next, Results};
+pub use session::{Prepared, Session, Took};
+pub use slackwater_connect::feed::{Feed, Given};
+pub use types::{columns, data_types, sql_columns, symbol};

@@ -1,0 +1,114 @@
+"""Rows from what users have, and data frames from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from . import _slackwater
+from .errors import SqlError
+
+# Units of a duration in a text, in seconds.
+_UNITS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0}
+_UNITS |= {"h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0}
+
+
+def seconds(duration: str | float | timedelta) -> float:
+    """The seconds of `"5 s"`, `"2 minutes"`, a number of seconds, or a timedelta."""
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    if isinstance(duration, (int, float)):
+        return float(duration)
+    number, _, unit = duration.strip().partition(" ")
+    unit = unit.strip().lower()
+    factor = _UNITS.get(unit, _UNITS.get(unit.removesuffix("s")))
+    try:
+        return float(number) * factor  # type: ignore[operator]
+    except (TypeError, ValueError):
+        reason = f"'{duration}' is not a duration"
+        raise SqlError(f"{reason}\n  = write '5 s'", reason, "write '5 s'") from None
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def declared(
+    schema: Any,
+    event_time: str | None,
+    watermark: str | float | timedelta | None,
+) -> str:
+    """What CREATE TABLE has in its parentheses."""
+    if isinstance(schema, str):
+        columns = schema
+    elif hasattr(schema, "__arrow_c_schema__"):
+        columns = _slackwater.sql_columns(schema)
+    elif (rows := arrow_rows(schema)) is not None:
+        columns = rows.sql_columns()
+    else:
+        pairs = schema.items() if isinstance(schema, Mapping) else schema
+        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in pairs)
+    if event_time is not None:
+        lag = seconds(watermark if watermark is not None else 0)
+        name = quoted(event_time)
+        columns += f", WATERMARK FOR {name} AS {name} - INTERVAL '{lag:.3f}' SECOND"
+    elif watermark is not None:
+        hint = "event_time='…' names it"
+        reason = "a watermark needs the column with the event time"
+        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+    return columns
+
+
+def arrow_rows(data: Any) -> _slackwater.Rows | None:
+    """The rows of data with Arrow's methods, or of an old data frame of pandas; None of other data."""
+    if isinstance(data, _slackwater.Rows):
+        return data
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return _slackwater.Rows.of(data)
+    if type(data).__module__.partition(".")[0] == "pandas":
+        import pyarrow
+
+        return _slackwater.Rows.of(pyarrow.Table.from_pandas(data, preserve_index=False))
+    return None
+
+
+def columns_of(rows: Any, names: Sequence[str]) -> list[list[Any]]:
+    """Lists of values for these columns: of a dictionary of columns, or of rows that are dictionaries or
+    tuples. What a dictionary lacks is NULL."""
+    if isinstance(rows, Mapping):
+        columns = [list(rows.get(name, ())) for name in names]
+        length = max(map(len, columns), default=0)
+        return [column or [None] * length for column in columns]
+    columns = [[] for _ in names]
+    for row in as_rows(rows):
+        if isinstance(row, Mapping):
+            values: Iterable[Any] = (row.get(name) for name in names)
+        else:
+            values = tuple(row)
+            if len(values) != len(names):
+                hint = f"the columns are {', '.join(names)}"
+                reason = f"a row has {len(values)} values for {len(names)} columns"
+                raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+        for column, value in zip(columns, values):
+            column.append(value)
+    return columns
+
+
+def as_rows(rows: Any) -> Iterable[Any]:
+    """The rows of an iterable."""
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+        hint = "push a list of dictionaries or tuples, or a data frame"
+        reason = f"{type(rows).__name__} is not rows"
+        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+    return rows
+
+
+def pandas_of(rows: Any) -> Any:
+    """A pandas.DataFrame, by way of pyarrow."""
+    import pyarrow
+
+    if hasattr(rows, "__arrow_c_stream__"):
+        return pyarrow.table(rows).to_pandas()
+    return pyarrow.record_batch(rows).to_pandas()
