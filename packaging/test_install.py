@@ -75,9 +75,9 @@ def wheel_contents(folder):
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
             said.append(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, glibc {libraries(path)}")
-    program = next(folder.rglob("scripts/slackwater"))
-    program.chmod(0o755)
-    said += [line.strip() for line in checked(["ldd", str(program)]).splitlines()]
+    for path in (next(folder.rglob("scripts/slackwater")), next(folder.rglob("*.abi3.so"))):
+        path.chmod(0o755)
+        said += [path.name, *(f"  {line.strip()}" for line in checked(["ldd", str(path)]).splitlines())]
     return "\n".join(said)
 
 

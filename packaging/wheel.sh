@@ -13,8 +13,9 @@ cp python/slackwater/README.md "$project/"
 cp -r python/slackwater/slackwater "$project/slackwater"
 find "$project" -name __pycache__ -prune -exec rm -r {} +
 cp target/dist/tree/share/doc/slackwater/* "$project/"
-# Programs go to the folder bin of an environment, and the rest to its folder share.
-cp -r target/dist/tree/bin "$project/data/scripts"
+# Scripts go to the folder bin of an environment, and the rest to its folder share.
+mkdir "$project/data/scripts"
+cp target/dist/tree/bin/slackwater-power "$project/data/scripts/"
 cp -r target/dist/tree/share/. "$project/data/data/share/"
 rm -r "$project/data/data/share/doc"
 sed 's|^manifest-path = "../../|&../|' python/slackwater/pyproject.toml > "$project/pyproject.toml"
@@ -23,8 +24,14 @@ data = "data"
 sbom = { rust = false, auditwheel = false, include = ["sbom.cdx.json"] }
 END_OF_TOML
 
-out="$PWD/target/dist"
-cd "$project"
-"$PACKAGING/bin/maturin" build --profile "$PROFILE" --interpreter "$PACKAGING/bin/python" \
-  --compatibility manylinux_2_28 --auditwheel check --features "$FEATURES" --out "$out" -- $LINK
-ls -l "$out"/*.whl
+dist="$PWD/target/dist"
+module() {
+  (cd "$project" && "$PACKAGING/bin/maturin" build --profile "$PROFILE" --interpreter "$PACKAGING/bin/python" \
+    --compatibility manylinux_2_28 --auditwheel check --features "$FEATURES" --out "$1" -- $LINK)
+}
+# Twice the engine would be twice the size: the program of a wheel loads the module. It needs to know which.
+module "$dist/python/first"
+packaging/launcher.sh "$BUILT/lib_slackwater.so" "$project/data/scripts/slackwater"
+rm -r "$dist/python/first"
+module "$dist"
+ls -l "$dist"/*.whl
