@@ -6,6 +6,7 @@ mod calibrated;
 mod check;
 mod demo;
 mod doors;
+mod embedded;
 mod example;
 mod experiments;
 mod explained;
