@@ -1,5 +1,5 @@
-//! The program inside of a shared library: a wheel has it once, in the Python module, and its `slackwater` is a
-//! small program that loads the library and calls this.
+//! The program inside of a shared library: a wheel has it once, in the Python module, and its `slackwater` is
+//! a small program that loads the library and calls this.
 
 use std::process::ExitCode;
 
