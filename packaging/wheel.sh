@@ -27,7 +27,8 @@ END_OF_TOML
 dist="$PWD/target/dist"
 module() {
   (cd "$project" && "$PACKAGING/bin/maturin" build --profile "$PROFILE" \
-    --interpreter "$PACKAGING/bin/python" --compatibility manylinux_2_28 --auditwheel check --features "$FEATURES" --out "$1" -- $LINK)
+    --interpreter "$PACKAGING/bin/python" --compatibility manylinux_2_28 \
+    --auditwheel check --features "$FEATURES" --out "$1" -- $LINK)
 }
 # Twice the engine would be twice the size: the program of a wheel loads the module. It needs to know which.
 module "$dist/python/first"
