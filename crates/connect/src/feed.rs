@@ -383,8 +383,7 @@ mod tests {
             Ok(Given::Full)
         );
         std::thread::scope(|scope| {
-            let limit = Duration::from_secs(60);
-            let waits = scope.spawn(|| feed.push(&batch(0), limit));
+            let waits = scope.spawn(|| feed.push(&batch(0), Duration::from_secs(60)));
             assert!(feed.take().is_ok_and(|taken| taken.is_some()));
             assert_eq!(waits.join().unwrap(), Ok(Given::Taken));
         });

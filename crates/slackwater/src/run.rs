@@ -1,6 +1,7 @@
 //! Runs a program: compile, plan, deploy, wait for the end, report.
 
 mod doors;
+mod failure;
 mod gathering;
 mod led;
 mod problem;
@@ -38,7 +39,7 @@ use crate::script::Script;
 use crate::slow::Slowness;
 use crate::standby::{Readers, Replica};
 use crate::supervisor::checks::check_checkpoints;
-use crate::supervisor::{self, Attempted, Query, Refused, run_saved};
+use crate::supervisor::{self, Attempted, Query, run_saved};
 use crate::targets::Targets;
 use crate::traces::Traces;
 use crate::tuner;
@@ -46,6 +47,7 @@ use crate::views::Views;
 
 pub use crate::supervisor::{Asker, StateOptions};
 pub use doors::{Doors, open_browser};
+pub use failure::Failure;
 use gathering::{compile_with, gather};
 use served::Serve;
 pub use standing_by::StandbyOptions;
@@ -120,34 +122,6 @@ pub struct Finished {
     pub explained: String,
     /// Whether a worker is stuck in a write, so the rows on their way are lost.
     pub abandoned: bool,
-}
-
-/// Why a run failed.
-#[derive(Debug)]
-pub enum Failure {
-    /// The SQL or the settings are wrong (exit code 2).
-    Usage(String),
-    /// The query failed (exit code 1), with the costs until then.
-    Query(String, Option<Box<Finished>>),
-}
-
-impl Failure {
-    /// What the query cost until it failed.
-    pub fn report(&self) -> Option<&Report> {
-        match self {
-            Failure::Query(_, Some(finished)) => Some(&finished.report),
-            Failure::Usage(_) | Failure::Query(_, None) => None,
-        }
-    }
-}
-
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Failure {
-        match refused {
-            Refused::Usage(reason) => Failure::Usage(reason),
-            Refused::Query(reason) => Failure::Query(reason, None),
-        }
-    }
 }
 
 /// The name of a program that is read from standard input.

@@ -1,8 +1,8 @@
 //! Cores that come and go while the manager runs.
 //!
 //! The files of a policy answer EBUSY while none of its cores is online, or are gone with the driver. The
-//! kernel keeps the limit, which is in force again when a core comes back. So all that was slowed is restored,
-//! and everything is opened again; whoever is to be slow is slowed anew.
+//! kernel keeps the limit, which is in force again when a core comes back. So all that was slowed is
+//! restored, and everything is opened again; whoever is to be slow is slowed anew.
 
 use std::path::Path;
 
