@@ -30,12 +30,12 @@ pub const CONNECTORS: &[ConnectorKind] = &[
     stdin::CONNECTOR,
     tcp::CONNECTOR,
     http::CONNECTOR,
-    memory::CONNECTOR,
     kafka::CONNECTOR,
     mqtt::CONNECTOR,
     sqlite::CONNECTOR,
     postgres::CONNECTOR,
     datagen::CONNECTOR,
+    memory::CONNECTOR,
     print::CONNECTOR,
     blackhole::CONNECTOR,
 ];

@@ -29,6 +29,7 @@ const REQUIRED: &[(&str, &[(&str, &str)])] = &[
     ("sqlite", &[("path", "shop.db")]),
     ("postgres", &[("url", "postgresql://user@127.0.0.1:1/shop")]),
     ("datagen", &[("generator", "uservisits")]),
+    ("memory", &[("feed", "rows")]),
     ("print", &[]),
     ("blackhole", &[]),
 ];

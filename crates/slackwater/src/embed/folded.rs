@@ -52,14 +52,17 @@ pub fn folded(
     Ok(Some(vec![take_record_batch(&all, &places)?]))
 }
 
+/// Which of the keys came as the first, and the places of its rows, each a batch and a row in it; several if
+/// equal rows occur several times.
+type Left = (usize, Vec<(usize, usize)>);
+
 /// The rows that are left, by the order in which each key came first.
 fn remaining(batches: &[Batch], key: &[usize], is_keyed: bool) -> Result<RecordBatch, ArrowError> {
     let schema = batches[0].rows.schema();
     let fields = key.iter();
     let fields = fields.map(|&column| SortField::new(schema.field(column).data_type().clone()));
     let converter = RowConverter::new(fields.collect())?;
-    // The places of the rows of each key; several if equal rows occur several times.
-    let mut left: HashMap<Vec<u8>, (usize, Vec<(usize, usize)>)> = HashMap::new();
+    let mut left = HashMap::<Vec<u8>, Left>::new();
     let mut keys_seen = 0;
     for (number, batch) in batches.iter().enumerate() {
         let columns = key.iter().map(|&column| batch.rows.column(column).clone());
