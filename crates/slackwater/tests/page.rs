@@ -261,7 +261,7 @@ fn a_changed_target_holds_after_a_restart() {
     let children = crate::processes::children(shown.running.id());
     rustix::process::kill_process(children[0], rustix::process::Signal::KILL).unwrap();
     let counts = shown.until("restart", |counts| {
-        counts["restarts"] == 1 && counts["status"] == "running"
+        counts["restarts"].as_u64() >= Some(1) && counts["status"] == "running"
     });
     assert_eq!(counts["sinks"][0]["target_ms"], 70.0);
     assert_eq!(shown.end()["sinks"][0]["latency_target_ms"], 70.0);
