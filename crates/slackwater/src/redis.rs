@@ -204,7 +204,6 @@ impl Readers for Served {
 /// What `ROLE` says. Runs that may follow each other count checkpoints, so that they can be compared.
 fn role(serving: &Serving, applied: u64) -> RoleAnswer {
     let known = serving.known();
-    let offset = known.number.unwrap_or(applied);
     match known.stands_by {
         true => RoleAnswer::Replica {
             master: known.other,
@@ -212,7 +211,7 @@ fn role(serving: &Serving, applied: u64) -> RoleAnswer {
             offset: known.number.unwrap_or_default(),
         },
         false => RoleAnswer::Master {
-            offset,
+            offset: known.number.unwrap_or(applied),
             replicas: known
                 .other
                 .filter(|_| known.is_connected)

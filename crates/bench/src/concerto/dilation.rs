@@ -64,7 +64,8 @@ impl Dilation {
     }
 
     /// Makes some threads of a program slow that is yet to be started, by their names. By cores that can't be
-    /// done from outside: then the whole program is slow, and [`Dilation::fast_core`] is for the others.
+    /// done from outside: then the whole program is slow, and [`Dilation::slow_and_fast_core`] says where
+    /// others can run.
     pub fn apply_to(&self, command: &mut Command, threads: &str) {
         self.apply(command);
         if let Means::Library(_) = self.means {

@@ -284,7 +284,9 @@ impl Standby<'_, '_> {
         match synced {
             Ok(_) => {
                 if let Some(readers) = self.readers {
-                    readers.add(self.lock().added());
+                    // Not under the lock: what is stored for the active needs it.
+                    let added = self.lock().added();
+                    readers.add(added);
                 }
                 let note = |known: &mut Known| known.number = Some(manifest.number);
                 self.query.serving.note(note);
