@@ -16,9 +16,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::tcp::seal::Seal;
 use crate::tcp::socket::{self, Moved};
 
-/// The most reads in a row of one call that bring no plaintext: a record comes in at most five (16 KiB in
-/// reads of 4 KiB and more), and a peer that sends only empty ones would keep the reader's worker busy.
-const TAKES_MAX: u32 = 64;
+/// The most reads in a row of one call that bring no plaintext: a record of 16 KiB may come in segments of
+/// 88 bytes, the shortest that Linux sends, and a peer that sends only empty ones would keep the reader's
+/// worker busy.
+const TAKES_MAX: u32 = 256;
 
 /// A socket, and its seal.
 pub(super) struct Wire {
@@ -172,11 +173,14 @@ impl Sealed {
         for buffer in buffers {
             let mut room = &mut buffer[..];
             while !room.is_empty() {
+                // With nothing to return, the socket itself must say that it would block: an end that came
+                // with a part of a record has no event of its own.
+                let may_take = !is_dry || filled == 0;
                 let moved = match self.seal.open(room) {
-                    Ok(Moved::WouldBlock) if !is_dry && takes == TAKES_MAX => {
+                    Ok(Moved::WouldBlock) if may_take && takes == TAKES_MAX => {
                         Err(breach("sent only empty records"))
                     }
-                    Ok(Moved::WouldBlock) if !is_dry => {
+                    Ok(Moved::WouldBlock) if may_take => {
                         takes += 1;
                         match self.take(socket, &mut is_dry) {
                             Ok(true) => continue,

@@ -111,6 +111,26 @@ fn regression_the_end_is_said_before_the_socket_ends() {
     );
 }
 
+/// The end has one event, which the bytes before it used up: whoever is told to wait would wait for ever.
+#[test]
+fn regression_a_cut_inside_a_record_is_found_without_an_event() {
+    for length in (1..3_000).step_by(13) {
+        let (mut ours, mut theirs) = sealed_pair();
+        ours.send(&vec![7; length]).expect("a socket");
+        let mut sealed = vec![0; 8_192];
+        let Ok(Moved::Bytes(count)) = socket::receive(&theirs.socket, &mut sealed) else {
+            panic!("no ciphertext");
+        };
+        socket::send(&ours.socket, &sealed[..count - 1]).expect("a socket");
+        drop(ours);
+        assert_eq!(
+            refusal(theirs.receive(&mut [0; 64])),
+            io::ErrorKind::UnexpectedEof,
+            "{length} bytes"
+        );
+    }
+}
+
 #[test]
 fn changed_bytes_are_found() {
     let (ours, mut theirs) = sealed_pair();
