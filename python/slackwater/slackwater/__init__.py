@@ -7,9 +7,9 @@
     for batch in session.sql("SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier"):
         print(batch.to_pandas())
 
-`Session` runs queries in this process; `udf` and `udaf` make functions of SQL. Results are Arrow: pandas,
-polars, pyarrow and DuckDB read them without copies. `python -m slackwater.ray` runs a query on the nodes of a
-Ray cluster, and needs nothing but the program.
+`Session` runs queries in this process, and `connect` makes one whose queries run in a server. `udf` and
+`udaf` make functions of SQL. Results are Arrow: pandas, polars, pyarrow and DuckDB read them without copies.
+`python -m slackwater.ray` runs a query on the nodes of a Ray cluster. `connect` and Ray need no engine here.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from .errors import Error, QueryError, SqlError
+from .errors import Error, QueryError, ServerError, SqlError
 
 if TYPE_CHECKING:
     from ._slackwater import Array, RecordBatch, Rows
+    from .base import BaseQuery, BaseRun, BaseSession, BaseTable, Batch
+    from .client import Job, ServerQuery, ServerRun, ServerSession, ServerTable, connect
     from .functions import udaf, udf
     from .report import Report
     from .session import Query, Run, Session, Table
@@ -29,25 +31,48 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Array",
+    "BaseQuery",
+    "BaseRun",
+    "BaseSession",
+    "BaseTable",
+    "Batch",
     "Error",
+    "Job",
     "Query",
     "QueryError",
     "RecordBatch",
     "Report",
     "Rows",
     "Run",
+    "ServerError",
+    "ServerQuery",
+    "ServerRun",
+    "ServerSession",
+    "ServerTable",
     "Session",
     "SqlError",
     "Table",
+    "connect",
     "udaf",
     "udf",
 ]
 
-# Loaded when they are used, so that the Ray launcher runs without the engine.
+# Loaded when they are used, so that the Ray launcher and clients of servers run without the engine.
 _MODULES = {
     "Array": "_slackwater",
     "RecordBatch": "_slackwater",
     "Rows": "_slackwater",
+    "BaseQuery": "base",
+    "BaseRun": "base",
+    "BaseSession": "base",
+    "BaseTable": "base",
+    "Batch": "base",
+    "Job": "client",
+    "ServerQuery": "client",
+    "ServerRun": "client",
+    "ServerSession": "client",
+    "ServerTable": "client",
+    "connect": "client",
     "Report": "report",
     "Query": "session",
     "Run": "session",

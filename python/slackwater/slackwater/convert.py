@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from . import _slackwater
 from .errors import SqlError
+
+if TYPE_CHECKING:
+    from . import _slackwater
 
 # Units of a duration in a text, in seconds.
 _UNITS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0}
@@ -35,6 +39,17 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def engine(what: str) -> ModuleType:
+    """The engine's module, which a client of a server may lack."""
+    try:
+        return importlib.import_module("._slackwater", __package__)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"{what}: the engine is not part of this installation of slackwater\n"
+            "  = install a wheel: docs/python.md says which; or write a schema as {'a': 'BIGINT'}"
+        ) from error
+
+
 def declared(
     schema: Any,
     event_time: str | None,
@@ -44,7 +59,7 @@ def declared(
     if isinstance(schema, str):
         columns = schema
     elif hasattr(schema, "__arrow_c_schema__"):
-        columns = _slackwater.sql_columns(schema)
+        columns = engine("a schema of Arrow").sql_columns(schema)
     elif (rows := arrow_rows(schema)) is not None:
         columns = rows.sql_columns()
     else:
@@ -63,14 +78,15 @@ def declared(
 
 def arrow_rows(data: Any) -> _slackwater.Rows | None:
     """The rows of data with Arrow's methods, or of an old data frame of pandas; None of other data."""
-    if isinstance(data, _slackwater.Rows):
-        return data
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return _slackwater.Rows.of(data)
+        kind: type[_slackwater.Rows] = engine("Arrow's methods").Rows
+        return data if isinstance(data, kind) else kind.of(data)
     if type(data).__module__.partition(".")[0] == "pandas":
         import pyarrow
 
-        return _slackwater.Rows.of(pyarrow.Table.from_pandas(data, preserve_index=False))
+        table = pyarrow.Table.from_pandas(data, preserve_index=False)
+        rows: _slackwater.Rows = engine("a data frame").Rows.of(table)
+        return rows
     return None
 
 

@@ -25,6 +25,9 @@ class Error(Exception):
         #: The line and the column in the text, from 1, if the error has a place there.
         self.line, self.column = line, column
 
+    #: What the server called it, such as "duplicate"; empty in this process. docs/http.md lists them.
+    kind: str = ""
+
     def __str__(self) -> str:
         return str(self.args[0])
 
@@ -35,3 +38,7 @@ class SqlError(Error):
 
 class QueryError(Error):
     """A query has failed while it ran."""
+
+
+class ServerError(Error):
+    """A server can't be reached, does not let the client in, breaks off, or can't serve it now."""

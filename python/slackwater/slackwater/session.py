@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _slackwater, convert
 from ._slackwater import RecordBatch, Rows
+from .base import BaseQuery, BaseRun, BaseSession, BaseTable
 from .errors import SqlError
 from .report import Report
 
@@ -22,7 +23,7 @@ _POLL_S = 0.25
 atexit.register(_slackwater.shutdown)
 
 
-class Session:
+class Session(BaseSession):
     """Tables, views and settings, and queries over them that run in this process.
 
         session = Session(latency_target="50 ms")
@@ -128,7 +129,7 @@ class Session:
         self._session.forget(name, False)
 
 
-class Query:
+class Query(BaseQuery):
     """A query that runs each time it is read.
 
     Iterating gives `RecordBatch`es as they come; a reader that is slow slows the query down, and one that
@@ -166,26 +167,6 @@ class Query:
         """Waits for the end; the rows as an object that Arrow's consumers read."""
         return self.start().rows()
 
-    def to_pylist(self) -> list[dict[str, Any]]:
-        """Waits for the end; the rows as dictionaries."""
-        return self.rows().to_pylist()
-
-    def to_arrow(self) -> Any:
-        """Waits for the end; a `pyarrow.Table`."""
-        import pyarrow
-
-        return pyarrow.table(self.rows())
-
-    def to_pandas(self) -> Any:
-        """Waits for the end; a `pandas.DataFrame`, by way of pyarrow."""
-        return convert.pandas_of(self.rows())
-
-    def to_polars(self) -> Any:
-        """Waits for the end; a `polars.DataFrame`."""
-        import polars
-
-        return polars.DataFrame(self.rows())
-
     def progress(self) -> dict[str, Any] | None:
         """The counts of the newest run; None before there is one."""
         return None if self._last is None else self._last.progress()
@@ -212,7 +193,7 @@ class Query:
         return f"<slackwater.Query ({columns})>" if columns else "<slackwater.Query>"
 
 
-class Run:
+class Run(BaseRun):
     """A query that runs. It is stopped when nothing refers to it any more, and at the end of a `with`."""
 
     def __init__(self, job: _slackwater.Job) -> None:
@@ -280,7 +261,7 @@ class Run:
         self._job.abandon()
 
 
-class Table:
+class Table(BaseTable):
     """A table into which this process pushes rows.
 
     Rows wait until a query reads them: 64 MiB, and then `push` waits. Each row is read once, by the query
@@ -309,14 +290,6 @@ class Table:
 
     def __enter__(self) -> Table:
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _text(value: object) -> str:
