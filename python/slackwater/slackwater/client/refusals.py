@@ -62,6 +62,9 @@ def of_error(
     if status in _HINTS:
         # The header of HTTP is not what a user of this package writes.
         return server_error(f"{url}: {message}", _HINTS[status], kind or "denied")
+    if status == 413:
+        # No later try does better.
+        kind, hint = "value", hint or "send less at a time"
     if kind in _SERVER or (status == 503 and kind == "not_running"):
         return server_error(f"{url}: {message}" if url else message, hint or "try again later", kind)
     line, column, shown = None, None, f"sql: {message}"

@@ -114,9 +114,9 @@ class ServerSession(BaseSession):
     def changes(self, view: str) -> ServerQuery:
         """The rows of a materialized view, and then every change as it happens, until the view has ended.
 
-        Batches have a first column `op`: `+I` a new row, `-U` and `+U` the old and the new value of a row,
-        `-D` a row that is gone. Changes that break off raise an error; who reads them again begins with all
-        rows.
+        Batches have a first column `op`: `+I` a new row, `+U` a row that replaces the one with the same key,
+        `-D` a row that is gone, `-U` the old value of a row, of a view without a key. Changes that break off
+        raise an error; who reads them again begins with all rows.
         """
         query = self.sql(f"SUBSCRIBE {convert.quoted(view)}")
         assert query is not None

@@ -114,6 +114,10 @@ class Wire:
         for connection in idle:
             connection.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_idle"):
+            self.close()
+
     def keep(self, connection: http.client.HTTPConnection) -> None:
         """Takes back a connection whose answer was read to the end."""
         with self._lock:
