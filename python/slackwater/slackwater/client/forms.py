@@ -36,7 +36,8 @@ class Reader:
     """The batches of an answer. `text` is what the user wrote, and what was sent begins at `begin`."""
 
     def __init__(self, answer: Answer, text: str, begin: int) -> None:
-        self._answer, self._text, self._begin = answer.checked(ARROW, LINES, text=text, begin=begin), text, begin
+        self._answer = answer.checked(ARROW, LINES, text=text, begin=begin)
+        self._text, self._begin = text, begin
         #: The names of the columns, as soon as they are known.
         self.names: list[str] = []
         self.schema: Any = None
@@ -175,9 +176,10 @@ class _File:
 
 def done_lines(answer: Answer, text: str, begin: int) -> list[tuple[str, list[str]]]:
     """How statements without rows ended, with what the server notes about them."""
-    kinds = (LINES,)
-    # An error may come after statements that were done, in the same form.
-    body = answer.read_all() if answer.kind in kinds else answer.checked(*kinds, text=text, begin=begin).read_all()
+    if answer.kind != LINES:
+        answer.checked(LINES, text=text, begin=begin)
+    # Of any status: an error may come after statements that were done.
+    body = answer.read_all()
     found: list[tuple[str, list[str]]] = []
     for line in body.splitlines():
         try:

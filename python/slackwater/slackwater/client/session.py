@@ -92,8 +92,8 @@ class ServerSession(BaseSession):
         return ServerQuery(self, text, query, dict(self._settings), parameters)
 
     def execute(self, text: str) -> Job | None:
-        """Takes statements, and runs the query among them: an INSERT makes a job, which is returned as soon as
-        it runs; rows of others are dropped."""
+        """Takes statements, and runs the query among them: an INSERT makes a job, which is returned as soon
+        as it runs; rows of others are dropped."""
         query = self.sql(text)
         if query is None:
             return None
@@ -115,8 +115,8 @@ class ServerSession(BaseSession):
         """The rows of a materialized view, and then every change as it happens, until the view has ended.
 
         Batches have a first column `op`: `+I` a new row, `+U` a row that replaces the one with the same key,
-        `-D` a row that is gone, `-U` the old value of a row, of a view without a key. Changes that break off
-        raise an error; who reads them again begins with all rows.
+        `-D` a row that is gone, and sometimes `-U` the old value of a row, before its `+U`. Changes that
+        break off raise an error; who reads them again begins with all rows.
         """
         query = self.sql(f"SUBSCRIBE {convert.quoted(view)}")
         assert query is not None
@@ -248,9 +248,10 @@ class ServerSession(BaseSession):
     def _objects(self, kind: str) -> list[dict[str, Any]]:
         said = self._wire.ask("GET", f"/v1/{kind}").json()
         wanted = {"name", "kind", "columns", "definition"}
-        if not isinstance(said, list) or not all(isinstance(one, dict) and wanted <= one.keys() for one in said):
+        listed = said if isinstance(said, list) else [None]
+        if not all(isinstance(one, dict) and wanted <= one.keys() for one in listed):
             raise refusals.not_ours(self._wire.url, f"it is not a list of {kind}")
-        return said
+        return listed
 
 
 def _literal(value: object) -> str:
