@@ -248,7 +248,7 @@ class ServerSession(BaseSession):
     def _objects(self, kind: str) -> list[dict[str, Any]]:
         said = self._wire.ask("GET", f"/v1/{kind}").json()
         wanted = {"name", "kind", "columns", "definition"}
-        listed = said if isinstance(said, list) else [None]
+        listed: list[Any] = said if isinstance(said, list) else [None]
         if not all(isinstance(one, dict) and wanted <= one.keys() for one in listed):
             raise refusals.not_ours(self._wire.url, f"it is not a list of {kind}")
         return listed
