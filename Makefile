@@ -1,6 +1,6 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
-.PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
+.PHONY: python bench-python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: dist wheel deb tarball sbom image test-install
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
@@ -285,6 +285,12 @@ lint:
 bench:
 	cargo build --release -p slackwater -p slackwater-bench -p slackwater-dilate
 	target/release/slackwater bench hibench
+
+# The Python module beside engines from PyPI, each in an environment of its own in target/peers-python (2 GB):
+# half an hour. BENCH="--rows 100000 --runs 1" does less, BENCH="--wheel FILE" installs a wheel of ours instead
+# of the module that `make python` has built. See tests/peers/README.md.
+bench-python:
+	$(PYTHON) -B tests/peers/bench.py $(BENCH)
 
 # Other libraries, which `slackwater bench link` compares the links with; two minutes. None of them is part
 # of the product or of its lock file, so they are in a separate workspace.
