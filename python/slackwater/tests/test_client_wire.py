@@ -411,8 +411,8 @@ class Statements(unittest.TestCase):
 
     def test_settings_are_read(self):
         kept = {}
-        texts = "SET 'a.b' = 'it''s'", "set linger to 5", "SET `x` = 1", "SET \"c\"='d' ", "RESET 'linger'"
-        for text in texts:
+        written = "SET 'a.b' = 'it''s'", "set linger to 5", "SET `x` = 1", "SET \"c\"='d' ", "RESET 'linger'"
+        for text in written:
             one = statements.split(text)[0]
             if "`" in text:
                 with self.assertRaisesRegex(slackwater.SqlError, "write SET 'key'"):

@@ -10,7 +10,7 @@ import unittest
 from engine import needs, needs_engine
 from served import ROOT
 
-PATH = os.path.join(ROOT, "examples", "latency.ipynb")
+PATH = os.path.join(ROOT, "examples/latency.ipynb")
 
 
 def cells():
