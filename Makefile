@@ -286,9 +286,9 @@ bench:
 	cargo build --release -p slackwater -p slackwater-bench -p slackwater-dilate
 	target/release/slackwater bench hibench
 
-# The Python module beside engines from PyPI, each in an environment of its own in target/peers-python (2 GB):
-# half an hour. BENCH="--rows 100000 --runs 1" does less, BENCH="--wheel FILE" installs a wheel of ours instead
-# of the module that `make python` has built. See tests/peers/README.md.
+# The Python module beside engines from PyPI, each in an environment of its own in target/peers-python (2 GB),
+# which takes half an hour. BENCH="--rows 100000 --runs 1" does less, BENCH="--wheel FILE"
+# installs a wheel of ours instead of the module that `make python` has built. See tests/peers/README.md.
 bench-python:
 	$(PYTHON) -B tests/peers/bench.py $(BENCH)
 
