@@ -7,9 +7,10 @@
     for batch in session.sql("SELECT carrier, COUNT(*) AS n FROM flights GROUP BY carrier"):
         print(batch.to_pandas())
 
-`Session` runs queries in this process; `udf` and `udaf` make functions of SQL. Results are Arrow: pandas,
-polars, pyarrow and DuckDB read them without copies. `python -m slackwater.ray` runs a query on the nodes of a
-Ray cluster, and needs nothing but the program.
+`Session` runs queries in this process; `udf` and `udaf` make functions of SQL, and `Session.source` and
+`Session.sink` tables of generators and of functions. Results are Arrow: pandas, polars, pyarrow and DuckDB
+read them without copies. `python -m slackwater.ray` runs a query on the nodes of a Ray cluster, and needs
+nothing but the program.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .functions import udaf, udf
     from .report import Report
     from .session import Query, Run, Session, Table
+    from .sinks import Sink
 
 __version__ = "0.1.0"
 
@@ -37,6 +39,7 @@ __all__ = [
     "Rows",
     "Run",
     "Session",
+    "Sink",
     "SqlError",
     "Table",
     "udaf",
@@ -52,6 +55,7 @@ _MODULES = {
     "Query": "session",
     "Run": "session",
     "Session": "session",
+    "Sink": "sinks",
     "Table": "session",
     "udaf": "functions",
     "udf": "functions",
