@@ -136,6 +136,41 @@ class Ends(unittest.TestCase):
             self.assertTrue(wait_until(lambda: "while it was closed" in said.getvalue()))
 
 
+def wake_ups():
+    """How often each thread of this process but this one has gone to sleep."""
+    slept = {}
+    for task in os.listdir("/proc/self/task"):
+        if int(task) == threading.get_native_id():
+            continue
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/self/task/{task}/status") as status:
+            lines = dict(line.split(":", 1) for line in status)
+            slept[task, lines["Name"].strip()] = int(lines["voluntary_ctxt_switches"])
+    return slept
+
+
+@needs_engine
+class Idle(unittest.TestCase):
+    def test_nothing_wakes_up_while_nothing_is_yielded(self):
+        come = threading.Semaphore(0)
+
+        def read(partition, offset):
+            yield [(partition, "")], 1
+            come.acquire()
+
+        session = slackwater.Session()
+        numbers(session, read, partitions=3)
+        session.sink("out", {"n": "BIGINT"}, lambda batch: None)
+        run = session.sql("INSERT INTO out SELECT n FROM numbers").start()
+        self.assertTrue(wait_until(lambda: rows_read(run) == 3))
+        time.sleep(0.5)
+        before = wake_ups()
+        time.sleep(1.5)
+        after = wake_ups()
+        come.release(3)
+        self.assertEqual(run.wait().rows_out, 3)
+        self.assertEqual(after, before)
+
+
 @needs_engine
 class Resumed(unittest.TestCase):
     """Queries that are stopped and run again."""
