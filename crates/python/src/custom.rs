@@ -18,6 +18,9 @@ use crate::batch::{RecordBatch, Rows};
 use crate::error::{raised, reason};
 use crate::values::{Types, column_of};
 
+/// A row that could not be made: its number, why, and its text.
+type BadRow = (u64, String, String);
+
 /// How long a reader waits for the one before it.
 const TURN: Duration = Duration::from_secs(5);
 
@@ -194,7 +197,7 @@ impl Outlet {
         &self,
         py: Python<'_>,
         columns: Vec<Vec<Bound<'_, PyAny>>>,
-    ) -> PyResult<(Rows, Vec<(u64, String, String)>)> {
+    ) -> PyResult<(Rows, Vec<BadRow>)> {
         let outlet = self.get()?;
         if columns.windows(2).any(|two| two[0].len() != two[1].len()) {
             let message = "the columns have different numbers of values";
@@ -215,7 +218,7 @@ impl Outlet {
         &self,
         py: Python<'_>,
         rows: &Bound<'_, Rows>,
-        bad: Vec<(u64, String, String)>,
+        bad: Vec<BadRow>,
         offset: Option<String>,
         wait: bool,
     ) -> PyResult<Option<bool>> {
@@ -300,7 +303,7 @@ fn parted<'py>(
     types: &Types<'py>,
     schema: &SchemaRef,
     columns: &[Vec<Bound<'py, PyAny>>],
-) -> PyResult<(Rows, Vec<(u64, String, String)>)> {
+) -> PyResult<(Rows, Vec<BadRow>)> {
     let rows = columns.first().map_or(0, Vec::len);
     let mut good = vec![Vec::<ArrayRef>::new(); columns.len()];
     let mut bad = Vec::new();

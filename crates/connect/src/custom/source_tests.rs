@@ -367,7 +367,8 @@ fn reads_on(rows: u64, seed: u64) -> impl Fn(&Outlet) + Send + Sync {
             let size = (random >> 33) % 7;
             let size = size.min(rows - next);
             next += size;
-            let offset = ((random >> 60) % 3 > 0).then(|| next.to_string());
+            let has_offset = !(random >> 60).is_multiple_of(3);
+            let offset = has_offset.then(|| next.to_string());
             let rows = numbers(next - size, size, |n| n % 5 == 3);
             if outlet.push(piece(rows, offset.as_deref()), None) != Ok(Given::Taken) {
                 return;
