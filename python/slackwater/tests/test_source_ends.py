@@ -7,6 +7,8 @@ import glob
 import io
 import os
 import random
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -29,6 +31,26 @@ class Place:
 def blocked_for_ever():
     while True:
         time.sleep(0.05)
+
+
+# A process that ends while a query runs, with a generator that yields and one that is blocked.
+ENDS = """
+import slackwater, time
+session = slackwater.Session()
+
+@session.source("numbers", {"n": "BIGINT"}, partitions=2)
+def numbers(partition):
+    try:
+        while True:
+            yield [(1,)]
+            time.sleep(partition * 3_600)
+    finally:
+        print("closed", partition, flush=True)
+
+run = session.sql("SELECT n FROM numbers").start()
+next(iter(run))
+print("the end", flush=True)
+"""
 
 
 @needs_engine
@@ -104,6 +126,14 @@ class Ends(unittest.TestCase):
         self.assertEqual(self.closed, [])
         free.set()
         self.is_closed()
+
+    def test_the_end_of_the_process_closes_them(self):
+        tests = os.path.dirname(os.path.abspath(__file__))
+        environment = {**os.environ, "PYTHONPATH": os.path.dirname(tests)}
+        command = [sys.executable, "-B", "-c", ENDS]
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "the end\nclosed 0\n"), ran.stderr)
+        self.assertIn("partition 1 is still being read", ran.stderr)
 
     def test_one_that_yields_after_its_close(self):
         def read():
