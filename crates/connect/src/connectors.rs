@@ -22,7 +22,7 @@ use crate::options::{OptionError, Options, listed, nearest};
 use crate::sink::{blackhole, print};
 use crate::source::{datagen, http, memory, stdin};
 use crate::table::{self, TableDefinition, Use, table_settings};
-use crate::{postgres, sqlite};
+use crate::{custom, postgres, sqlite};
 
 /// All connectors, in the order in which messages name them.
 pub const CONNECTORS: &[ConnectorKind] = &[
@@ -36,6 +36,7 @@ pub const CONNECTORS: &[ConnectorKind] = &[
     postgres::CONNECTOR,
     datagen::CONNECTOR,
     memory::CONNECTOR,
+    custom::CONNECTOR,
     print::CONNECTOR,
     blackhole::CONNECTOR,
 ];

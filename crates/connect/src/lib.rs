@@ -13,6 +13,7 @@
 //! packing                   files that are compressed (.gz, .zst)
 //! push                      rows that other threads push, for the http source
 //! feed                      rows in memory, for the memory source
+//! custom                    sources and sinks that the process itself has
 //! datagen                   generated rows
 //! mqtt                      the client of the mqtt source and sink
 //! kafka                     the client of the kafka source and sink (feature `kafka`)
@@ -38,6 +39,7 @@ mod table;
 
 mod block;
 mod columns;
+pub mod custom;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod database;
 mod database_options;

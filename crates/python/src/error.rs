@@ -3,6 +3,9 @@
 use pyo3::prelude::*;
 use slackwater::embed;
 
+/// The bytes of a traceback that are kept as a reason: its end names the error.
+const REASON_BYTES_MAX: usize = 2_000;
+
 /// The exception for an error of the engine.
 pub fn raised(py: Python<'_>, error: &embed::Error) -> PyErr {
     let name = match error.kind {
@@ -20,4 +23,21 @@ pub fn raised(py: Python<'_>, error: &embed::Error) -> PyErr {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
+}
+
+/// What was raised, with the end of its traceback: why a row is rejected, or a query fails.
+pub fn reason(py: Python<'_>, error: PyErr) -> String {
+    let shown = || {
+        let traceback = py.import("traceback")?;
+        let raised = (error.get_type(py), error.value(py), error.traceback(py));
+        let lines = traceback.call_method1("format_exception", raised)?;
+        lines.extract::<Vec<String>>().map(|lines| lines.concat())
+    };
+    let text = shown().unwrap_or_else(|_: PyErr| error.to_string());
+    let text = text.trim_end();
+    let mut start = text.len().saturating_sub(REASON_BYTES_MAX);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text[start..].to_string()
 }

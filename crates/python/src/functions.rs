@@ -22,13 +22,10 @@ use slackwater::{embed, functions};
 
 use crate::array::Array;
 use crate::capsule;
-use crate::error::raised;
+use crate::error::{raised, reason};
 use crate::values::{Types, column_of, objects};
 
 pub use aggregate::define_aggregate;
-
-/// The bytes of a traceback that are kept as the reason of a rejected row: its end names the error.
-const REASON_BYTES_MAX: usize = 2_000;
 
 /// A function of a row or of columns.
 struct Function {
@@ -75,23 +72,6 @@ fn install(py: Python<'_>, added: functions::Functions) -> PyResult<()> {
     let hint = "use a name that SQL does not have: name=\"…\"";
     let defined = py.detach(|| functions::define(added));
     defined.map_err(|reason| raised(py, &embed::Error::sql(reason, hint)))
-}
-
-/// What was raised, as the reason why a row is rejected.
-fn reason(py: Python<'_>, error: PyErr) -> String {
-    let shown = || {
-        let traceback = py.import("traceback")?;
-        let raised = (error.get_type(py), error.value(py), error.traceback(py));
-        let lines = traceback.call_method1("format_exception", raised)?;
-        lines.extract::<Vec<String>>().map(|lines| lines.concat())
-    };
-    let text = shown().unwrap_or_else(|_: PyErr| error.to_string());
-    let text = text.trim_end();
-    let mut start = text.len().saturating_sub(REASON_BYTES_MAX);
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    text[start..].to_string()
 }
 
 impl Function {

@@ -3,6 +3,7 @@
 //! ```text
 //! slackwater/session.py, udf.py ─► session ─► job ─► batch, array ─► capsule ─► pyarrow, polars, DuckDB, …
 //!                                  functions ◄─ the engine's workers, with the interpreter's lock
+//! slackwater/sources.py, threads ─► custom ─► slackwater/sinks.py
 //! ```
 //!
 //! - What users see is in Python, with its documentation; this module has what Python can't do.
@@ -12,6 +13,7 @@
 mod array;
 mod batch;
 mod capsule;
+mod custom;
 mod error;
 mod functions;
 mod job;
@@ -35,6 +37,7 @@ fn _slackwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::Session>()?;
     module.add_class::<session::Query>()?;
     module.add_class::<session::Feed>()?;
+    module.add_class::<custom::Outlet>()?;
     module.add_class::<job::Job>()?;
     module.add_function(wrap_pyfunction!(batch::sql_columns, module)?)?;
     module.add_function(wrap_pyfunction!(batch::column_names, module)?)?;

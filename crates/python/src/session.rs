@@ -11,6 +11,7 @@ use slackwater::run::StateOptions;
 
 use crate::batch::{Rows, read_schema};
 use crate::capsule;
+use crate::custom;
 use crate::error::raised;
 use crate::job::{Job, SIGNALS};
 
@@ -23,6 +24,18 @@ pub struct Session {
 impl Session {
     fn lock(&self) -> MutexGuard<'_, embed::Session> {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn custom(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        columns: &str,
+        options: &[(String, String)],
+        custom: embed::Custom,
+    ) -> PyResult<()> {
+        let declared = py.detach(|| self.lock().custom(name, columns, options, custom));
+        declared.map_err(|error| raised(py, &error))
     }
 }
 
@@ -83,6 +96,50 @@ impl Session {
         let batches = &rows.get().batches;
         let kept = py.detach(|| self.lock().kept(name, columns, batches));
         kept.map(drop).map_err(|error| raised(py, &error))
+    }
+
+    /// Declares a table whose partitions a reader reads (`slackwater/sources.py`).
+    fn source(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        columns: &str,
+        options: Vec<(String, String)>,
+        reader: Py<PyAny>,
+    ) -> PyResult<()> {
+        let partitions = reader.getattr(py, "partitions")?.extract::<u32>(py)?;
+        let is = |what: &str| reader.getattr(py, what)?.extract::<bool>(py);
+        let (has_offsets, ends) = (is("has_offsets")?, is("ends")?);
+        if !(1..=embed::PARTITIONS_MAX).contains(&partitions) {
+            let message = format!("table '{name}': a source can't have {partitions} partitions");
+            let hint = format!("from 1 to {}: each has a thread", embed::PARTITIONS_MAX);
+            return Err(raised(py, &embed::Error::sql(message, &hint)));
+        }
+        let reader = Box::new(custom::Source { reader });
+        let custom = embed::Custom::source(
+            reader,
+            embed::Terms {
+                partitions,
+                has_offsets,
+                ends,
+            },
+        );
+        self.custom(py, name, columns, &options, custom)
+    }
+
+    /// Declares a table that is written by the methods of an object.
+    fn sink(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        columns: &str,
+        options: Vec<(String, String)>,
+        is_exactly_once: bool,
+        methods: Py<PyAny>,
+    ) -> PyResult<()> {
+        let writer = Box::new(custom::Sink { methods });
+        let custom = embed::Custom::sink(writer, is_exactly_once);
+        self.custom(py, name, columns, &options, custom)
     }
 
     /// Forgets a table or view.

@@ -11,6 +11,7 @@
 //!   own, with the declarations before it.
 //! - The rows of a SELECT wait in [`Results`], which is bounded: a reader that is slow slows the query down,
 //!   as any slow sink does. A reader that is gone ends it.
+//! - Sources and sinks of the program ([`Reader`], [`Writer`]) are tables, too: connect/custom.rs.
 //! - Whoever waits names a limit, so that a program can look at its signals in between.
 
 mod error;
@@ -25,5 +26,8 @@ pub use folded::folded;
 pub use job::{Ended, Job};
 pub use results::{Batch, Next, Results};
 pub use session::{Prepared, Session, Took};
+pub use slackwater_connect::custom::{
+    Bad, Custom, Outlet, PARTITIONS_MAX, Piece, Reader, Reading, Terms, Writer,
+};
 pub use slackwater_connect::feed::{Feed, Given};
 pub use types::{columns, data_types, sql_columns, symbol};

@@ -8,8 +8,9 @@
         print(batch.to_pandas())
 
 `Session` runs queries in this process, and `connect` makes one whose queries run in a server. `udf` and
-`udaf` make functions of SQL. Results are Arrow: pandas, polars, pyarrow and DuckDB read them without copies.
-`python -m slackwater.ray` runs a query on the nodes of a Ray cluster. `connect` and Ray need no engine here.
+`udaf` make functions of SQL, and `Session.source` and `Session.sink` tables of generators and of functions.
+Results are Arrow: pandas, polars, pyarrow and DuckDB read them without copies. `python -m slackwater.ray`
+runs a query on the nodes of a Ray cluster. `connect` and Ray need no engine here.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .functions import udaf, udf
     from .report import Report
     from .session import Query, Run, Session, Table
+    from .sinks import Sink
 
 __version__ = "0.1.0"
 
@@ -50,6 +52,7 @@ __all__ = [
     "ServerSession",
     "ServerTable",
     "Session",
+    "Sink",
     "SqlError",
     "Table",
     "connect",
@@ -77,6 +80,7 @@ _MODULES = {
     "Query": "session",
     "Run": "session",
     "Session": "session",
+    "Sink": "sinks",
     "Table": "session",
     "udaf": "functions",
     "udf": "functions",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from . import _slackwater, convert
+from . import _slackwater, convert, sinks, sources
 from ._slackwater import RecordBatch, Rows
 from .base import BaseQuery, BaseRun, BaseSession, BaseTable
 from .errors import SqlError
 from .report import Report
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 # How often a thread that waits for an `async for` looks whether its task was cancelled.
 _POLL_S = 0.25
@@ -119,6 +121,79 @@ class Session(BaseSession):
         columns = convert.declared(schema or rows.sql_columns(), event_time, watermark)
         self._session.forget(name, True)
         self._session.kept(name, columns, rows)
+
+    def source(
+        self,
+        name: str,
+        schema: Any,
+        *,
+        event_time: str | None = None,
+        watermark: str | float | timedelta | None = None,
+        partitions: int = 1,
+        ends: bool = False,
+        **options: object,
+    ) -> Callable[[_F], _F]:
+        """Declares a table that a generator fills.
+
+            @session.source("readings", {"sensor": "STRING", "v": "DOUBLE"}, partitions=2)
+            def readings(partition, offset):
+                while rows := fetch(partition, after=offset):
+                    offset = rows[-1]["id"]
+                    yield rows, offset
+
+        The function is called once for each partition, on a thread of its own, and may block. It takes
+        `partition` (from 0) and `offset`, each if it has such a parameter. Rows are a list of dictionaries or
+        tuples, a dictionary of columns, or anything with Arrow's PyCapsule methods. A partition ends when its
+        generator does. `async def` works, too.
+
+        With the parameter `offset`, each `yield` gives rows and the offset after them, which may be anything
+        that can be pickled. The table is exactly once: when a query resumes from a checkpoint, the function
+        is called with the offset of the last rows that it contains (None at first), and must then give the
+        rows that follow, in the same order. Without it, `yield rows`: the table is at most once, as the
+        function begins again.
+
+        `schema`, `event_time` and `watermark` are those of `table`. With `ends`, all generators end, so that
+        a query may need the end: ORDER BY, LIMIT, the table of a join. Further options are those of every
+        table that is read: `idle_timeout="5 s"`, `on_error="fail"`, `dead_letter="PATH"`. What the function
+        raises ends the query; rows with wrong values are rejected. A table of this name is replaced.
+        """
+        columns = convert.declared(schema, event_time, watermark)
+        given = [(option, _text(value)) for option, value in options.items()]
+
+        def declare(function: _F) -> _F:
+            reader = sources.Source(name, function, partitions, ends)
+            self._session.forget(name, True)
+            self._session.source(name, columns, given, reader)
+            return function
+
+        return declare
+
+    def sink(
+        self,
+        name: str,
+        schema: Any,
+        sink: Callable[[RecordBatch], object] | Any,
+        *,
+        exactly_once: bool = False,
+        changes: bool = False,
+        **options: object,
+    ) -> None:
+        """Declares a table whose rows go to Python: `INSERT INTO name SELECT …`.
+
+        `sink`: a function of a `RecordBatch`, or an object with the methods of `Sink`. It is called by one
+        thread at a time. A function is at least once: what was written since the last checkpoint is written
+        again after a failure. With `exactly_once`, the object has the methods `begin`, `prepare` and
+        `commit`, and the session a folder for checkpoints. With `changes`, batches have a first column
+        `change` (`+I`, `-U`, `+U`, `-D`), and rows may be taken back. `schema` is that of `table`. A table of
+        this name is replaced.
+        """
+        methods = sinks.Methods(name, sink, exactly_once)
+        given = [(option, _text(value)) for option, value in options.items()]
+        if changes:
+            given.append(("changelog", "change"))
+        self._session.forget(name, True)
+        columns = convert.declared(schema, None, None)
+        self._session.sink(name, columns, given, exactly_once, methods)
 
     def tables(self) -> list[str]:
         """The names of the tables and views."""

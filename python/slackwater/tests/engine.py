@@ -29,6 +29,18 @@ def declare_visits(session, **options: object) -> None:
     session.sql(f"CREATE TABLE visits ({columns}) WITH ({listed})")
 
 
+def numbers(session, read, partitions: int = 1, **options: object):
+    """Declares a table of numbers that a generator fills; a query that reads it."""
+    session.source("numbers", {"n": "BIGINT", "s": "STRING"}, partitions=partitions, **options)(read)
+    return session.sql("SELECT n, s FROM numbers")
+
+
+def rows_read(run) -> int:
+    """The rows that a query has read so far."""
+    sources = (run.progress() or {}).get("sources")
+    return sources[0]["rows"] if sources else 0
+
+
 def threads() -> int:
     """The threads of this process, those of the engine included."""
     return len(os.listdir("/proc/self/task"))

@@ -119,7 +119,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("clients", "datagen feed kafka mqtt pacer push tcp"),
             ("files", "columns file_format"),
             ("connectors", "connector dead_letters file_encoder"),
-            ("sources and sinks", "sink source"),
+            ("sources and sinks", "custom sink source"),
             ("databases", "database postgres sqlite"),
             ("all connectors", "connectors elsewhere"),
             ("beside tests", "fuzz"),

@@ -30,6 +30,7 @@ const REQUIRED: &[(&str, &[(&str, &str)])] = &[
     ("postgres", &[("url", "postgresql://user@127.0.0.1:1/shop")]),
     ("datagen", &[("generator", "uservisits")]),
     ("memory", &[("feed", "rows")]),
+    ("custom", &[("name", "readings")]),
     ("print", &[]),
     ("blackhole", &[]),
 ];

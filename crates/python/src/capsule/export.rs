@@ -65,10 +65,14 @@ pub fn schema(field: &Field) -> Result<CSchema, String> {
 }
 
 unsafe extern "C" fn release_schema(schema: *mut CSchema) {
-    // SAFETY: the consumer passes a structure of `schema`, once.
+    // SAFETY: the consumer passes a structure of `schema`. One that was released has no data of its own.
     let owned = unsafe {
         (*schema).release = None;
-        Box::from_raw((*schema).private_data.cast::<OfSchema>())
+        let owned = std::mem::replace(&mut (*schema).private_data, null_mut());
+        if owned.is_null() {
+            return;
+        }
+        Box::from_raw(owned.cast::<OfSchema>())
     };
     for child in owned.children {
         // SAFETY: it was made by `Box::into_raw`; a child that the consumer has moved is empty.
@@ -137,10 +141,14 @@ fn validity(data: &ArrayData) -> Option<Buffer> {
 }
 
 unsafe extern "C" fn release_array(array: *mut CArray) {
-    // SAFETY: the consumer passes a structure of `array`, once.
+    // SAFETY: the consumer passes a structure of `array`. One that was released has no data of its own.
     let owned = unsafe {
         (*array).release = None;
-        Box::from_raw((*array).private_data.cast::<OfArray>())
+        let owned = std::mem::replace(&mut (*array).private_data, null_mut());
+        if owned.is_null() {
+            return;
+        }
+        Box::from_raw(owned.cast::<OfArray>())
     };
     for child in owned.children {
         // SAFETY: it was made by `Box::into_raw`; a child that the consumer has moved is empty.

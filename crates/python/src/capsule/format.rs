@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field, FieldRef, IntervalUnit, TimeUnit};
+use arrow_schema::{
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, IntervalUnit,
+    TimeUnit,
+};
 
 fn unit(unit: TimeUnit) -> char {
     match unit {
@@ -67,17 +70,31 @@ pub fn of(data_type: &DataType) -> Option<String> {
     })
 }
 
+/// A size in the string of a type, which is not negative.
+fn size(text: &str) -> Option<i32> {
+    text.parse().ok().filter(|size| *size >= 0)
+}
+
 /// The type of a string and the fields of the children; `None` for a type that tables don't have.
 pub fn parsed(format: &str, children: Vec<FieldRef>, is_sorted: bool) -> Option<DataType> {
     if let Some(parameters) = format.strip_prefix("d:") {
         let mut parameters = parameters.split(',');
-        let precision = parameters.next()?.parse().ok()?;
-        let scale = parameters.next()?.parse().ok()?;
-        return match parameters.next().unwrap_or("128") {
-            "128" => Some(DataType::Decimal128(precision, scale)),
-            "256" => Some(DataType::Decimal256(precision, scale)),
-            _ => None,
+        let precision = parameters.next()?.parse::<u8>().ok()?;
+        let scale = parameters.next()?.parse::<i8>().ok()?;
+        let (made, precision_max) = match parameters.next().unwrap_or("128") {
+            "128" => (
+                DataType::Decimal128(precision, scale),
+                DECIMAL128_MAX_PRECISION,
+            ),
+            "256" => (
+                DataType::Decimal256(precision, scale),
+                DECIMAL256_MAX_PRECISION,
+            ),
+            _ => return None,
         };
+        let fits =
+            (1..=precision_max).contains(&precision) && i16::from(scale) <= i16::from(precision);
+        return fits.then_some(made);
     }
     if let Some(of) = format.strip_prefix("ts") {
         let (letter, zone) = of.split_once(':')?;
@@ -85,11 +102,11 @@ pub fn parsed(format: &str, children: Vec<FieldRef>, is_sorted: bool) -> Option<
         return Some(DataType::Timestamp(unit_of(letter)?, zone));
     }
     if let Some(bytes) = format.strip_prefix("w:") {
-        return Some(DataType::FixedSizeBinary(bytes.parse().ok()?));
+        return Some(DataType::FixedSizeBinary(size(bytes)?));
     }
     if let Some(length) = format.strip_prefix("+w:") {
         let item = children.into_iter().next()?;
-        return Some(DataType::FixedSizeList(item, length.parse().ok()?));
+        return Some(DataType::FixedSizeList(item, size(length)?));
     }
     let item = |children: Vec<FieldRef>| -> Option<Arc<Field>> { children.into_iter().next() };
     Some(match format {

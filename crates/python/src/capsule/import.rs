@@ -17,6 +17,9 @@ const SORTED: i64 = 4;
 /// How deep types may be nested.
 const DEPTH_MAX: usize = 64;
 
+/// The bytes that a buffer may have, as any memory of a program.
+const BYTES_MAX: usize = isize::MAX as usize;
+
 /// The column that a schema describes.
 ///
 /// # Errors
@@ -52,14 +55,31 @@ fn field_at(schema: &CSchema, depth: usize) -> Result<Field, String> {
         ));
     }
     let children = (0..schema.n_children.max(0) as usize).map(|child| {
-        // SAFETY: a valid schema has so many valid children.
-        field_at(unsafe { &**schema.children.add(child) }, depth + 1).map(Arc::new)
+        // SAFETY: a valid schema has so many valid children, whose pointers are then there.
+        let child = unsafe { child_of(schema.children, child) };
+        let child =
+            child.ok_or_else(|| format!("column '{name}' has an Arrow type without its parts"))?;
+        field_at(child, depth + 1).map(Arc::new)
     });
     let children = children.collect::<Result<Vec<_>, String>>()?;
     let data_type = format::parsed(&format, children, schema.flags & SORTED != 0);
     let data_type = data_type
         .ok_or_else(|| format!("column '{name}' has a type that tables don't have: '{format}'"))?;
     Ok(Field::new(name, data_type, is_nullable))
+}
+
+/// A child of a structure; `None` if there is no pointer to it.
+///
+/// # Safety
+///
+/// `children` is null, or points to more than `number` pointers, each null or to a valid structure that lives
+/// for `'a`.
+unsafe fn child_of<'a, T>(children: *mut *mut T, number: usize) -> Option<&'a T> {
+    if children.is_null() {
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { (*children.add(number)).as_ref() }
 }
 
 /// The column of an array.
@@ -78,7 +98,11 @@ fn data(owner: &Arc<CArray>, array: &CArray, data_type: &DataType) -> Result<Arr
     }
     let layout = layout(data_type);
     let (length, offset) = (array.length as usize, array.offset as usize);
-    let rows = length + offset;
+    let too_long = || format!("an Arrow array of {data_type} has {length} rows");
+    let rows = length.checked_add(offset).ok_or_else(too_long)?;
+    if array.buffers.is_null() && array.n_buffers > 0 {
+        return Err(format!("an Arrow array of {data_type} lacks its buffers"));
+    }
     let masks = usize::from(layout.can_contain_null_mask);
     let expected = masks + layout.buffers.len();
     let found = array.n_buffers.max(0) as usize;
@@ -117,25 +141,43 @@ fn data(owner: &Arc<CArray>, array: &CArray, data_type: &DataType) -> Result<Arr
                             | DataType::LargeList(_)
                             | DataType::Map(_, _)
                     );
-                (rows + usize::from(is_offsets)) * byte_width
+                let values = rows.checked_add(usize::from(is_offsets));
+                let bytes = values.and_then(|values| values.checked_mul(*byte_width));
+                bytes
+                    .filter(|bytes| *bytes <= BYTES_MAX)
+                    .ok_or_else(too_long)?
             }
             BufferSpec::BitMap => rows.div_ceil(8),
             BufferSpec::VariableWidth => end(&buffers[0], data_type, rows),
             BufferSpec::AlwaysNull => 0,
         };
         let buffer = at(masks + number, bytes);
-        buffers.push(match buffer.is_empty() && bytes > 0 {
+        buffers.push(match (buffer.is_empty() && bytes > 0, rows) {
             // An empty array of strings may have no offsets.
-            true => Buffer::from(vec![0u8; bytes]),
-            false => buffer,
+            (true, 0) => Buffer::from(vec![0u8; bytes]),
+            (true, _) => return Err(format!("an Arrow array of {data_type} lacks a buffer")),
+            (false, _) => buffer,
         });
     }
     if layout.variadic {
         let count = found - expected - 1;
-        let lengths = at(found - 1, count * size_of::<i64>());
-        let lengths = lengths.typed_data::<i64>().to_vec();
-        for (number, bytes) in lengths.into_iter().enumerate() {
-            buffers.push(at(expected + number, bytes.max(0) as usize));
+        let lengths = at(
+            found - 1,
+            count.saturating_mul(size_of::<i64>()).min(BYTES_MAX),
+        );
+        // They may be at any address.
+        let lengths = lengths.as_slice().chunks_exact(size_of::<i64>());
+        let lengths = lengths.map(|bytes| bytes.try_into().map_or(-1, i64::from_ne_bytes));
+        let lengths = lengths.collect::<Vec<i64>>();
+        for number in 0..count {
+            let bytes = lengths
+                .get(number)
+                .and_then(|&bytes| usize::try_from(bytes).ok());
+            let buffer = bytes.map(|bytes| (bytes, at(expected + number, bytes)));
+            match buffer {
+                Some((bytes, buffer)) if buffer.len() == bytes => buffers.push(buffer),
+                _ => return Err(format!("an Arrow array of {data_type} lacks a buffer")),
+            }
         }
     }
     let mut nulls = None;
@@ -153,11 +195,20 @@ fn data(owner: &Arc<CArray>, array: &CArray, data_type: &DataType) -> Result<Arr
             ));
         }
         // SAFETY: a valid array has so many valid children, which its owner owns.
-        children.push(data(
-            owner,
-            unsafe { &**array.children.add(child) },
-            &of_child,
-        )?);
+        let child = unsafe { child_of(array.children, child) };
+        let child = child.ok_or_else(|| format!("an Arrow array of {data_type} lacks a child"))?;
+        children.push(data(owner, child, &of_child)?);
+    }
+    let items = match data_type {
+        DataType::Struct(_) => Some(rows),
+        DataType::FixedSizeList(_, size) => rows.checked_mul(usize::try_from(*size).unwrap_or(0)),
+        _ => Some(0),
+    };
+    let items = items.ok_or_else(too_long)?;
+    if children.iter().any(|child: &ArrayData| child.len() < items) {
+        return Err(format!(
+            "an Arrow array of {data_type} has more rows than a child of it"
+        ));
     }
     if let DataType::Dictionary(_, values) = data_type {
         if array.dictionary.is_null() {
@@ -173,8 +224,12 @@ fn data(owner: &Arc<CArray>, array: &CArray, data_type: &DataType) -> Result<Arr
         .child_data(children)
         .nulls(nulls)
         .align_buffers(true);
-    // SAFETY: the producer vouches for what the buffers contain, as the interface demands.
-    Ok(unsafe { builder.build_unchecked() })
+    // SAFETY: the producer vouches for what the buffers contain, as the interface demands. That they are as
+    // long as they have to be is looked at below, before anything reads them.
+    let data = unsafe { builder.build_unchecked() };
+    let checked = data.validate();
+    checked.map_err(|error| format!("an Arrow array of {data_type} is not valid: {error}"))?;
+    Ok(data)
 }
 
 /// The last offset, which is the number of bytes of the values.

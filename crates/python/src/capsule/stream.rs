@@ -112,11 +112,14 @@ unsafe extern "C" fn get_last_error(stream: *mut CStream) -> *const c_char {
 }
 
 unsafe extern "C" fn release(stream: *mut CStream) {
-    // SAFETY: the consumer passes a stream of `exported`, once.
-    drop(unsafe {
+    // SAFETY: the consumer passes a stream of `exported`. One that was released has no data of its own.
+    unsafe {
         (*stream).release = None;
-        Box::from_raw((*stream).private_data.cast::<OfStream>())
-    });
+        let owned = std::mem::replace(&mut (*stream).private_data, std::ptr::null_mut());
+        if !owned.is_null() {
+            drop(Box::from_raw(owned.cast::<OfStream>()));
+        }
+    }
 }
 
 /// The columns of another library's stream, one for each chunk, and their field.

@@ -2,17 +2,20 @@
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::results::{Results, Taking};
-use super::session::Prepared;
+use super::session::{Offered, Prepared};
 use crate::metrics::Look;
 use crate::report::Report;
 use crate::run::{Asker, Outcome, RunOptions, Screen, run_script};
 
 /// How long a look at a query may take.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long readers of sources may take to end after their query. A blocked one is left behind.
+const SETTLING: Duration = Duration::from_secs(3);
 
 /// The name of the thread that starts a query and watches it.
 const THREAD: &str = "slackwater";
@@ -86,6 +89,26 @@ impl Error {
     }
 }
 
+/// Waits until the readers of sources have ended, and says which have not.
+fn settle(offers: &[Offered]) {
+    let until = Instant::now() + SETTLING;
+    for offer in offers {
+        let Offered::Custom(offer) = offer else {
+            continue;
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        // The session's number is before the table.
+        let table = offer.name().split_once('.').map_or("", |(_, table)| table);
+        for partition in offer.custom().settle(left) {
+            eprintln!(
+                "note: table '{table}': partition {partition} is still being read {} s after the end of the \
+                 query, and is left behind",
+                SETTLING.as_secs()
+            );
+        }
+    }
+}
+
 impl Job {
     /// Starts a query.
     ///
@@ -108,7 +131,10 @@ impl Job {
         let script = prepared.script().clone();
         // They are offered until the query ends, and whoever pushes rows knows that it is going to read them.
         let offers = prepared.offers().to_vec();
-        let expected = offers.iter().map(|offer| offer.feed().expect());
+        let expected = offers.iter().filter_map(|offer| match offer {
+            Offered::Rows(offer) => Some(offer.feed().expect()),
+            Offered::Custom(_) => None,
+        });
         let expected = expected.collect::<Vec<_>>();
         let end = Arc::<End>::default();
         let ending = Ending {
@@ -118,8 +144,9 @@ impl Job {
         };
         let run = move || {
             let mut ending = ending;
-            let _given = (offers, expected);
+            let _expected = expected;
             let outcome = run_script(&script, &options);
+            settle(&offers);
             ending.ended = Some(match outcome {
                 Ok(Outcome::Finished(finished)) => Ended {
                     report: Some(finished.report),

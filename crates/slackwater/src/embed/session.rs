@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use slackwater_connect::feed::{Feed, Offer};
+use slackwater_connect::custom::{self, Custom};
+use slackwater_connect::feed::{self, Feed};
 use slackwater_sql::program::{Compiled, compile, declared};
 use slackwater_sql::settings::Processes;
 use slackwater_sql::statement::{Statement, parse};
@@ -41,8 +42,17 @@ struct Declared {
     /// The table or view; `None` for a setting.
     name: Option<String>,
     text: String,
-    /// Offers the rows that were given for it.
-    offer: Option<Arc<Offer>>,
+    /// What the process has for it.
+    offer: Option<Offered>,
+}
+
+/// What the process has for a table: it is offered as long as this is kept.
+#[derive(Debug, Clone)]
+pub(super) enum Offered {
+    /// Rows.
+    Rows(Arc<feed::Offer>),
+    /// A source or a sink.
+    Custom(Arc<custom::Offer>),
 }
 
 /// What a session has made of a text.
@@ -64,8 +74,8 @@ pub struct Prepared {
     state: Option<StateOptions>,
     name: String,
     result: Option<Shape>,
-    /// The rows that were given for its tables.
-    offers: Vec<Arc<Offer>>,
+    /// What the process has for its tables.
+    offers: Vec<Offered>,
 }
 
 /// The result of a SELECT.
@@ -192,18 +202,41 @@ impl Session {
         self.give(name, columns, |schema| Feed::kept(schema, rows))
     }
 
+    /// Declares a table that is a source or a sink of the process; `options` are further ones of its WITH.
+    ///
+    /// # Errors
+    ///
+    /// If the name, the columns or the options are wrong.
+    pub fn custom(
+        &mut self,
+        name: &str,
+        columns: &str,
+        options: &[(String, String)],
+        custom: Custom,
+    ) -> Result<(), Error> {
+        let of_offer = self.offered_name(name);
+        let own = [("connector", "custom"), ("name", of_offer.as_str())];
+        let options = options
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let text = create_table(name, columns, own.into_iter().chain(options));
+        let offer = custom::Offer::new(&of_offer, custom);
+        self.declare(
+            Some(name.to_string()),
+            &text,
+            Some(Offered::Custom(Arc::new(offer))),
+        )
+    }
+
     fn give(
         &mut self,
         name: &str,
         columns: &str,
         feed: impl FnOnce(SchemaRef) -> Result<Feed, String>,
     ) -> Result<Arc<Feed>, Error> {
-        let of_feed = format!("{}.{name}", self.number);
-        let table = name.replace('"', "\"\"");
-        let option = of_feed.replace('\'', "''");
-        let text = format!(
-            "CREATE TABLE \"{table}\" ({columns})\nWITH ('connector' = 'memory', 'feed' = '{option}')"
-        );
+        let of_feed = self.offered_name(name);
+        let own = [("connector", "memory"), ("feed", of_feed.as_str())];
+        let text = create_table(name, columns, own.into_iter());
         let script = self.script_with(&[&text]);
         let session = declared(script.text(), &self.settings, &BuiltIn);
         let session = session.map_err(|error| Error::of(&script, &error))?;
@@ -212,10 +245,19 @@ impl Session {
             .ok_or_else(|| Error::sql(format!("there is no table '{name}'"), "use another name"))?;
         let feed = feed(schema)
             .map_err(|reason| Error::sql(format!("table '{name}': {reason}"), "see the columns"))?;
-        let offer = Offer::new(&of_feed, Arc::new(feed));
+        let offer = feed::Offer::new(&of_feed, Arc::new(feed));
         let feed = Arc::clone(offer.feed());
-        self.declare(Some(name.to_string()), &text, Some(offer))?;
+        self.declare(
+            Some(name.to_string()),
+            &text,
+            Some(Offered::Rows(Arc::new(offer))),
+        )?;
         Ok(feed)
+    }
+
+    /// The name under which something is offered for a table: those of sessions differ.
+    fn offered_name(&self, table: &str) -> String {
+        format!("{}.{table}", self.number)
     }
 
     /// The names of the tables and views.
@@ -259,13 +301,13 @@ impl Session {
         &mut self,
         name: Option<String>,
         text: &str,
-        offer: Option<Offer>,
+        offer: Option<Offered>,
     ) -> Result<(), Error> {
         self.check(&self.script_with(&[text]))?;
         self.declared.push(Declared {
             name,
             text: text.to_string(),
-            offer: offer.map(Arc::new),
+            offer,
         });
         Ok(())
     }
@@ -311,10 +353,12 @@ impl Session {
         let mut sinks = compiled.run.sinks().map(|(_, sink)| sink);
         let select = sinks.find(|sink| sink.table.is_none());
         let read = compiled.run.sources().map(|(_, source)| &source.table.name);
-        let read = read.collect::<BTreeSet<&String>>();
+        let written = compiled.run.sinks();
+        let written = written.filter_map(|(_, sink)| Some(&sink.table.as_ref()?.name));
+        let used = read.chain(written).collect::<BTreeSet<&String>>();
         let offers = self.declared.iter().filter(|declared| {
             let name = declared.name.as_ref();
-            name.is_some_and(|name| read.contains(name))
+            name.is_some_and(|name| used.contains(name))
         });
         Ok(Prepared {
             offers: offers
@@ -331,6 +375,19 @@ impl Session {
             script,
         })
     }
+}
+
+/// The text that declares a table.
+fn create_table<'a>(
+    name: &str,
+    columns: &str,
+    options: impl Iterator<Item = (&'a str, &'a str)>,
+) -> String {
+    let quoted = |text: &str| text.replace('\'', "''");
+    let options = options.map(|(name, value)| format!("'{}' = '{}'", quoted(name), quoted(value)));
+    let options = options.collect::<Vec<_>>().join(", ");
+    let name = name.replace('"', "\"\"");
+    format!("CREATE TABLE \"{name}\" ({columns})\nWITH ({options})")
 }
 
 impl Prepared {
@@ -355,8 +412,8 @@ impl Prepared {
         Some(Arc::new(Results::new(schema, changes, order)))
     }
 
-    /// The rows that were given for its tables.
-    pub(super) fn offers(&self) -> &[Arc<Offer>] {
+    /// What the process has for its tables.
+    pub(super) fn offers(&self) -> &[Offered] {
         &self.offers
     }
 
