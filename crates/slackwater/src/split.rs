@@ -45,6 +45,8 @@ enum Inside {
     #[default]
     Nothing,
     Quoted(char),
+    /// The text of a function, between two `$$`.
+    Dollars,
     LineComment,
     /// A comment, with its nesting depth.
     Comment(usize),
@@ -65,6 +67,14 @@ impl Scanner {
         let mut before = c;
         self.inside = match (self.inside, self.before, c) {
             (Inside::Nothing, _, '\'' | '"' | '`') => Inside::Quoted(c),
+            (Inside::Nothing, '$', '$') => {
+                before = ' ';
+                Inside::Dollars
+            }
+            (Inside::Dollars, '$', '$') => {
+                before = ' ';
+                Inside::Nothing
+            }
             (Inside::Nothing, '-', '-') => Inside::LineComment,
             (Inside::Nothing, '/', '*') => {
                 before = ' ';

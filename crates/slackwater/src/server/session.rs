@@ -293,6 +293,13 @@ impl Conversation {
                     read => read,
                 };
             }
+            Sql::CreateFunction(create) => {
+                let name = &create.name.value;
+                let message = format!("function '{name}': a server takes no functions");
+                return Err(Refusal::new(Wrong::Syntax, message).hint(
+                    "run the query by itself: slackwater run FILE; see docs/python-functions.md",
+                ));
+            }
             Sql::Set { key, value } => {
                 self.set(key, value)?;
                 done("SET", Done::default())
