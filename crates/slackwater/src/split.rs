@@ -207,6 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn the_text_of_a_function_is_one_piece() {
+        let text = "CREATE FUNCTION f() RETURNS INT LANGUAGE python AS $$\ndef f(): # it's; -- /*\n  \
+            return '$' + 'a'; return 1\n$$ WITH ('mode' = 'rows');SELECT f() FROM t";
+        let pieces = split(text);
+        assert_eq!(pieces.len(), 2);
+        assert!(
+            pieces[0].placed.ends_with("'rows')"),
+            "{}",
+            pieces[0].placed
+        );
+        assert!(!is_complete("CREATE FUNCTION f() AS $$ x;"));
+    }
+
+    #[test]
     fn a_statement_set_is_one_piece() {
         let text = "SELECT 1;\n-- é\nEXECUTE STATEMENT SET\nBEGIN\nINSERT INTO a SELECT 'ü;' FROM \
                     t;\nINSERT INTO b \

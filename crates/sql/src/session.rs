@@ -171,6 +171,11 @@ impl Session {
         Ok(())
     }
 
+    /// The declared function with this name.
+    pub fn declared_function(&self, name: &str) -> Option<&Arc<dyn DeclaredFunction>> {
+        self.functions.get(&name.to_lowercase())
+    }
+
     /// Whether there is a declared function with this name.
     pub fn is_declared_function(&self, name: &str) -> bool {
         self.functions.contains_key(&name.to_lowercase())

@@ -12,9 +12,9 @@ use crate::definition::{Definition, Failure, Problem};
 use crate::worker::{Ended, Worker};
 
 /// The deaths of workers one after the other, without a call that has succeeded, after which a function is given
-/// up. A chunk of `n` rows is repeated in halves to find a row that kills: at most `log2 n + 1` deaths,
-/// which is 21 for the largest chunk.
-const DEATHS_MAX: usize = 32;
+/// up. A chunk of `n` rows is repeated in halves to find a row that kills, and that row once more: at most
+/// `log2 n + 2` deaths, which is 22 for the largest chunk.
+const DEATHS_MAX: usize = 24;
 
 /// A function. Any number of threads may call it; each call has a worker of its own.
 pub struct Function {
@@ -73,6 +73,18 @@ impl Function {
             }
             Err(problem) => self.give_back(Err(problem)),
         }
+    }
+
+    /// Ends the workers that have no call, and waits for them: then the system has counted what they used.
+    pub fn end(&self) {
+        let mut workers = self.workers();
+        let idle = std::mem::take(&mut workers.idle);
+        workers.count -= idle.len();
+        drop(workers);
+        // All at once; dropping each one waits for it.
+        idle.iter().for_each(Worker::dismiss);
+        drop(idle);
+        self.returned.notify_all();
     }
 
     /// Keeps a worker that has no call, or counts one that is gone.
@@ -137,22 +149,31 @@ impl Function {
         if rows == 0 {
             return Ok(new_null_array(&self.definition.result, 0));
         }
-        let mut worker = self.take()?;
-        match worker.call(&self.definition, columns, rows) {
-            Ok(results) => {
-                self.workers().deaths = 0;
+        let mut is_repeated = false;
+        loop {
+            let mut worker = self.take()?;
+            let ended = match worker.call(&self.definition, columns, rows) {
+                Ok(results) => {
+                    self.workers().deaths = 0;
+                    let _ = self.give_back(Ok::<Worker, ()>(worker));
+                    return Ok(results);
+                }
+                Err(ended) => ended,
+            };
+            let Ended::Died { failure, is_late } = ended else {
                 let _ = self.give_back(Ok::<Worker, ()>(worker));
-                Ok(results)
+                return Err(ended.failure());
+            };
+            drop(worker);
+            let _ = self.give_back(Err(()));
+            let failure = self.after_death(failure);
+            // Somebody else may have killed it, or the kernel for the memory of others: a single row is to blame
+            // if it kills two.
+            let is_blamed = rows > 1 || is_repeated || is_late;
+            if failure.is_final || is_blamed {
+                return Err(failure);
             }
-            Err(Ended::Failed(failure)) => {
-                let _ = self.give_back(Ok::<Worker, ()>(worker));
-                Err(failure)
-            }
-            Err(Ended::Died(failure)) => {
-                drop(worker);
-                let _ = self.give_back(Err(()));
-                Err(self.after_death(failure))
-            }
+            is_repeated = true;
         }
     }
 
@@ -187,7 +208,12 @@ impl Function {
                 });
             }
             if let Some(worker) = workers.idle.pop() {
-                return Ok(worker);
+                if worker.lives() {
+                    return Ok(worker);
+                }
+                // Nobody has called it, so no row is to blame.
+                workers.count -= 1;
+                continue;
             }
             if may_start(workers.count) {
                 break;
@@ -213,9 +239,6 @@ impl Function {
 
 impl Drop for Function {
     fn drop(&mut self) {
-        let workers = self.workers.get_mut();
-        let workers = workers.unwrap_or_else(PoisonError::into_inner);
-        // All at once; dropping each one waits for it.
-        workers.idle.iter().for_each(Worker::dismiss);
+        self.end();
     }
 }

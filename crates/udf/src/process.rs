@@ -182,6 +182,11 @@ impl Process {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
+    /// Whether the process has not ended.
+    pub fn lives(&self) -> bool {
+        !self.has_ended(Duration::ZERO)
+    }
+
     fn has_ended(&self, patience: Duration) -> bool {
         let mut handle = [PollFd::new(&self.handle, PollFlags::IN)];
         let patience = Timespec::try_from(patience).ok();

@@ -1,6 +1,6 @@
 """The Python side of a function of SQL: one process, one function.
 
-The engine sends requests of 32 bytes over the socket `connection`; columns and texts are in two shared
+The engine sends requests of 32 bytes over the socket `connection`; columns and strings are in two shared
 memories, one that only the engine writes, one that only this process writes. What a memory contains, and what
 the 32 bytes are, is described in `layout.rs` and `message.rs`. Python 3.9 and later; no dependencies.
 """

@@ -24,7 +24,20 @@ pub enum Ended {
     /// It has raised an error; the worker lives.
     Failed(Failure),
     /// The worker is gone: why, and at which row.
-    Died(Failure),
+    Died {
+        failure: Failure,
+        /// Whether it was killed because it has taken too long.
+        is_late: bool,
+    },
+}
+
+impl Ended {
+    /// Why there is no result.
+    pub fn failure(self) -> Failure {
+        match self {
+            Ended::Failed(failure) | Ended::Died { failure, .. } => failure,
+        }
+    }
 }
 
 /// A worker that has loaded its function.
@@ -157,7 +170,7 @@ impl Worker {
                 Heard::Reply(reply) => return Ok(reply),
                 Heard::End => {
                     let death = self.process.bury();
-                    return Err(self.died(format!("its worker {death}")));
+                    return Err(self.died(format!("its worker {death}"), false));
                 }
                 Heard::Silence if begun.elapsed() < definition.timeout => {}
                 Heard::Silence if self.row() != row => (begun, row) = (Instant::now(), self.row()),
@@ -168,10 +181,11 @@ impl Worker {
                         Mode::Columns => "a chunk",
                     };
                     let timeout = definition.timeout;
-                    return Err(self.died(format!(
+                    let reason = format!(
                         "it has taken longer than {timeout:?} for {what}, and its worker was killed \
                          ('timeout' sets the limit)"
-                    )));
+                    );
+                    return Err(self.died(reason, true));
                 }
             }
         }
@@ -184,11 +198,17 @@ impl Worker {
         usize::try_from(i64::from_le_bytes(row)).ok()
     }
 
-    fn died(&self, reason: String) -> Ended {
-        Ended::Died(Failure {
+    fn died(&self, reason: String, is_late: bool) -> Ended {
+        let failure = Failure {
             row: self.row(),
             ..Failure::of(reason)
-        })
+        };
+        Ended::Died { failure, is_late }
+    }
+
+    /// Whether its process has not ended.
+    pub fn lives(&self) -> bool {
+        self.process.lives()
     }
 
     fn reason(&self, reply: &Message) -> String {

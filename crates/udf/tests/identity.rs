@@ -25,7 +25,7 @@ fn goes_through(definition: Definition, seed: u64) -> Result<(), TestCaseError> 
             Err(failure) => return Err(TestCaseError::fail(format!("{data_type}: {failure:?}"))),
         };
         prop_assert!(
-            returned == given,
+            returned.as_ref() == given.as_ref(),
             "{data_type}: {returned:?} is not {given:?}"
         );
     }

@@ -260,6 +260,24 @@ impl DeclaredFunction for InPython {
         Err(error)
     }
 
+    fn end(&self) {
+        self.function.end();
+    }
+
+    fn describe(&self) -> String {
+        let definition = self.function.definition();
+        let called = match definition.mode {
+            Mode::Rows => "a row",
+            Mode::Columns => "a chunk",
+        };
+        let workers = match definition.workers {
+            None => "a worker for each thread that calls it".to_string(),
+            Some(1) => "at most 1 worker in a process".to_string(),
+            Some(most) => format!("at most {most} workers in a process"),
+        };
+        format!("Python, {called} at a time; {workers}")
+    }
+
     fn file_text(&self) -> Option<&str> {
         let definition = self.function.definition();
         self.is_file.then_some(definition.text.as_str())

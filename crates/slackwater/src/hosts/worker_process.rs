@@ -457,6 +457,10 @@ impl WorkerProcess<'_> {
     }
 
     fn final_counts(&self, steered: Steered) -> FinalCounts {
+        // Their CPU time is part of that of the process.
+        for function in self.program.functions.values() {
+            function.end();
+        }
         FinalCounts {
             process: self.start.process,
             counts: self.counts(),
@@ -469,7 +473,7 @@ impl WorkerProcess<'_> {
             }),
             usage: ProcessUsage {
                 pid: std::process::id(),
-                cpu_s: machine::process_cpu_s(),
+                cpu_s: machine::process_cpu_s() + machine::children_cpu_s(),
                 peak_rss_bytes: machine::peak_rss_bytes(),
                 wakeups: machine::voluntary_switches(),
                 looks: steered.looks,

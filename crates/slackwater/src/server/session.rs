@@ -174,7 +174,9 @@ impl Conversation {
         let server = &self.server;
         Ok(match statement {
             ServerStatement::Show(Listing::Settings) => one(listings::settings(&self.settings)),
-            ServerStatement::Show(Listing::Functions) => one(listings::functions()),
+            ServerStatement::Show(Listing::Functions) => {
+                one(listings::functions(server.declared().known.values()))
+            }
             ServerStatement::Show(listing) => {
                 let known = server.declared().known.clone();
                 let state = |name: &str| server.job(name).ok().map(|job| job.state());
@@ -293,12 +295,12 @@ impl Conversation {
                     read => read,
                 };
             }
-            Sql::CreateFunction(create) => {
-                let name = &create.name.value;
-                let message = format!("function '{name}': a server takes no functions");
-                return Err(Refusal::new(Wrong::Syntax, message).hint(
-                    "run the query by itself: slackwater run FILE; see docs/python-functions.md",
-                ));
+            Sql::CreateFunction(function) => {
+                let name = function.name.value.to_lowercase();
+                self.server
+                    .check_function(&name, &function.body, text, &settings)?;
+                let made = create(&name, Kind::Function, function.if_not_exists)?;
+                done("CREATE FUNCTION", made)
             }
             Sql::Set { key, value } => {
                 self.set(key, value)?;

@@ -212,6 +212,11 @@ impl Query<'_> {
             host.kill();
         }
         let finished = host.finish(catalog);
+        let wall_s = self.started.elapsed().as_secs_f64();
+        // Their CPU time is part of the report.
+        for function in program.functions.values() {
+            function.end();
+        }
         let gatherer = Gatherer {
             program,
             deployment,
@@ -239,7 +244,7 @@ impl Query<'_> {
             sinks: &sinks,
             tuned,
             rebalanced,
-            wall_s: self.started.elapsed().as_secs_f64(),
+            wall_s,
             before: self.before,
         };
         let mut report = tally.report();

@@ -99,15 +99,6 @@ def fatal(n):
 $$;
 SELECT ms, fatal(auction) AS n FROM bids;
 
---- a function that always dies ends the query
-CREATE FUNCTION fatal(n INT) RETURNS INT LANGUAGE python AS $$
-import os
-def fatal(n):
-    os.kill(os.getpid(), 9)
-$$;
-CREATE TABLE many (event_type INT) WITH ('connector' = 'datagen', 'generator' = 'nexmark', 'rows' = '200');
-SELECT fatal(event_type) AS n FROM many;
-
 --- text with a syntax error
 CREATE FUNCTION broken(n INT) RETURNS INT LANGUAGE python AS $$
 def broken(n):
@@ -134,6 +125,12 @@ SELECT broken(auction) AS n FROM bids;
 SET 'python' = '/nowhere/python3';
 CREATE FUNCTION broken(n INT) RETURNS INT LANGUAGE python AS 'def broken(n): return n';
 SELECT broken(auction) AS n FROM bids;
+
+--- explained
+-- explain
+SET 'parallelism' = '1';
+CREATE FUNCTION broken(n INT) RETURNS INT LANGUAGE python AS 'def' WITH ('workers' = '2');
+EXPLAIN SELECT broken(auction) AS b, distance(price, 1) AS d FROM bids WHERE broken(auction) > 1;
 
 --- one that is not called is not started
 CREATE FUNCTION broken(n INT) RETURNS INT LANGUAGE python AS 'def';

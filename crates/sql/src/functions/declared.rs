@@ -31,6 +31,12 @@ pub trait DeclaredFunction: Send + Sync {
     /// What is wrong, with its place in the program.
     fn start(&self, keep: bool) -> std::result::Result<(), SqlError>;
 
+    /// Ends what the function has started and is not being called. A call starts it again.
+    fn end(&self);
+
+    /// How it runs, for EXPLAIN.
+    fn describe(&self) -> String;
+
     /// The text that was read from a file, for the other processes of a query.
     fn file_text(&self) -> Option<&str>;
 }
