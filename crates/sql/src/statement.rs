@@ -188,7 +188,7 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         ["CREATE", "VIEW", ..] | ["CREATE", "TEMPORARY", "VIEW", ..] => create::view(tokens),
         ["CREATE", "MATERIALIZED", "VIEW", ..] => materialized::view(tokens),
         ["CREATE", "SINK", ..] => create::table(split_shift(sink::as_table(tokens)?)),
-        words if function::begins(words) => function::function(tokens),
+        words if function::begins(words) => function::function(split_shift(tokens)),
         ["CREATE", ..] => Err(refused::create(&tokens)),
         ["INSERT", "INTO", ..] => insert(tokens),
         ["INSERT", "OVERWRITE", ..] => Err(SqlError::new("INSERT OVERWRITE is not supported")

@@ -3,7 +3,7 @@
 CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 CREATE TABLE types (flag BOOLEAN, tiny TINYINT, small SMALLINT, number INT, big BIGINT, single FLOAT,
-  real_number DOUBLE, amount DECIMAL(10, 2), day DATE, clock TIME, at TIMESTAMP(9), note STRING, last STRING)
+  real_number DOUBLE, amount DECIMAL(10, 2), day DATE, clock STRING, at TIMESTAMP(9), note STRING, last STRING)
 WITH ('connector' = 'file', 'path' = 'data/types.csv');
 CREATE TABLE orders (id BIGINT, customer ROW<name STRING, address ROW<city STRING, zip STRING>>, tags ARRAY<STRING>)
 WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
@@ -52,7 +52,7 @@ SELECT seven() + distance(3, 4) AS n, ms FROM bids WHERE ms < 3000;
 --- every type, to Python
 CREATE FUNCTION shown(BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, DECIMAL(10, 2), DATE, TIME, TIMESTAMP(9), STRING, BYTES)
 RETURNS STRING LANGUAGE python AS 'def shown(*values): return " ".join(map(repr, values))' WITH ('nulls' = 'true');
-SELECT shown(flag, tiny, small, number, big, single, real_number, amount, day, clock, at, note, CAST(last AS BYTES)) AS shown FROM types;
+SELECT shown(flag, tiny, small, number, big, single, real_number, amount, day, CAST(clock AS TIME), at, note, CAST(last AS BYTES)) AS shown FROM types;
 
 --- every type, from Python
 CREATE FUNCTION f_bool(n INT) RETURNS BOOLEAN LANGUAGE python AS 'def f_bool(n): return n > 1';

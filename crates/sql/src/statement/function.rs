@@ -63,7 +63,7 @@ pub struct FunctionOptions {
 /// The default of `memory`: enough for most libraries, and less than what makes a host kill others.
 const MEMORY: u64 = 4 << 30;
 
-/// The least `memory`: an interpreter without libraries needs about 10 MB.
+/// The least `memory`: the interpreter needs some itself.
 const MEMORY_MIN: u64 = 32 << 20;
 
 /// The default of `timeout`.
