@@ -87,8 +87,8 @@ pub struct Admits {
 }
 
 impl Server {
-    /// A server of what was declared in a folder, which is made if it is not there. Its jobs start. Functions of
-    /// jobs run with the rights of the server, if it takes any.
+    /// A server of what was declared in a folder, which is made if it is not there. Its jobs start. Functions
+    /// of jobs run with the rights of the server, if it takes any.
     ///
     /// # Errors
     ///

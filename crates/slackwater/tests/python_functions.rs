@@ -91,11 +91,11 @@ fn written(folder: &Path) -> Vec<String> {
         true => parts(&out),
         false => vec![out],
     };
-    let texts = files
+    let contents = files
         .iter()
         .map(|file| fs::read_to_string(file).unwrap_or_default());
-    let texts = texts.collect::<Vec<String>>();
-    let lines = texts.iter().flat_map(|text| text.lines());
+    let contents = contents.collect::<Vec<String>>();
+    let lines = contents.iter().flat_map(|text| text.lines());
     // Not the header.
     let lines = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
     let mut rows = lines.map(str::to_string).collect::<Vec<String>>();
@@ -177,7 +177,8 @@ fn a_function_that_always_dies_ends_the_query() {
     let child = program(folder.path(), &["--parallelism", "1"]).spawn();
     let (output, errors) = ended(child.unwrap());
     assert!(!output.status.success(), "{errors}");
-    let wanted = "f(n): its workers have died 24 times one after the other; the last time has ended with code 1";
+    let wanted = "f(n): its workers have died 24 times one after the other; the last time has ended with \
+                  code 1";
     assert!(errors.contains(wanted), "{errors}");
 }
 

@@ -83,6 +83,11 @@ impl Program {
         self.graph.nodes.is_empty()
     }
 
+    /// Ends the functions that run in processes of their own, so that their CPU time is counted.
+    pub fn end_functions(&self) {
+        self.functions.values().for_each(|function| function.end());
+    }
+
     /// The tables that are read, with their nodes.
     pub fn sources(&self) -> impl Iterator<Item = (usize, &SourceSpec)> {
         let nodes = self.nodes.iter().enumerate();
@@ -157,7 +162,8 @@ fn compile_here(
     })
 }
 
-/// Settings that apply at the statements that follow them: those of the command line apply from the beginning.
+/// Settings that apply at the statements that follow them: those of the command line apply from the
+/// beginning.
 const AT_STATEMENTS: [&str; 2] = [LATE_ROWS, "python"];
 
 struct Compiler<'a> {

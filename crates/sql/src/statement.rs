@@ -78,8 +78,8 @@ pub enum Statement {
     },
     /// `RESET 'key'`, or `RESET` of all settings.
     Reset(Option<String>),
-    /// `DROP TABLE name`, `DROP [MATERIALIZED] VIEW name`, `DROP FUNCTION name`: an error, unless `IF EXISTS` is given and the
-    /// name is unknown.
+    /// `DROP TABLE name`, `DROP [MATERIALIZED] VIEW name`, `DROP FUNCTION name`: an error, unless `IF EXISTS`
+    /// is given and the name is unknown.
     Drop {
         /// The name of the table, view or function.
         name: Ident,

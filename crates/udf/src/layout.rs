@@ -7,10 +7,10 @@
 //! | from 64 | a node of 64 bytes for each column, before those of its items or fields |
 //! | after them | the buffers |
 //!
-//! A node is eight numbers of 8 bytes: the length, the number of NULLs, and the place and size of three buffers:
-//! validity, values or offsets, and bytes of strings. What columns there are both sides know. Functions of
-//! columns get and return validity and BOOLEAN as bits, like Arrow; for functions of rows they are bytes, 0 or
-//! 1, because Python has nothing to read bits with. Offsets have 4 bytes.
+//! A node is eight numbers of 8 bytes: the length, the number of NULLs, and the place and size of three
+//! buffers: validity, values or offsets, and bytes of strings. What columns there are both sides know.
+//! Functions of columns get and return validity and BOOLEAN as bits, like Arrow; for functions of rows they
+//! are bytes, 0 or 1, because Python has nothing to read bits with. Offsets have 4 bytes.
 
 mod read;
 mod write;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Function ── pool.rs ──► Worker ── start.rs, process.rs ──► python3, one function each
-//!   call(columns)           │ arguments: layout/write.rs ──► shared memory ──► worker.py
+//!   call(columns)           │ arguments: layout/write.rs ──► shared memory ──► worker_py/
 //!                           │ results:   layout/read.rs  ◄── shared memory ◄──
 //!                           └ message.rs: 32 bytes over a socket in each direction
 //! ```

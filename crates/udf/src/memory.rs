@@ -29,8 +29,8 @@ pub struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// A new memory. Its file can't shrink, so a page that was there stays: touching one that is gone would be
-    /// SIGBUS.
+    /// A new memory. Its file can't shrink, so a page that was there stays: touching one that is gone would
+    /// be SIGBUS.
     pub fn new() -> io::Result<Memory> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let descriptor = memfd_create("slackwater-function", flags)?;
@@ -90,8 +90,8 @@ impl Memory {
             end.is_some_and(|end| end <= self.size),
             "the memory was made large enough"
         );
-        // SAFETY: the mapping has `size` bytes, and the range is inside of it. `bytes` is memory of this process,
-        // which does not overlap with the mapping.
+        // SAFETY: the mapping has `size` bytes, and the range is inside of it. `bytes` is memory of this
+        // process, which does not overlap with the mapping.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.as_ptr().add(at), bytes.len());
         }
@@ -103,9 +103,9 @@ impl Memory {
             return None;
         }
         let mut bytes = Vec::with_capacity(length);
-        // SAFETY: the range is inside of the mapping, and the vector has room for it. All bytes are valid values.
-        // If the other process writes meanwhile, which it does not between its reply and the next request, the
-        // bytes are any bytes, and the reader checks them.
+        // SAFETY: the range is inside of the mapping, and the vector has room for it. All bytes are valid
+        // values. If the other process writes meanwhile, which it does not between its reply and the next
+        // request, the bytes are any bytes, and the reader checks them.
         unsafe {
             std::ptr::copy_nonoverlapping(self.base.as_ptr().add(at), bytes.as_mut_ptr(), length);
             bytes.set_len(length);

@@ -13,8 +13,8 @@ const LINE_BYTES_MAX: u64 = 8 << 10;
 /// The lines that are kept to say why a worker could not start: Python names the error in the last one.
 const LINES_KEPT: usize = 3;
 
-/// How long the last lines of a process that has ended are waited for. If it has left others that hold the pipe
-/// open, they don't come.
+/// How long the last lines of a process that has ended are waited for. If it has left others that hold the
+/// pipe open, they don't come.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The output of a worker.

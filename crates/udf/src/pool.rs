@@ -11,8 +11,9 @@ use arrow_select::take::take;
 use crate::definition::{Definition, Failure, Problem};
 use crate::worker::{Ended, Worker};
 
-/// The deaths of workers one after the other, without a call that has succeeded, after which a function is given
-/// up. A chunk of `n` rows is repeated in halves to find a row that kills, and that row once more: at most
+/// The deaths of workers one after the other, without a call that has succeeded, after which a function is
+/// given up. A chunk of `n` rows is repeated in halves to find a row that kills, and that row once more: at
+/// most
 /// `log2 n + 2` deaths, which is 22 for the largest chunk.
 const DEATHS_MAX: usize = 24;
 
@@ -51,8 +52,8 @@ impl Function {
         &self.definition
     }
 
-    /// Starts the first worker, so that what is wrong with the function is found before it is called. If it is
-    /// not kept, it ends at once.
+    /// Starts the first worker, so that what is wrong with the function is found before it is called. If it
+    /// is not kept, it ends at once.
     ///
     /// # Errors
     ///
@@ -167,8 +168,8 @@ impl Function {
             drop(worker);
             let _ = self.give_back(Err(()));
             let failure = self.after_death(failure);
-            // Somebody else may have killed it, or the kernel for the memory of others: a single row is to blame
-            // if it kills two.
+            // Somebody else may have killed it, or the kernel for the memory of others: a single row is to
+            // blame if it kills two.
             let is_blamed = rows > 1 || is_repeated || is_late;
             if failure.is_final || is_blamed {
                 return Err(failure);

@@ -21,7 +21,13 @@ use crate::output::Output;
 use crate::spawner;
 
 /// The program of a worker.
-const WORKER: &str = include_str!("worker.py");
+const WORKER: &str = concat!(
+    include_str!("worker_py/values.py"),
+    "\n\n",
+    include_str!("worker_py/columns.py"),
+    "\n\n",
+    include_str!("worker_py/main.py"),
+);
 
 /// What Python runs: it takes the socket away from standard input, and reads the program from it.
 const LOADER: &str = "\
@@ -154,7 +160,7 @@ impl Process {
         }
     }
 
-    /// Ends a process that has failed, and says how it has ended by itself.
+    /// Ends a process that has failed, and says how it has ended.
     pub fn bury(&mut self) -> Death {
         // One that has only closed its socket has not.
         if !self.has_ended(END_PATIENCE) {

@@ -1,8 +1,8 @@
 //! The thread that starts processes.
 //!
 //! The kernel kills a worker when the thread that has started it ends (`PR_SET_PDEATHSIG`). The engine's
-//! threads come and go, and workers outlive them; this one stays until the process ends. It waits in a channel,
-//! which costs nothing.
+//! threads come and go, and workers outlive them; this one stays until the process ends. It waits in a
+//! channel, which costs nothing.
 
 use std::io;
 use std::process::{Child, Command};

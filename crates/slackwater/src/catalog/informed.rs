@@ -31,7 +31,7 @@ fn of_function(name: &str) -> String {
     format!("CREATE FUNCTION {}", name.to_lowercase())
 }
 
-/// The texts of functions that were read from files, which other processes of a query don't read.
+/// What was read from the files of functions, which other processes of a query don't read.
 pub fn files_of_functions(program: &Program) -> impl Iterator<Item = (String, String)> {
     let functions = program.functions.iter();
     functions.filter_map(|(name, function)| {

@@ -457,10 +457,7 @@ impl WorkerProcess<'_> {
     }
 
     fn final_counts(&self, steered: Steered) -> FinalCounts {
-        // Their CPU time is part of that of the process.
-        for function in self.program.functions.values() {
-            function.end();
-        }
+        self.program.end_functions();
         FinalCounts {
             process: self.start.process,
             counts: self.counts(),

@@ -8,7 +8,7 @@ use slackwater_serve::backend::{
     Answer, Cancelled, Description, Kind as Wrong, Parameter, Refusal, Rows, Session, Statement,
 };
 use slackwater_sql::settings::Settings;
-use slackwater_sql::statement::server::{JOB_NAME, Listing, ServerStatement};
+use slackwater_sql::statement::server::{JOB_NAME, Listing, Named, ServerStatement};
 use slackwater_sql::statement::{self, Placed, Statement as Sql, server};
 
 use super::Server;
@@ -203,7 +203,12 @@ impl Conversation {
             }
             ServerStatement::Stop(name) => done("STOP JOB", server.stop_job(&name.value)?),
             ServerStatement::Start(name) => done("START JOB", server.start_job(&name.value)?),
-            ServerStatement::Drop(drop) => {
+            ServerStatement::Drop(mut drop) => {
+                if drop.kind == Named::Function {
+                    // Calls are not sensitive to the case, and functions are kept in lower case.
+                    let names = drop.names.iter_mut();
+                    names.for_each(|name| name.value = name.value.to_lowercase());
+                }
                 let tag = format!("DROP {}", drop.kind.words().to_uppercase());
                 done(&tag, server.drop_all(&drop)?)
             }

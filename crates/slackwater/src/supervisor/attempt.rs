@@ -213,10 +213,7 @@ impl Query<'_> {
         }
         let finished = host.finish(catalog);
         let wall_s = self.started.elapsed().as_secs_f64();
-        // Their CPU time is part of the report.
-        for function in program.functions.values() {
-            function.end();
-        }
+        program.end_functions();
         let gatherer = Gatherer {
             program,
             deployment,

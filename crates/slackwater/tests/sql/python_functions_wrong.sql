@@ -36,7 +36,7 @@ CREATE FUNCTION f(x INT) LANGUAGE python AS 'def f(x): return x';
 --- no text
 CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python;
 
---- two texts
+--- a text and a file
 CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' USING 'f.py';
 
 --- several rows

@@ -23,8 +23,8 @@ pub trait DeclaredFunction: Send + Sync {
     /// Why, and which row, if that is known.
     fn call(&self, columns: &[ArrayRef], rows: usize) -> std::result::Result<ArrayRef, Failure>;
 
-    /// Starts the function, so that what is wrong with it is found before a query calls it. If this process is
-    /// not going to call it, it is not kept.
+    /// Starts the function, so that what is wrong with it is found before a query calls it. If this process
+    /// is not going to call it, it is not kept.
     ///
     /// # Errors
     ///
@@ -84,8 +84,8 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// A function for the planner. It is called for rows only, never in advance for constants: planning a query
-    /// starts no process.
+    /// A function for the planner. It is called for rows only, never in advance for constants: planning a
+    /// query starts no process.
     pub fn new(
         name: &str,
         arguments: Vec<DataType>,

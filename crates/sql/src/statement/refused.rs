@@ -146,9 +146,9 @@ pub(super) fn statement(words: &[&str]) -> SqlError {
     match nearest(first, &known) {
         Some(near) => error.hint(format!("did you mean {near}?")),
         None => error.hint(
-            "the statements are CREATE TABLE, CREATE [MATERIALIZED] VIEW, CREATE SINK, CREATE FUNCTION, INSERT INTO, SELECT, \
-            SET, RESET and EXPLAIN; a server also knows SHOW, DESCRIBE, SUBSCRIBE, DROP, ALTER, STOP JOB and \
-            START JOB",
+            "the statements are CREATE TABLE, CREATE [MATERIALIZED] VIEW, CREATE SINK, CREATE FUNCTION, \
+            INSERT INTO, SELECT, SET, RESET and EXPLAIN; a server also knows SHOW, DESCRIBE, SUBSCRIBE, \
+            DROP, ALTER, STOP JOB and START JOB",
         ),
     }
 }

@@ -314,12 +314,6 @@ fn drop(reader: &mut Reader<'_>) -> Result<ServerStatement> {
     while reader.parser.consume_token(&Token::Comma) {
         names.push(name(&mut reader.parser)?);
     }
-    if kind == Named::Function {
-        // Calls are not sensitive to the case, and functions are kept in lower case.
-        names
-            .iter_mut()
-            .for_each(|name| name.value = name.value.to_lowercase());
-    }
     let cascades = reader.takes(&["CASCADE"]);
     if !cascades {
         reader.takes(&["RESTRICT"]);
