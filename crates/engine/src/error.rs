@@ -21,6 +21,9 @@ pub struct Error {
     pub consequence: bool,
     /// Whether trying again would fail in the same way, so that the query is not restarted.
     pub is_final: bool,
+    /// The row of a batch that fails alone, if whatever has failed for the batch says so. It may be wrong.
+    #[serde(skip)]
+    pub row: Option<usize>,
 }
 
 /// The result type of the data path.
@@ -35,6 +38,7 @@ impl Error {
             hint: String::new(),
             consequence: false,
             is_final: false,
+            row: None,
         }
     }
 
@@ -49,6 +53,13 @@ impl Error {
     #[must_use]
     pub fn final_one(mut self) -> Error {
         self.is_final = true;
+        self
+    }
+
+    /// Names the row of a batch that fails alone.
+    #[must_use]
+    pub fn row(mut self, row: usize) -> Error {
+        self.row = Some(row);
         self
     }
 

@@ -39,7 +39,7 @@ use crate::slow::{Slowness, slowed};
 pub use controls::Controls;
 pub use endings::endings;
 pub use held::{Held, HeldInstance};
-pub use informed::{Informed, is_elsewhere, reads_per_host};
+pub use informed::{Informed, files_of_functions, is_elsewhere, reads_per_host};
 pub use kind::connector_of;
 pub use statement::written;
 pub use tables::BuiltIn;

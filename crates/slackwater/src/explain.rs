@@ -82,6 +82,12 @@ pub fn query_graph(program: &Program, plan: &Plan) -> String {
 pub fn explain(program: &Program, plan: &Plan) -> String {
     let graph = &program.graph;
     let mut text = format!("Query graph\n{}", query_graph(program, plan));
+    if !program.functions.is_empty() {
+        text.push_str("\nFunctions in processes of their own\n");
+    }
+    for (name, function) in &program.functions {
+        text.push_str(&format!("  {name:<15} {}\n", function.describe()));
+    }
     text.push_str("\nSubqueries (operators that run as plain calls)\n");
     for (number, subquery) in plan.subqueries.subqueries.iter().enumerate() {
         let nodes = subquery

@@ -20,6 +20,7 @@ use slackwater_engine::runtime::{Costs, WaitMode};
 use slackwater_sql::SqlError;
 use slackwater_sql::node::SourceSpec;
 use slackwater_sql::program::Program;
+use slackwater_sql::settings::Processes;
 
 use crate::bound::Bound;
 use crate::calibrate;
@@ -184,6 +185,11 @@ fn run_with(
         return Ok(Outcome::Explained(explained));
     }
     check_standard_input(script, &program)?;
+    // Their workers are where rows are: in worker processes, if there are any.
+    let is_here = options.cluster.is_none() && program.settings.processes == Processes::Count(1);
+    for function in program.functions.values() {
+        function.start(is_here).map_err(usage)?;
+    }
     let signals = Arc::clone(&options.asker.signals);
     let gathered = gather(
         script,

@@ -87,12 +87,18 @@ pub struct Admits {
 }
 
 impl Server {
-    /// A server of what was declared in a folder, which is made if it is not there. Its jobs start.
+    /// A server of what was declared in a folder, which is made if it is not there. Its jobs start. Functions
+    /// of jobs run with the rights of the server, if it takes any.
     ///
     /// # Errors
     ///
     /// If the folder can't be used, or another server uses it.
-    pub fn start(folder: &Path, log: Log, admits: Admits) -> Result<Arc<Server>, String> {
+    pub fn start(
+        folder: &Path,
+        log: Log,
+        admits: Admits,
+        allows_functions: bool,
+    ) -> Result<Arc<Server>, String> {
         let lobby = admits.listen.map(|address| {
             let tell = move |message: &str| log.server(Level::Info, message);
             let lobby = Lobby::new(address, admits.secret.clone(), &admits.name, tell);
@@ -100,7 +106,7 @@ impl Server {
         });
         let lobby = lobby.transpose()?.map(Arc::new);
         let catalog = Catalog::open(folder)?;
-        let (declared, wrong) = Declared::of(catalog)?;
+        let (declared, wrong) = Declared::of(catalog, allows_functions)?;
         for (name, refusal) in wrong {
             log.server(Level::Error, &format!("'{name}' can't be used: {refusal}"));
         }
@@ -272,7 +278,7 @@ impl Backend for Doors {
                 catalog::Kind::View => ObjectKind::View,
                 catalog::Kind::MaterializedView => ObjectKind::MaterializedView,
                 catalog::Kind::Sink => ObjectKind::Sink,
-                catalog::Kind::Insert => return None,
+                catalog::Kind::Insert | catalog::Kind::Function => return None,
             };
             Some(Object {
                 name: known.object.name.clone(),

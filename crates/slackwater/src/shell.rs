@@ -210,8 +210,11 @@ impl Shell {
             }
             Statement::CreateTable(create) => Some(create.name.value.clone()),
             Statement::CreateView { name, .. } => Some(name.value.clone()),
+            Statement::CreateFunction(create) => Some(create.name.value.clone()),
             Statement::Set { .. } | Statement::Reset(_) => None,
-            Statement::Drop { name, if_exists } => {
+            Statement::Drop {
+                name, if_exists, ..
+            } => {
                 if !if_exists || self.is_declared(&name.value) {
                     self.forget(&name.value)?;
                 }

@@ -45,6 +45,8 @@ enum Inside {
     #[default]
     Nothing,
     Quoted(char),
+    /// The text of a function, between two `$$`.
+    Dollars,
     LineComment,
     /// A comment, with its nesting depth.
     Comment(usize),
@@ -65,6 +67,14 @@ impl Scanner {
         let mut before = c;
         self.inside = match (self.inside, self.before, c) {
             (Inside::Nothing, _, '\'' | '"' | '`') => Inside::Quoted(c),
+            (Inside::Nothing, '$', '$') => {
+                before = ' ';
+                Inside::Dollars
+            }
+            (Inside::Dollars, '$', '$') => {
+                before = ' ';
+                Inside::Nothing
+            }
             (Inside::Nothing, '-', '-') => Inside::LineComment,
             (Inside::Nothing, '/', '*') => {
                 before = ' ';
@@ -194,6 +204,20 @@ mod tests {
         assert_eq!(pieces[1].placed.trim_start(), "SELECT 'it''s;' FROM u");
         assert_eq!(pieces[1].placed.find("SELECT"), text.rfind("SELECT"));
         assert_eq!(pieces[1].placed.matches('\n').count(), 2);
+    }
+
+    #[test]
+    fn the_text_of_a_function_is_one_piece() {
+        let text = "CREATE FUNCTION f() RETURNS INT LANGUAGE python AS $$\ndef f(): # it's; -- /*\n  \
+            return '$' + 'a'; return 1\n$$ WITH ('mode' = 'rows');SELECT f() FROM t";
+        let pieces = split(text);
+        assert_eq!(pieces.len(), 2);
+        assert!(
+            pieces[0].placed.ends_with("'rows')"),
+            "{}",
+            pieces[0].placed
+        );
+        assert!(!is_complete("CREATE FUNCTION f() AS $$ x;"));
     }
 
     #[test]

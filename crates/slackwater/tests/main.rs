@@ -33,6 +33,7 @@ mod postgres;
 mod process;
 mod processes;
 mod pushes;
+mod python_functions;
 mod random;
 mod reads;
 mod redis;

@@ -1,6 +1,7 @@
 //! The server, as its clients see it: a process of its own, and PostgreSQL's protocol.
 
 mod declarations;
+mod functions;
 mod hosts;
 mod http;
 mod killed;

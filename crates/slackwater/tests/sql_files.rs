@@ -291,6 +291,8 @@ files! {
     numbers_at_their_limits
     equal_keys
     functions
+    python_functions
+    python_functions_wrong
     wrong_changelogs
     wrong_expressions
     wrong_functions

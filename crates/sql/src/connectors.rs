@@ -8,7 +8,8 @@ use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 
 use crate::error::Result;
-use crate::statement::CreateTable;
+use crate::functions::DeclaredFunction;
+use crate::statement::{CreateFunction, CreateTable};
 use crate::table::Table;
 
 /// Makes sources and sinks from tables, and checks their options.
@@ -24,6 +25,9 @@ pub trait Connectors {
 
     /// Replaces other engines' names of connectors and options by ours, where they mean the same.
     fn translate(&self, create: &mut CreateTable) -> Result<()>;
+
+    /// The function that CREATE FUNCTION declares. It is not started.
+    fn function(&self, create: &CreateFunction) -> Result<Arc<dyn DeclaredFunction>>;
 
     /// Checks the options of a table when it is declared, before its use is known.
     fn check(&self, table: &Table) -> Result<()>;

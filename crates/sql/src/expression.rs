@@ -30,6 +30,7 @@ use slackwater_engine::expression::Expression;
 
 use crate::error::{Result, SqlError};
 use crate::explain;
+use crate::functions::Failure;
 use crate::types::{INTERVAL, with_sql_types};
 
 use compared::Compared;
@@ -255,7 +256,10 @@ impl Expression for PhysicalExpression {
         // that could be left inconsistent.
         match catch_unwind(AssertUnwindSafe(compute)) {
             Ok(Ok(column)) => Ok(column),
-            Ok(Err(error)) => Err(Error::new(place(), reason(error))),
+            Ok(Err(error)) => Err(match Failure::of(&error).cloned() {
+                Some(failure) => failed(place(), failure),
+                None => Error::new(place(), reason(error)),
+            }),
             Err(panic) => {
                 let text = slackwater_engine::error::panic_text(panic.as_ref());
                 Err(Error::new(place(), format!("can't be computed: {text}")))
@@ -269,6 +273,19 @@ impl Expression for PhysicalExpression {
 
     fn column(&self) -> Option<usize> {
         column_index(&self.expression)
+    }
+}
+
+/// The error for a declared function that has failed.
+fn failed(place: String, failure: Failure) -> Error {
+    let error = Error::new(place, failure.reason);
+    let error = match failure.row {
+        Some(row) => error.row(row),
+        None => error,
+    };
+    match failure.is_final {
+        true => error.final_one(),
+        false => error,
     }
 }
 

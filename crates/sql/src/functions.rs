@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod clock;
+mod declared;
 mod json;
 mod json_path;
 mod pattern;
@@ -30,6 +31,7 @@ use system_time::SystemTimeAsOf;
 use to_timestamp_ltz::ToTimestampLtz;
 
 pub use aggregate::{Aggregate, Arguments, State, Stored, UserAggregate};
+pub use declared::{Declared, DeclaredFunction, Failure};
 pub use registry::Functions;
 pub use rewritten::is_rewritten;
 pub use rows::RowFunction;

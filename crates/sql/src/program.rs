@@ -6,7 +6,7 @@ mod judges;
 mod materialized;
 mod translated;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use datafusion_expr::LogicalPlan;
@@ -18,6 +18,7 @@ use sqlparser::tokenizer::TokenWithSpan;
 use crate::changelog::ChangelogMode;
 use crate::connectors::Connectors;
 use crate::error::{Result, SqlError, find, nearest};
+use crate::functions::DeclaredFunction;
 use crate::late_rows;
 use crate::node::{Materialized, MaterializedView, NodeSpec, SinkSpec, SourceSpec};
 use crate::outputs;
@@ -63,6 +64,8 @@ pub struct Program {
     pub views: Vec<MaterializedView>,
     /// The cuts of all materialized views.
     pub cuts: Arc<Cuts>,
+    /// The functions that the program declares and uses, by name.
+    pub functions: BTreeMap<String, Arc<dyn DeclaredFunction>>,
 }
 
 /// A statement that writes rows.
@@ -78,6 +81,11 @@ impl Program {
     /// Whether there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.graph.nodes.is_empty()
+    }
+
+    /// Ends the functions that run in processes of their own, so that their CPU time is counted.
+    pub fn end_functions(&self) {
+        self.functions.values().for_each(|function| function.end());
     }
 
     /// The tables that are read, with their nodes.
@@ -115,9 +123,10 @@ fn compile_here(
     let mut compiler = Compiler::new(connectors);
     let options = connectors.table_options();
     // SET applies from its statement on; the command line applies from the beginning.
-    for (key, value) in overrides.iter().filter(|(key, _)| key == LATE_ROWS) {
+    let at_statements = overrides.iter();
+    for (key, value) in at_statements.filter(|(key, _)| AT_STATEMENTS.contains(&key.as_str())) {
         compiler.session.settings.set(key, value, &options)?;
-        compiler.is_late_given = true;
+        compiler.given.insert(key.clone());
     }
     let (mut tokens, mut uses) = (Vec::new(), Vec::new());
     for placed in parse(text)? {
@@ -153,12 +162,16 @@ fn compile_here(
     })
 }
 
+/// Settings that apply at the statements that follow them: those of the command line apply from the
+/// beginning.
+const AT_STATEMENTS: [&str; 2] = [LATE_ROWS, "python"];
+
 struct Compiler<'a> {
     session: Session,
     connectors: &'a dyn Connectors,
     jobs: Vec<Job>,
-    /// Whether the command line sets `late_rows`.
-    is_late_given: bool,
+    /// Those of [`AT_STATEMENTS`] that the command line sets.
+    given: BTreeSet<String>,
     /// The declarations of tables, for CREATE TABLE … LIKE.
     created: HashMap<String, CreateTable>,
     /// The settings before the first SET, and all SETs since: RESET undoes one or all of them.
@@ -188,7 +201,7 @@ impl<'a> Compiler<'a> {
             session: Session::new(),
             connectors,
             jobs: Vec::new(),
-            is_late_given: false,
+            given: BTreeSet::new(),
             created: HashMap::new(),
             settings_before: None,
             set: Vec::new(),
@@ -253,9 +266,14 @@ impl Compiler<'_> {
             Statement::CreateMaterializedView(create) => {
                 self.create_materialized_view(*create, tokens, explain)
             }
-            Statement::Drop { name, if_exists } => self.drop(&name, if_exists),
+            Statement::CreateFunction(create) => self.create_function(*create),
+            Statement::Drop {
+                name,
+                is_function,
+                if_exists,
+            } => self.drop(&name, is_function, if_exists),
             Statement::Reset(key) => self.reset(key.as_deref()),
-            Statement::Set { key, .. } if key == LATE_ROWS && self.is_late_given => Ok(()),
+            Statement::Set { key, .. } if self.given.contains(&key) => Ok(()),
             Statement::Set { key, value } => {
                 let settings = &mut self.session.settings;
                 self.settings_before.get_or_insert_with(|| settings.clone());

@@ -2,7 +2,7 @@
 
 mod declaration;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_schema::DataType;
@@ -28,7 +28,7 @@ use crate::check;
 use crate::common_types;
 use crate::constants;
 use crate::error::{Result, SqlError, Unknown, nearest};
-use crate::functions;
+use crate::functions::{self, Declared, DeclaredFunction};
 use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
 use crate::outputs;
@@ -60,6 +60,9 @@ pub struct Session {
     relation_planners: Vec<Arc<dyn RelationPlanner>>,
     options: ConfigOptions,
     used: Mutex<BTreeSet<String>>,
+    /// The functions that were declared, by their names in lower case.
+    functions: BTreeMap<String, Arc<dyn DeclaredFunction>>,
+    functions_used: Mutex<BTreeSet<String>>,
 }
 
 impl Default for Session {
@@ -111,6 +114,8 @@ impl Session {
             relation_planners: vec![Arc::new(WindowFunctions)],
             options: ConfigOptions::default(),
             used: Mutex::default(),
+            functions: BTreeMap::new(),
+            functions_used: Mutex::default(),
         }
     }
 
@@ -144,6 +149,46 @@ impl Session {
         self.check_new(name)?;
         self.views.insert(name.to_string(), Arc::new(plan));
         Ok(())
+    }
+
+    /// Declares a function.
+    pub fn add_function(&mut self, function: Declared) -> Result<()> {
+        let name = function.name.clone();
+        if self.functions.contains_key(&name) {
+            let error = format!("there is already a function '{name}'");
+            return Err(SqlError::new(error).hint("a program declares a name once"));
+        }
+        let is_taken = self.scalars.contains_key(&name)
+            || self.is_aggregate(&name)
+            || self.window_functions.contains_key(&name);
+        if is_taken {
+            let error = format!("there is already a function '{name}': it is one of SQL's");
+            return Err(SqlError::new(error).hint("use another name"));
+        }
+        let declared = Arc::clone(&function.function);
+        self.functions.insert(name.clone(), declared);
+        self.scalars.insert(name, Arc::new(function.udf()));
+        Ok(())
+    }
+
+    /// The declared function with this name.
+    pub fn declared_function(&self, name: &str) -> Option<&Arc<dyn DeclaredFunction>> {
+        self.functions.get(&name.to_lowercase())
+    }
+
+    /// Whether there is a declared function with this name.
+    pub fn is_declared_function(&self, name: &str) -> bool {
+        self.functions.contains_key(&name.to_lowercase())
+    }
+
+    /// The declared functions that the statements use, with their names.
+    pub fn functions_used(&self) -> BTreeMap<String, Arc<dyn DeclaredFunction>> {
+        let used = self.functions_used.lock();
+        let used = used.unwrap_or_else(PoisonError::into_inner);
+        let functions = self.functions.iter();
+        let functions = functions.filter(|(name, _)| used.contains(*name));
+        let functions = functions.map(|(name, function)| (name.clone(), Arc::clone(function)));
+        functions.collect()
     }
 
     /// Whether there is a view with this name.
@@ -210,7 +255,11 @@ impl Session {
     fn with_nearest_name(&self, error: SqlError) -> SqlError {
         let near = match error.unknown_name() {
             None => None,
-            Some((Unknown::Function, name)) => nearest(name, &functions::names()),
+            Some((Unknown::Function, name)) => {
+                let mut names = functions::names();
+                names.extend(self.functions.keys().cloned());
+                nearest(name, &names)
+            }
             Some((Unknown::Field, name)) => {
                 let mut names = Vec::new();
                 for table in self.tables.values() {
@@ -384,10 +433,18 @@ impl ContextProvider for Session {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.scalars
+        let found = self
+            .scalars
             .get(name)
-            .or_else(|| self.scalars.get(&name.to_lowercase()))
-            .cloned()
+            .or_else(|| self.scalars.get(&name.to_lowercase()));
+        let found = found?;
+        if self.functions.contains_key(found.name()) {
+            let used = self.functions_used.lock();
+            let mut used = used.unwrap_or_else(PoisonError::into_inner);
+            used.insert(found.name().to_string());
+            self.uses(found.name());
+        }
+        Some(Arc::clone(found))
     }
 
     fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -3,11 +3,12 @@
 mod choices;
 mod elsewhere;
 mod hosts;
+mod python;
 mod setting;
 mod standby;
 mod table;
 mod topic;
-mod values;
+pub(crate) mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -116,6 +117,8 @@ pub struct Settings {
     pub hosts_fewer_after_ns: u64,
     /// The memory limit of all operators, in bytes.
     pub memory_limit: Option<u64>,
+    /// The interpreter of functions in Python; `None` for that of the environment.
+    pub python: Option<String>,
     /// The event time after which unused state is discarded, in microseconds; `None` for never.
     pub state_ttl_us: Option<i64>,
     /// Notes about settings that have no effect.
@@ -231,6 +234,7 @@ impl Default for Settings {
             hosts_fewer_after_ns: HOSTS_FEWER_AFTER_NS,
             host_timeout_ns: HOST_TIMEOUT_NS,
             memory_limit: None,
+            python: None,
             state_ttl_us: None,
             notes: Vec::new(),
         }

@@ -18,6 +18,7 @@ use rewrite::{rewrite, split_shift};
 use sets::Sets;
 
 pub use declaration::{ColumnDefinition, ColumnKind, CreateTable, Like};
+pub use function::{Body, CreateFunction, FunctionOptions};
 pub use hints::{Hinted, OPTIONS_OF};
 pub use materialized::{CreateMaterializedView, plain_view, query_of};
 pub use sets::{closing, opening};
@@ -26,6 +27,7 @@ mod create;
 mod declaration;
 mod distinct_from;
 mod forms;
+mod function;
 mod hints;
 mod like;
 mod limits;
@@ -54,6 +56,8 @@ pub enum Statement {
     },
     /// `CREATE MATERIALIZED VIEW`.
     CreateMaterializedView(Box<CreateMaterializedView>),
+    /// `CREATE FUNCTION`.
+    CreateFunction(Box<CreateFunction>),
     /// `INSERT INTO table query`.
     Insert {
         /// The table.
@@ -74,12 +78,14 @@ pub enum Statement {
     },
     /// `RESET 'key'`, or `RESET` of all settings.
     Reset(Option<String>),
-    /// `DROP TABLE name`, `DROP [MATERIALIZED] VIEW name`: an error, unless `IF EXISTS` is given and the
-    /// name is unknown.
+    /// `DROP TABLE name`, `DROP [MATERIALIZED] VIEW name`, `DROP FUNCTION name`: an error, unless `IF EXISTS`
+    /// is given and the name is unknown.
     Drop {
-        /// The name of the table or view.
+        /// The name of the table, view or function.
         name: Ident,
-        /// `IF EXISTS`: no error if there is no such table or view.
+        /// Whether it is a function.
+        is_function: bool,
+        /// `IF EXISTS`: no error if there is none with this name.
         if_exists: bool,
     },
     /// `EXPLAIN statement`.
@@ -154,7 +160,10 @@ fn keep_names(statement: &mut Statement) -> Result<()> {
             Some(query) => hints::keep_names(query),
             None => Ok(()),
         },
-        Statement::Set { .. } | Statement::Reset(_) | Statement::Drop { .. } => Ok(()),
+        Statement::CreateFunction(_)
+        | Statement::Set { .. }
+        | Statement::Reset(_)
+        | Statement::Drop { .. } => Ok(()),
     }
 }
 
@@ -170,7 +179,7 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         Token::Whitespace(_) => None,
         _ => Some(String::new()),
     });
-    let keywords = keywords.take(4).collect::<Vec<String>>();
+    let keywords = keywords.take(5).collect::<Vec<String>>();
     let keywords = keywords.iter().map(String::as_str).collect::<Vec<&str>>();
     match keywords.as_slice() {
         ["CREATE", "TEMPORARY", "TABLE", ..] | ["CREATE", "TABLE", ..] => {
@@ -179,6 +188,7 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         ["CREATE", "VIEW", ..] | ["CREATE", "TEMPORARY", "VIEW", ..] => create::view(tokens),
         ["CREATE", "MATERIALIZED", "VIEW", ..] => materialized::view(tokens),
         ["CREATE", "SINK", ..] => create::table(split_shift(sink::as_table(tokens)?)),
+        words if function::begins(words) => function::function(split_shift(tokens)),
         ["CREATE", ..] => Err(refused::create(&tokens)),
         ["INSERT", "INTO", ..] => insert(tokens),
         ["INSERT", "OVERWRITE", ..] => Err(SqlError::new("INSERT OVERWRITE is not supported")
@@ -186,8 +196,8 @@ fn parse_one(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         ["INSERT", ..] => Err(SqlError::new("INSERT must be followed by INTO and a table")
             .hint("use INSERT INTO t SELECT …")),
         ["RESET", ..] => reset(tokens),
-        ["DROP", "TABLE" | "VIEW", ..]
-        | ["DROP", "TEMPORARY", "TABLE" | "VIEW", ..]
+        ["DROP", "TABLE" | "VIEW" | "FUNCTION", ..]
+        | ["DROP", "TEMPORARY", "TABLE" | "VIEW" | "FUNCTION", ..]
         | ["DROP", "MATERIALIZED", "VIEW", ..] => drop(tokens),
         ["SET", ..] => set(tokens),
         ["EXPLAIN", ..] => {
@@ -325,11 +335,15 @@ fn drop(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let mut parser = parser(tokens);
     parser.next_token();
     let _ = parser.parse_one_of_keywords(&[Keyword::TEMPORARY, Keyword::MATERIALIZED]);
-    parser.next_token();
+    let is_function = is_word(&parser.next_token(), "FUNCTION");
     let if_exists = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
     let name = create::name(&mut parser)?;
     end(&mut parser)?;
-    Ok(Statement::Drop { name, if_exists })
+    Ok(Statement::Drop {
+        name,
+        is_function,
+        if_exists,
+    })
 }
 
 fn insert(tokens: Vec<TokenWithSpan>) -> Result<Statement> {

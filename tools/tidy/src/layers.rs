@@ -126,6 +126,15 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/udf",
+        &[
+            ("base", "definition memory message output spawner"),
+            ("columns in memory", "layout"),
+            ("one process", "process worker"),
+            ("all of a function", "pool"),
+        ],
+    ),
+    (
         "crates/serve",
         &[
             ("what doors need", "lock backend"),

@@ -22,7 +22,7 @@ enum May {
 const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
-const RULES: [(&str, May); 13] = [
+const RULES: [(&str, May); 14] = [
     ("crates/link", May::Only(&["rustix", "libc", "loom"])),
     (
         "crates/secure",
@@ -51,6 +51,13 @@ const RULES: [(&str, May); 13] = [
         "crates/connect",
         May::But {
             own: &["slackwater-link", "slackwater-engine"],
+            never: SQL_AND_ASYNC,
+        },
+    ),
+    (
+        "crates/udf",
+        May::But {
+            own: &[],
             never: SQL_AND_ASYNC,
         },
     ),
@@ -92,6 +99,7 @@ const RULES: [(&str, May); 13] = [
                 "slackwater-control",
                 "slackwater-checkpoint",
                 "slackwater-connect",
+                "slackwater-udf",
                 "slackwater-sql",
                 "slackwater-serve",
             ],

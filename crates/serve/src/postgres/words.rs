@@ -10,7 +10,7 @@ pub enum Kind {
     Name,
     /// A name in `"` or backquotes.
     Quoted,
-    /// A string in `'`, with an `E` before it perhaps.
+    /// A string in `'`, with an `E` before it perhaps; or between two `$$`.
     Text,
     Number,
     /// `$1`.
@@ -57,6 +57,9 @@ impl<'a> Word<'a> {
     pub fn string(&self) -> Option<String> {
         if self.kind != Kind::Text {
             return None;
+        }
+        if let Some(inner) = self.text.strip_prefix("$$") {
+            return Some(inner.strip_suffix("$$").unwrap_or(inner).to_string());
         }
         let quote = self.text.find('\'')?;
         let inner = &self.text[quote + 1..];
@@ -119,6 +122,10 @@ pub fn words(text: &str) -> Vec<Word<'_>> {
                 (Kind::Text, quoted(rest.as_bytes(), 1, true))
             }
             b'"' | b'`' => (Kind::Quoted, quoted(rest.as_bytes(), 0, false)),
+            b'$' if rest.starts_with("$$") => {
+                let end = rest[2..].find("$$");
+                (Kind::Text, end.map_or(rest.len(), |end| 2 + end + 2))
+            }
             b'$' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => (
                 Kind::Parameter,
                 1 + span(&rest[1..], |character| character.is_ascii_digit()),
@@ -289,6 +296,7 @@ mod tests {
             ]
         );
         assert_eq!(words("E'a\\n'")[0].string().unwrap(), "a\n");
+        assert_eq!(words("$$it's$$")[0].string().unwrap(), "it's");
         assert_eq!(words("\"A\"\"b\"")[0].name().unwrap(), "A\"b");
         assert_eq!(words("größe")[0].name().unwrap(), "größe");
     }
@@ -304,6 +312,10 @@ mod tests {
         assert_eq!(
             divided(" SELECT ';' ; ; -- ;\nSHOW x"),
             ["SELECT ';'", "SHOW x"]
+        );
+        assert_eq!(
+            divided("CREATE FUNCTION f() AS $$ it's; $1 -- $$ ; SHOW x"),
+            ["CREATE FUNCTION f() AS $$ it's; $1 -- $$", "SHOW x"]
         );
         assert_eq!(divided("  -- nothing"), [""; 0]);
         let set = "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1; INSERT INTO b SELECT 2; END";

@@ -10,10 +10,12 @@ use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
 use slackwater_sql::error::Result;
-use slackwater_sql::statement::CreateTable;
+use slackwater_sql::functions::DeclaredFunction;
+use slackwater_sql::program::Program;
+use slackwater_sql::statement::{Body, CreateFunction, CreateTable};
 use slackwater_sql::table::{HOST, Table};
 
-use super::tables::{BuiltIn, definition, option_error};
+use super::tables::{BuiltIn, declared, definition, option_error};
 
 /// The connectors of this build, for a process that is told what others have found.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +24,20 @@ pub struct Informed<'a> {
     pub findings: &'a BTreeMap<String, String>,
     /// The name of this host, if files that only other hosts have will be looked for later.
     pub home: Option<&'a str>,
+}
+
+/// The name among findings of the text of a function's file: no table has one like it.
+fn of_function(name: &str) -> String {
+    format!("CREATE FUNCTION {}", name.to_lowercase())
+}
+
+/// What was read from the files of functions, which other processes of a query don't read.
+pub fn files_of_functions(program: &Program) -> impl Iterator<Item = (String, String)> {
+    let functions = program.functions.iter();
+    functions.filter_map(|(name, function)| {
+        let text = function.file_text()?;
+        Some((of_function(name), text.to_string()))
+    })
 }
 
 /// Whether each host reads its own files of a table.
@@ -68,6 +84,16 @@ impl Connectors for Informed<'_> {
 
     fn translate(&self, create: &mut CreateTable) -> Result<()> {
         BuiltIn.translate(create)
+    }
+
+    fn function(&self, create: &CreateFunction) -> Result<Arc<dyn DeclaredFunction>> {
+        match (
+            &create.body,
+            self.findings.get(&of_function(&create.name.value)),
+        ) {
+            (Body::File(path), Some(text)) => declared(create, text.clone(), Some(path)),
+            _ => BuiltIn.function(create),
+        }
     }
 
     fn check(&self, table: &Table) -> Result<()> {

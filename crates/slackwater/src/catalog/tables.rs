@@ -3,16 +3,21 @@
 //! The tests of `crates/sql` compile this file too, so it uses nothing from this crate.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use slackwater_connect::{Findings, OptionError, TableDefinition};
 use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
-use slackwater_sql::error::{Result, SqlError};
-use slackwater_sql::statement::CreateTable;
+use slackwater_sql::error::{Place, Result, SqlError};
+use slackwater_sql::functions::{DeclaredFunction, Failure};
+use slackwater_sql::statement::{Body, CreateFunction, CreateTable};
 use slackwater_sql::table::{CHANGELOG, HOST, LATE_ROWS, Table};
+use slackwater_sql::types::sql_name;
+use slackwater_udf::{Definition, Function, Mode};
 
 /// The connectors of this build.
 pub struct BuiltIn;
@@ -110,6 +115,21 @@ impl Connectors for BuiltIn {
         Ok(())
     }
 
+    fn function(&self, create: &CreateFunction) -> Result<Arc<dyn DeclaredFunction>> {
+        match &create.body {
+            Body::Text(text) => declared(create, text.clone(), None),
+            Body::File(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    let error = format!("function '{}': {path}: {error}", create.name.value);
+                    SqlError::new(error)
+                        .at(create.span)
+                        .hint("relative paths begin in the folder in which the program runs")
+                })?;
+                declared(create, text, Some(path))
+            }
+        }
+    }
+
     fn check(&self, table: &Table) -> Result<()> {
         for option in table.options.keys() {
             let known = slackwater_connect::known_table_options().contains(&option.as_str());
@@ -152,5 +172,114 @@ impl Connectors for BuiltIn {
             .iter()
             .map(|name| name.to_string())
             .collect()
+    }
+}
+
+/// A function with this text, which is in the SQL or was read from a file.
+pub(super) fn declared(
+    create: &CreateFunction,
+    text: String,
+    file: Option<&str>,
+) -> Result<Arc<dyn DeclaredFunction>> {
+    let name = &create.name.value;
+    for data_type in create.arguments.iter().chain([&create.result]) {
+        if let Some(part) = slackwater_udf::unsupported(data_type) {
+            let error = format!(
+                "function '{name}': values of {} can't be passed",
+                sql_name(part)
+            );
+            return Err(SqlError::new(error)
+                .at(create.name.span)
+                .hint("CAST them to another type, such as STRING"));
+        }
+    }
+    let options = &create.options;
+    let definition = Definition {
+        name: name.clone(),
+        handler: options.handler.clone().unwrap_or_else(|| name.clone()),
+        text,
+        file: file.map_or_else(|| format!("<function {name}>"), str::to_string),
+        arguments: create.arguments.clone(),
+        result: create.result.clone(),
+        mode: match options.columns {
+            true => Mode::Columns,
+            false => Mode::Rows,
+        },
+        takes_nulls: options.nulls,
+        workers: options.workers,
+        memory: options.memory,
+        timeout: Duration::from_nanos(options.timeout_ns),
+        python: options.python.clone(),
+    };
+    Ok(Arc::new(InPython {
+        function: Function::new(definition),
+        place: SqlError::new("").at(create.span).place,
+        is_file: file.is_some(),
+    }))
+}
+
+/// A function in Python, and where its text begins.
+struct InPython {
+    function: Function,
+    /// The place of the text in the SQL, or of the path of its file.
+    place: Option<Place>,
+    is_file: bool,
+}
+
+impl DeclaredFunction for InPython {
+    fn call(&self, columns: &[ArrayRef], rows: usize) -> std::result::Result<ArrayRef, Failure> {
+        let called = self.function.call(columns, rows);
+        called.map_err(|failure| Failure {
+            reason: failure.reason,
+            row: failure.row,
+            is_final: failure.is_final,
+        })
+    }
+
+    fn start(&self, keep: bool) -> Result<()> {
+        let Err(problem) = self.function.start(keep) else {
+            return Ok(());
+        };
+        let mut error = SqlError::new(problem.message).hint(problem.hint);
+        error.place = self.place;
+        match (problem.place, &mut error.place) {
+            (Some((line, column)), _) if self.is_file => {
+                let file = &self.function.definition().file;
+                error.message = format!("{file}:{line}:{}: {}", column.max(1), error.message);
+            }
+            // The first line of the text is that of its $$.
+            (Some((line, column)), Some(place)) => {
+                *place = Place {
+                    line: place.line + line - 1,
+                    column: column.max(1),
+                    length: 1,
+                };
+            }
+            _ => {}
+        }
+        Err(error)
+    }
+
+    fn end(&self) {
+        self.function.end();
+    }
+
+    fn describe(&self) -> String {
+        let definition = self.function.definition();
+        let called = match definition.mode {
+            Mode::Rows => "a row",
+            Mode::Columns => "a chunk",
+        };
+        let workers = match definition.workers {
+            None => "a worker for each thread that calls it".to_string(),
+            Some(1) => "at most 1 worker in a process".to_string(),
+            Some(most) => format!("at most {most} workers in a process"),
+        };
+        format!("Python, {called} at a time; {workers}")
+    }
+
+    fn file_text(&self) -> Option<&str> {
+        let definition = self.function.definition();
+        self.is_file.then_some(definition.text.as_str())
     }
 }

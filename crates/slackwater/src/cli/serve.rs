@@ -43,6 +43,10 @@ pub(super) struct ServeArguments {
     /// The key of --tls-certificate, as a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
+    /// Take functions in Python (CREATE FUNCTION): whoever may send statements then runs programs with the
+    /// rights of the server
+    #[arg(long)]
+    allow_functions: bool,
     /// Where agents of other hosts join (slackwater worker), for jobs with SET 'hosts' = 'N'
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
@@ -90,7 +94,8 @@ fn run(arguments: &ServeArguments) -> Result<(), Failed> {
     });
     let _watching = watching.map_err(|error| (format!("signals: {error}"), FAILED))?;
     let admits = admits(arguments).map_err(|error| (error, USAGE))?;
-    let server = Server::start(&arguments.dir, log, admits).map_err(|error| (error, FAILED))?;
+    let server = Server::start(&arguments.dir, log, admits, arguments.allow_functions);
+    let server = server.map_err(|error| (error, FAILED))?;
     let backend: Arc<dyn Backend> = Arc::new(Doors(Arc::clone(&server)));
     let opened = postgres.map(|options| postgres::open(Arc::clone(&backend), options));
     let door = match opened.transpose() {

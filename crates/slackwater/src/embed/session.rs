@@ -156,12 +156,15 @@ impl Session {
                     explained.push_str(&self.explained(&piece)?);
                     continue;
                 }
-                Statement::Drop { name, if_exists } => {
+                Statement::Drop {
+                    name, if_exists, ..
+                } => {
                     self.forget(&name.value, if_exists)?;
                     continue;
                 }
                 Statement::CreateTable(create) => Some(create.name.value),
                 Statement::CreateView { name, .. } => Some(name.value),
+                Statement::CreateFunction(create) => Some(create.name.value),
                 Statement::Set { .. } | Statement::Reset(_) => None,
             };
             self.declare(name, &piece.placed, None)?;

@@ -18,7 +18,7 @@ use super::host::{Ended, Group};
 use super::phases::{Pending, Phase, process_of_sink};
 use super::protocol::{HostCommand, ProcessCommand, Start};
 use super::work::{Report, Work};
-use crate::catalog::ProgramCatalog;
+use crate::catalog::{ProgramCatalog, files_of_functions};
 use crate::plan::fingerprint;
 
 /// How long worker processes may take to report their counts and to exit once they have nothing left to do.
@@ -82,6 +82,7 @@ impl Processes {
             let findings = source.connector.findings()?;
             Some((source.table.name.clone(), findings))
         });
+        let findings = findings.chain(files_of_functions(work.program));
         let findings = findings.collect::<BTreeMap<String, String>>();
         for number in 0..self.len() {
             let host = &work.hosts[work.deployment.host(number)];

@@ -457,6 +457,7 @@ impl WorkerProcess<'_> {
     }
 
     fn final_counts(&self, steered: Steered) -> FinalCounts {
+        self.program.end_functions();
         FinalCounts {
             process: self.start.process,
             counts: self.counts(),
@@ -469,7 +470,7 @@ impl WorkerProcess<'_> {
             }),
             usage: ProcessUsage {
                 pid: std::process::id(),
-                cpu_s: machine::process_cpu_s(),
+                cpu_s: machine::process_cpu_s() + machine::children_cpu_s(),
                 peak_rss_bytes: machine::peak_rss_bytes(),
                 wakeups: machine::voluntary_switches(),
                 looks: steered.looks,

@@ -22,8 +22,9 @@ use slackwater_engine::time::now_ns;
 use slackwater_engine::{Error, Result};
 use slackwater_sql::SqlError;
 use slackwater_sql::connectors::Connectors;
+use slackwater_sql::functions::DeclaredFunction;
 use slackwater_sql::read::constant_of;
-use slackwater_sql::statement::CreateTable;
+use slackwater_sql::statement::{CreateFunction, CreateTable};
 use slackwater_sql::table::Table;
 
 use super::{AtCut, Failed, Limits, Scan};
@@ -118,6 +119,16 @@ impl Connectors for Ends {
 
     fn translate(&self, _: &mut CreateTable) -> std::result::Result<(), SqlError> {
         Ok(())
+    }
+
+    fn function(
+        &self,
+        create: &CreateFunction,
+    ) -> std::result::Result<Arc<dyn DeclaredFunction>, SqlError> {
+        let name = &create.name.value;
+        Err(SqlError::new(format!(
+            "function '{name}' can't be called by a read"
+        )))
     }
 
     fn check(&self, _: &Table) -> std::result::Result<(), SqlError> {

@@ -40,15 +40,18 @@ pub enum Kind {
     Sink,
     /// A job that writes to a declared table (`INSERT INTO`).
     Insert,
+    /// A function. Its name is in lower case: calls are not sensitive to it.
+    Function,
 }
 
 impl Kind {
-    const ALL: [(Kind, &str); 5] = [
+    const ALL: [(Kind, &str); 6] = [
         (Kind::Table, "table"),
         (Kind::View, "view"),
         (Kind::MaterializedView, "materialized view"),
         (Kind::Sink, "sink"),
         (Kind::Insert, "insert"),
+        (Kind::Function, "function"),
     ];
 
     /// The words for it, which are stored.

@@ -75,6 +75,8 @@ pub struct Declared {
     pub known: BTreeMap<String, Known>,
     /// Counts the changes, so that what was made of it is made again.
     pub version: u64,
+    /// Whether statements may declare and call functions.
+    allows_functions: bool,
 }
 
 /// A statement that was not declared before.
@@ -96,12 +98,16 @@ impl Declared {
     /// # Errors
     ///
     /// If the catalog can't be read.
-    pub fn of(catalog: Catalog) -> Result<(Declared, Vec<(String, Refusal)>), String> {
+    pub fn of(
+        catalog: Catalog,
+        allows_functions: bool,
+    ) -> Result<(Declared, Vec<(String, Refusal)>), String> {
         let objects = catalog.objects()?;
         let mut declared = Declared {
             catalog,
             known: BTreeMap::new(),
             version: 0,
+            allows_functions,
         };
         let mut wrong = Vec::new();
         for object in objects {
@@ -294,11 +300,12 @@ impl Declared {
         let mut needed = BTreeMap::new();
         let mut open = words(text)?;
         while let Some(word) = open.pop_first() {
-            let Some(known) = self
-                .known
-                .get(&word)
-                .filter(|known| known.object.name != name)
-            else {
+            let function = || {
+                let function = self.known.get(&word.to_lowercase());
+                function.filter(|known| known.object.kind == Kind::Function)
+            };
+            let known = self.known.get(&word).or_else(function);
+            let Some(known) = known.filter(|known| known.object.name != name) else {
                 continue;
             };
             // What was declared later can't be used by what is needed.
@@ -317,6 +324,10 @@ impl Declared {
             } = &known.object;
             match kind {
                 Kind::Table | Kind::View => parts.push((name.clone(), text.clone())),
+                Kind::Function => {
+                    self.allows_function(name)?;
+                    parts.push((name.clone(), text.clone()));
+                }
                 Kind::MaterializedView => match plain_view(text) {
                     Ok(Some(text)) => parts.push((name.clone(), text)),
                     // Its rows are not those of its query: only reads can use them.
@@ -328,6 +339,20 @@ impl Declared {
         }
         parts.push((name.to_string(), text.to_string()));
         Ok(parts)
+    }
+
+    /// Whether functions may be declared and called.
+    ///
+    /// # Errors
+    ///
+    /// If not.
+    pub fn allows_function(&self, name: &str) -> Result<(), Refusal> {
+        if self.allows_functions {
+            return Ok(());
+        }
+        let message = format!("function '{name}': this server takes no functions");
+        Err(Refusal::new(Wrong::Denied, message)
+            .hint("they run with its rights: slackwater serve --allow-functions"))
     }
 
     /// The names that use this one, directly or through others, in the order of their declaration.

@@ -1,5 +1,6 @@
 //! The answers of SHOW and DESCRIBE.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -74,7 +75,7 @@ pub fn declared<'a>(
         let connector = || known.connector.clone();
         Some(match (listing, known.object.kind) {
             (Listing::Tables, Kind::Table) => vec![name(), connector()],
-            (Listing::Views, Kind::View) => vec![name()],
+            (Listing::Views, Kind::View) | (Listing::Functions, Kind::Function) => vec![name()],
             (Listing::MaterializedViews, Kind::MaterializedView) => vec![name(), in_words()],
             (Listing::Sinks, Kind::Sink) => vec![name(), connector(), in_words()],
             (Listing::Jobs, kind) if kind.is_job() => {
@@ -111,12 +112,15 @@ fn pairs(settings: &[(String, String)]) -> String {
     pairs.collect::<Vec<String>>().join(", ")
 }
 
-/// The functions that queries can call.
-pub fn functions() -> RecordBatch {
+/// The functions that queries can call: those of SQL, and those that were declared.
+pub fn functions<'a>(known: impl Iterator<Item = &'a Known>) -> RecordBatch {
     let session = Session::new();
     let names = session.function_names().into_iter();
     // The others are of the planner.
     let names = names.filter(|name| !name.starts_with("__"));
+    let declared = known.filter(|known| known.object.kind == Kind::Function);
+    let names = names.chain(declared.map(|known| &known.object.name));
+    let names = names.collect::<BTreeSet<&String>>().into_iter();
     let names = names.map(|name| vec![Some(name.clone())]);
     rows(
         &columns(Listing::Functions),

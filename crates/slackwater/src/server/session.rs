@@ -8,7 +8,7 @@ use slackwater_serve::backend::{
     Answer, Cancelled, Description, Kind as Wrong, Parameter, Refusal, Rows, Session, Statement,
 };
 use slackwater_sql::settings::Settings;
-use slackwater_sql::statement::server::{JOB_NAME, Listing, ServerStatement};
+use slackwater_sql::statement::server::{JOB_NAME, Listing, Named, ServerStatement};
 use slackwater_sql::statement::{self, Placed, Statement as Sql, server};
 
 use super::Server;
@@ -174,7 +174,9 @@ impl Conversation {
         let server = &self.server;
         Ok(match statement {
             ServerStatement::Show(Listing::Settings) => one(listings::settings(&self.settings)),
-            ServerStatement::Show(Listing::Functions) => one(listings::functions()),
+            ServerStatement::Show(Listing::Functions) => {
+                one(listings::functions(server.declared().known.values()))
+            }
             ServerStatement::Show(listing) => {
                 let known = server.declared().known.clone();
                 let state = |name: &str| server.job(name).ok().map(|job| job.state());
@@ -201,7 +203,12 @@ impl Conversation {
             }
             ServerStatement::Stop(name) => done("STOP JOB", server.stop_job(&name.value)?),
             ServerStatement::Start(name) => done("START JOB", server.start_job(&name.value)?),
-            ServerStatement::Drop(drop) => {
+            ServerStatement::Drop(mut drop) => {
+                if drop.kind == Named::Function {
+                    // Calls are not sensitive to the case, and functions are kept in lower case.
+                    let names = drop.names.iter_mut();
+                    names.for_each(|name| name.value = name.value.to_lowercase());
+                }
                 let tag = format!("DROP {}", drop.kind.words().to_uppercase());
                 done(&tag, server.drop_all(&drop)?)
             }
@@ -292,6 +299,13 @@ impl Conversation {
                     }
                     read => read,
                 };
+            }
+            Sql::CreateFunction(function) => {
+                let name = function.name.value.to_lowercase();
+                self.server
+                    .check_function(&name, &function.body, text, &settings)?;
+                let made = create(&name, Kind::Function, function.if_not_exists)?;
+                done("CREATE FUNCTION", made)
             }
             Sql::Set { key, value } => {
                 self.set(key, value)?;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use slackwater_serve::backend::{Kind as Wrong, Refusal, Status};
 use slackwater_sql::program::declared;
 use slackwater_sql::settings::Settings;
-use slackwater_sql::statement::query_of;
 use slackwater_sql::statement::server::{Drop, Named};
+use slackwater_sql::statement::{Body, query_of};
 
 use super::catalog::Kind;
 use super::declared::{Known, New, refusal};
@@ -85,6 +85,36 @@ impl Server {
             return Err(refusal);
         }
         Ok(Done { notices })
+    }
+
+    /// Checks a function before it is declared: its text is loaded once.
+    ///
+    /// # Errors
+    ///
+    /// If the server takes none, or the function is not valid.
+    pub(super) fn check_function(
+        &self,
+        name: &str,
+        body: &Body,
+        text: &str,
+        settings: &[(String, String)],
+    ) -> Result<(), Refusal> {
+        let script = {
+            let declared = self.declared();
+            declared.allows_function(name)?;
+            declared.script(name, text)?
+        };
+        if let Body::File(_) = body {
+            let message =
+                format!("function '{name}': a server does not read the files of functions");
+            let refusal = Refusal::new(Wrong::Syntax, message);
+            return Err(refusal.hint("write its text into the statement: AS $$ … $$"));
+        }
+        let refused = |error| refusal(&script, &error, text);
+        let session = declared(script.text(), settings, &BuiltIn).map_err(refused)?;
+        let function = session.declared_function(name);
+        // Nothing is locked meanwhile: it may import large libraries.
+        function.map_or(Ok(()), |function| function.start(false).map_err(refused))
     }
 
     /// The table of a `CREATE TABLE … AS query`, and the INSERT that writes it.
@@ -322,6 +352,7 @@ pub(super) fn is(known: &Known, kind: Named) -> bool {
         Named::MaterializedView => known.object.kind == Kind::MaterializedView,
         Named::Sink => known.object.kind == Kind::Sink,
         Named::Job => known.object.kind.is_job(),
+        Named::Function => known.object.kind == Kind::Function,
     }
 }
 

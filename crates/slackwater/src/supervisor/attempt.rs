@@ -212,6 +212,8 @@ impl Query<'_> {
             host.kill();
         }
         let finished = host.finish(catalog);
+        let wall_s = self.started.elapsed().as_secs_f64();
+        program.end_functions();
         let gatherer = Gatherer {
             program,
             deployment,
@@ -239,7 +241,7 @@ impl Query<'_> {
             sinks: &sinks,
             tuned,
             rebalanced,
-            wall_s: self.started.elapsed().as_secs_f64(),
+            wall_s,
             before: self.before,
         };
         let mut report = tally.report();

@@ -10,9 +10,12 @@ use super::columns::rename;
 use super::{Compiler, STACK_BYTES};
 use crate::connectors::Connectors;
 use crate::error::{Result, SqlError, nearest};
+use crate::functions::Declared;
 use crate::session::Session;
 use crate::settings::{Settings, setting};
-use crate::statement::{ColumnDefinition, ColumnKind, CreateTable, Statement, parse};
+use crate::statement::{
+    ColumnDefinition, ColumnKind, CreateFunction, CreateTable, Statement, parse,
+};
 use crate::types::{SqlType, of_tables};
 
 /// The tables, views and settings that a file declares. Its queries are checked, but not returned. The
@@ -139,15 +142,40 @@ impl Compiler<'_> {
         columns.collect()
     }
 
-    pub(super) fn drop(&self, name: &Ident, if_exists: bool) -> Result<()> {
-        let is_known =
-            self.session.tables.contains_key(&name.value) || self.session.is_view(&name.value);
+    /// Declares a function.
+    pub(super) fn create_function(&mut self, mut create: CreateFunction) -> Result<()> {
+        let (name, span) = (create.name.value.clone(), create.name.span);
+        if create.if_not_exists && self.session.is_declared_function(&name) {
+            return Ok(());
+        }
+        let python = &mut create.options.python;
+        *python = python
+            .take()
+            .or_else(|| self.session.settings.python.clone());
+        let function = self.connectors.function(&create)?;
+        let declared = Declared::new(&name, create.arguments, create.result, function);
+        let added = self.session.add_function(declared);
+        added.map_err(|error| error.at(span))
+    }
+
+    pub(super) fn drop(&self, name: &Ident, is_function: bool, if_exists: bool) -> Result<()> {
+        let (is_known, kind) = match is_function {
+            true => (self.session.is_declared_function(&name.value), "function"),
+            false => (
+                self.session.tables.contains_key(&name.value) || self.session.is_view(&name.value),
+                "table or view",
+            ),
+        };
         let error = match (is_known, if_exists) {
             (false, true) => return Ok(()),
-            (false, false) => SqlError::new(format!("there is no table or view '{}'", name.value)),
+            (false, false) => SqlError::new(format!("there is no {kind} '{}'", name.value)),
             (true, _) => SqlError::new(format!(
-                "DROP is not supported for '{}', because a file declares all of its tables and views",
-                name.value
+                "DROP is not supported for '{}', because a file declares all of its {}",
+                name.value,
+                match is_function {
+                    true => "functions",
+                    false => "tables and views",
+                }
             )),
         };
         Err(error.at(name.span).hint(match is_known {
@@ -156,7 +184,7 @@ impl Compiler<'_> {
             shell, \\drop name \
             removes a declaration"
             }
-            false => "remove the statement: tables and views only exist during a run",
+            false => "remove the statement: what a file declares only exists during a run",
         }))
     }
 

@@ -109,6 +109,7 @@ pub(super) fn program(
         clashes,
         views,
         cuts,
+        functions: session.functions_used(),
     })
 }
 

@@ -7,6 +7,7 @@ use slackwater_engine::time::parse_duration_ns;
 use super::hosts::{
     HOST_PATIENCE, HOST_TIMEOUT, HOSTS, HOSTS_FEWER_AFTER, HOSTS_MORE_AFTER, RESCALE,
 };
+use super::python::PYTHON;
 use super::setting::Setting;
 use super::standby::{STANDBY_LAG, STANDBY_TIMEOUT};
 use super::topic::Topic;
@@ -325,6 +326,7 @@ pub const SETTINGS: &[Setting] = &[
             Some(())
         },
     },
+    PYTHON,
     Setting {
         name: "rebalance",
         values: "'auto', 'off' or 'shuffle'",

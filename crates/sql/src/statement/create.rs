@@ -259,7 +259,7 @@ pub(super) fn primary_key(
 }
 
 /// A type; ROW and STRUCT are read here, all others by `sqlparser`.
-fn sql_type(parser: &mut Parser) -> Result<SqlType> {
+pub(super) fn sql_type(parser: &mut Parser) -> Result<SqlType> {
     let start = parser.peek_token();
     if !is_word(&start, "ROW") && !is_word(&start, "STRUCT") {
         let data_type = parsed(parser.parse_data_type())?;

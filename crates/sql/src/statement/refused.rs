@@ -146,9 +146,9 @@ pub(super) fn statement(words: &[&str]) -> SqlError {
     match nearest(first, &known) {
         Some(near) => error.hint(format!("did you mean {near}?")),
         None => error.hint(
-            "the statements are CREATE TABLE, CREATE [MATERIALIZED] VIEW, CREATE SINK, INSERT INTO, SELECT, \
-            SET, RESET and EXPLAIN; a server also knows SHOW, DESCRIBE, SUBSCRIBE, DROP, ALTER, STOP JOB and \
-            START JOB",
+            "the statements are CREATE TABLE, CREATE [MATERIALIZED] VIEW, CREATE SINK, CREATE FUNCTION, \
+            INSERT INTO, SELECT, SET, RESET and EXPLAIN; a server also knows SHOW, DESCRIBE, SUBSCRIBE, \
+            DROP, ALTER, STOP JOB and START JOB",
         ),
     }
 }
@@ -204,10 +204,6 @@ pub(super) fn create(tokens: &[TokenWithSpan]) -> SqlError {
         return SqlError::new(*error).at(what.span).hint(*hint);
     }
     let error = SqlError::new(format!("CREATE {name} is not supported")).at(what.span);
-    if word(what) == "FUNCTION" {
-        let hint = "functions are written in Rust and added to a build: docs/functions.md";
-        return error.hint(hint);
-    }
     match nearest(&name, &["TABLE", "VIEW"].map(String::from)) {
         Some(near) => error.hint(format!("did you mean CREATE {near}?")),
         None => error.hint("use CREATE TABLE or CREATE VIEW"),

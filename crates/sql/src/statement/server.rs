@@ -69,6 +69,8 @@ pub enum Named {
     Sink,
     /// A job: a materialized view, a sink, or the job of an INSERT.
     Job,
+    /// A function.
+    Function,
 }
 
 impl Named {
@@ -80,6 +82,7 @@ impl Named {
             Named::MaterializedView => "materialized view",
             Named::Sink => "sink",
             Named::Job => "job",
+            Named::Function => "function",
         }
     }
 }
@@ -221,18 +224,19 @@ impl Reader<'_> {
 
     /// The kind of something that has a name.
     fn named(&mut self) -> Result<Named> {
-        let kinds: [(&[&str], Named); 5] = [
+        let kinds: [(&[&str], Named); 6] = [
             (&["MATERIALIZED", "VIEW"], Named::MaterializedView),
             (&["TABLE"], Named::Table),
             (&["VIEW"], Named::View),
             (&["SINK"], Named::Sink),
             (&["JOB"], Named::Job),
+            (&["FUNCTION"], Named::Function),
         ];
         self.takes(&["TEMPORARY"]);
         let found = kinds.into_iter().find(|(words, _)| self.takes(words));
         found
             .map(|(_, kind)| kind)
-            .ok_or_else(|| self.unexpected("TABLE, VIEW, MATERIALIZED VIEW, SINK or JOB"))
+            .ok_or_else(|| self.unexpected("TABLE, VIEW, MATERIALIZED VIEW, SINK, JOB or FUNCTION"))
     }
 }
 

@@ -1,0 +1,4 @@
+import math
+
+def broken(n):
+    return (n

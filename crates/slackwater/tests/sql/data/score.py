@@ -1,0 +1,2 @@
+def score(text):
+    return sum(map(ord, text))

@@ -1,0 +1,79 @@
+-- CREATE FUNCTION, and calls of what it declares, that are not valid.
+
+CREATE TABLE bids (ms BIGINT, auction INT, bidder STRING, price DOUBLE) WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+CREATE FUNCTION double_of(x INT) RETURNS INT LANGUAGE python AS 'def double_of(x): return 2 * x';
+
+--- a string instead of a number
+SELECT double_of(bidder) FROM bids;
+
+--- too many arguments
+SELECT double_of(auction, 1) FROM bids;
+
+--- a name that is nearly right
+SELECT duble_of(auction) FROM bids;
+
+--- declared twice
+CREATE FUNCTION Double_Of(x INT) RETURNS INT LANGUAGE python AS 'def double_of(x): return 2 * x';
+
+--- a name of SQL
+CREATE FUNCTION upper(x STRING) RETURNS STRING LANGUAGE python AS 'def upper(x): return x';
+
+--- a name of an aggregate
+CREATE FUNCTION Sum(x INT) RETURNS INT LANGUAGE python AS 'def Sum(x): return x';
+
+--- no types
+CREATE FUNCTION f AS 'module.f' LANGUAGE PYTHON;
+
+--- no language
+CREATE FUNCTION f(x INT) RETURNS INT AS 'def f(x): return x';
+
+--- another language
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE java AS 'com.example.F';
+
+--- no result
+CREATE FUNCTION f(x INT) LANGUAGE python AS 'def f(x): return x';
+
+--- no text
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python;
+
+--- a text and a file
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' USING 'f.py';
+
+--- several rows
+CREATE FUNCTION f(x INT) RETURNS TABLE (y INT) LANGUAGE python AS 'def f(x): return x';
+
+--- an unknown type of an argument
+CREATE FUNCTION f(x INTT) RETURNS INT LANGUAGE python AS 'def f(x): return x';
+
+--- an unknown type of an argument without a name
+CREATE FUNCTION f(INTT) RETURNS INT LANGUAGE python AS 'def f(x): return x';
+
+--- an unknown type of the result
+CREATE FUNCTION f(x INT) RETURNS NUMBER LANGUAGE python AS 'def f(x): return x';
+
+--- an unknown clause
+CREATE FUNCTION f(x INT) RETURNS INT IMMUTABLE LANGUAGE python AS 'def f(x): return x';
+
+--- text without quotes
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS def f(x): return x;
+
+--- a file that is not there
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python USING 'data/nothing.py';
+
+--- an unknown option
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' WITH ('modes' = 'rows');
+
+--- a value that is not valid
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' WITH ('mode' = 'batch');
+
+--- too little memory
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' WITH ('memory' = '1 MB');
+
+--- a list that does not end
+CREATE FUNCTION f(x INT RETURNS INT LANGUAGE python AS 'def f(x): return x';
+
+--- DROP of what there is
+DROP FUNCTION double_of;
+
+--- DROP of what there is not
+DROP FUNCTION nothing;

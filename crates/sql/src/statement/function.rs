@@ -1,0 +1,317 @@
+//! CREATE FUNCTION.
+
+use std::collections::BTreeMap;
+
+use arrow_schema::DataType;
+use sqlparser::ast::Ident;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Span, Token, TokenWithSpan};
+
+use super::create::{name, options, sql_type};
+use super::{Statement, end, expect, is_word, parsed, parser};
+use crate::error::{Result, SqlError, nearest, shown};
+use crate::settings::values::{bytes, chosen, number, positive_ns, unless_none};
+
+/// `CREATE FUNCTION name (types) RETURNS type LANGUAGE python AS $$ … $$ WITH (…)`.
+#[derive(Debug, Clone)]
+pub struct CreateFunction {
+    /// The name.
+    pub name: Ident,
+    /// `IF NOT EXISTS`: no error if the program has declared it.
+    pub if_not_exists: bool,
+    /// The types of the arguments.
+    pub arguments: Vec<DataType>,
+    /// The type of the result.
+    pub result: DataType,
+    /// What computes it.
+    pub body: Body,
+    /// Where the body is in the SQL.
+    pub span: Span,
+    /// The options.
+    pub options: FunctionOptions,
+}
+
+/// The text of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// `AS $$ … $$`.
+    Text(String),
+    /// `USING 'path'`.
+    File(String),
+}
+
+/// The options of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionOptions {
+    /// Whether it is called once for each chunk, with columns, instead of once for each row.
+    pub columns: bool,
+    /// Whether it gets NULLs.
+    pub nulls: bool,
+    /// The name of the function in the text, if it is not the one in SQL.
+    pub handler: Option<String>,
+    /// The most workers in a process.
+    pub workers: Option<usize>,
+    /// The most memory of a worker, in bytes.
+    pub memory: Option<u64>,
+    /// The longest time for a row, or for a chunk of columns.
+    pub timeout_ns: u64,
+    /// The interpreter, if it is not that of the setting.
+    pub python: Option<String>,
+}
+
+/// The default of `memory`: enough for most libraries, and less than what makes a host kill others.
+const MEMORY: u64 = 4 << 30;
+
+/// The least `memory`: the interpreter needs some itself.
+const MEMORY_MIN: u64 = 32 << 20;
+
+/// The default of `timeout`.
+const TIMEOUT_NS: u64 = 60_000_000_000;
+
+/// The maximum of `workers`.
+const WORKERS_MAX: usize = 1024;
+
+/// The options, and their values.
+const OPTIONS: [(&str, &str); 7] = [
+    ("mode", "'rows' or 'columns'"),
+    ("nulls", "'true' or 'false'"),
+    ("handler", "the name of a function in the text"),
+    ("workers", "a number from 1 to 1024"),
+    (
+        "memory",
+        "a size of at least '32 MiB', such as '512 MB', or 'none'",
+    ),
+    ("timeout", "a duration such as '10 s'"),
+    ("python", "the path of an interpreter"),
+];
+
+const FORM: &str =
+    "CREATE FUNCTION name(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ def name(x): … $$";
+
+/// Whether the words begin CREATE FUNCTION.
+pub(super) fn begins(words: &[&str]) -> bool {
+    let rest = match words {
+        ["CREATE", "OR", "REPLACE", rest @ ..] | ["CREATE", rest @ ..] => rest,
+        _ => return false,
+    };
+    let mut rest = rest
+        .iter()
+        .skip_while(|word| ["TEMPORARY", "SYSTEM"].contains(word));
+    rest.next() == Some(&"FUNCTION")
+}
+
+pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
+    let mut parser = parser(tokens);
+    while !is_word(&parser.next_token(), "FUNCTION") {}
+    let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
+    let name = name(&mut parser)?;
+    let next = parser.peek_token();
+    if next.token != Token::LParen {
+        let error = format!(
+            "expected '(' and the types of the arguments, found {}",
+            shown(&next.token)
+        );
+        return Err(SqlError::new(error).at_token(&next).hint(FORM));
+    }
+    let arguments = arguments(&mut parser)?;
+    let mut clauses = Clauses::default();
+    while parser.peek_token().token != Token::EOF {
+        clause(&mut parser, &mut clauses)?;
+    }
+    end(&mut parser)?;
+    let missing = |what: &str| {
+        let error = format!("function '{}' has no {what}", name.value);
+        SqlError::new(error).at(name.span).hint(FORM)
+    };
+    if !clauses.has_language {
+        return Err(missing("LANGUAGE"));
+    }
+    let result = clauses.result.take().ok_or_else(|| missing("RETURNS"))?;
+    let body = clauses.body.take();
+    let (body, span) = body.ok_or_else(|| missing("text: AS $$ … $$, or USING 'file.py'"))?;
+    Ok(Statement::CreateFunction(Box::new(CreateFunction {
+        options: of_options(&clauses)?,
+        name,
+        if_not_exists,
+        arguments,
+        result,
+        body,
+        span,
+    })))
+}
+
+#[derive(Default)]
+struct Clauses {
+    result: Option<DataType>,
+    has_language: bool,
+    body: Option<(Body, Span)>,
+    options: BTreeMap<String, String>,
+    places: BTreeMap<String, Span>,
+}
+
+fn arguments(parser: &mut Parser) -> Result<Vec<DataType>> {
+    expect(parser, Token::LParen)?;
+    let mut arguments = Vec::new();
+    if parser.consume_token(&Token::RParen) {
+        return Ok(arguments);
+    }
+    loop {
+        // `DOUBLE` or `x DOUBLE`: the name of an argument may look like a type.
+        let unnamed = parser.maybe_parse(|parser| {
+            let failed = || ParserError::ParserError(String::new());
+            let data_type = sql_type(parser)
+                .and_then(|it| it.to_arrow())
+                .map_err(|_| failed())?;
+            match parser.peek_token().token {
+                Token::Comma | Token::RParen => Ok(data_type),
+                _ => Err(failed()),
+            }
+        });
+        arguments.push(match parsed(unnamed)? {
+            Some(data_type) => data_type,
+            None => {
+                // An unknown type is reported as one.
+                if !matches!(parser.peek_nth_token(1).token, Token::Comma | Token::RParen) {
+                    parsed(parser.parse_identifier())?;
+                }
+                sql_type(parser)?.to_arrow()?
+            }
+        });
+        let next = parser.next_token();
+        match next.token {
+            Token::Comma => {}
+            Token::RParen => return Ok(arguments),
+            ref token => {
+                let error = format!("expected ',' or ')', found {}", shown(token));
+                return Err(SqlError::new(error).at_token(&next).hint(FORM));
+            }
+        }
+    }
+}
+
+fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
+    let next = parser.next_token();
+    let word = match &next.token {
+        Token::Word(word) => word.value.to_uppercase(),
+        _ => String::new(),
+    };
+    let is_repeated = match word.as_str() {
+        "RETURNS" => {
+            let start = parser.peek_token();
+            if is_word(&start, "TABLE") || is_word(&start, "SETOF") {
+                let error = "functions that return several rows are not supported";
+                return Err(SqlError::new(error).at_token(&start).hint("RETURNS a type"));
+            }
+            clauses
+                .result
+                .replace(sql_type(parser)?.to_arrow()?)
+                .is_some()
+        }
+        "LANGUAGE" => {
+            let language = parser.next_token();
+            if !is_word(&language, "PYTHON") {
+                let error = format!("functions in {} are not supported", language.token);
+                return Err(SqlError::new(error)
+                    .at_token(&language)
+                    .hint("use LANGUAGE python; functions in Rust are added to a build: docs/functions.md"));
+            }
+            std::mem::replace(&mut clauses.has_language, true)
+        }
+        "AS" => {
+            let text = parser.next_token();
+            let body = match &text.token {
+                Token::DollarQuotedString(quoted) => quoted.value.clone(),
+                Token::SingleQuotedString(quoted) => quoted.clone(),
+                token => {
+                    let error = format!("expected the function's text, found {}", shown(token));
+                    return Err(SqlError::new(error)
+                        .at_token(&text)
+                        .hint("write it between two $$"));
+                }
+            };
+            clauses
+                .body
+                .replace((Body::Text(body), text.span))
+                .is_some()
+        }
+        "USING" => {
+            let path = parser.next_token();
+            let Token::SingleQuotedString(file) = &path.token else {
+                let error = format!("expected the path of a file, found {}", shown(&path.token));
+                return Err(SqlError::new(error)
+                    .at_token(&path)
+                    .hint("for example USING 'score.py'"));
+            };
+            clauses
+                .body
+                .replace((Body::File(file.clone()), path.span))
+                .is_some()
+        }
+        "WITH" => {
+            let is_repeated = !clauses.options.is_empty();
+            options(parser, &mut clauses.options, &mut clauses.places)?;
+            is_repeated
+        }
+        _ => {
+            let error = format!("unexpected {}", shown(&next.token));
+            return Err(SqlError::new(error)
+                .at_token(&next)
+                .hint("the clauses are RETURNS, LANGUAGE, AS, USING and WITH"));
+        }
+    };
+    match is_repeated {
+        true => {
+            Err(SqlError::new(format!("{word} is given twice, or with another text")).at(next.span))
+        }
+        false => Ok(()),
+    }
+}
+
+fn of_options(clauses: &Clauses) -> Result<FunctionOptions> {
+    let mut options = FunctionOptions {
+        columns: false,
+        nulls: false,
+        handler: None,
+        workers: None,
+        memory: Some(MEMORY),
+        timeout_ns: TIMEOUT_NS,
+        python: None,
+    };
+    for (key, value) in &clauses.options {
+        let place = clauses.places[key];
+        let Some((_, wanted)) = OPTIONS.iter().find(|(name, _)| name == key) else {
+            let error = SqlError::new(format!("functions have no option '{key}'")).at(place);
+            let known = OPTIONS.map(|(name, _)| name.to_string());
+            return Err(match nearest(key, &known) {
+                Some(near) => error.hint(format!("did you mean '{near}'?")),
+                None => error.hint(format!("the options are: {}", known.join(", "))),
+            });
+        };
+        if options.set(key, value.trim()).is_none() {
+            let error = SqlError::new(format!("option '{key}': '{value}' is not valid"));
+            return Err(error.at(place).hint(format!("use {wanted}")));
+        }
+    }
+    Ok(options)
+}
+
+impl FunctionOptions {
+    /// Sets one of [`OPTIONS`]; `None` if the value is not valid.
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        let name = || Some(value.to_string()).filter(|name| !name.is_empty());
+        match key {
+            "mode" => self.columns = chosen(value, &[("rows", false), ("columns", true)])?,
+            "nulls" => self.nulls = chosen(value, &[("false", false), ("true", true)])?,
+            "handler" => self.handler = Some(name()?),
+            "workers" => self.workers = Some(number(value, WORKERS_MAX)?),
+            "memory" => {
+                let enough = |value: &str| bytes(value).filter(|bytes| *bytes >= MEMORY_MIN);
+                self.memory = unless_none(value, enough)?;
+            }
+            "timeout" => self.timeout_ns = positive_ns(value)?,
+            _ => self.python = Some(name()?),
+        }
+        Some(())
+    }
+}

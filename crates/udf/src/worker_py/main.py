@@ -1,0 +1,190 @@
+"""The function, and the loop that calls it. This file follows `values.py` and `columns.py`."""
+
+
+class Memory:
+    """A shared memory that grows, and does not shrink."""
+
+    def __init__(self, descriptor, protection):
+        self.descriptor, self.protection = descriptor, protection
+        self.size = 0
+        self.map = None
+
+    def at_least(self, size):
+        if size > self.size:
+            self.size = os.fstat(self.descriptor).st_size
+            # A map that a column still refers to ends with it.
+            self.map = mmap.mmap(self.descriptor, self.size, prot=self.protection)
+        return self.map
+
+    def grown(self, size):
+        if size > self.size:
+            size = max(size, 2 * self.size)
+            # Allocated now: a page that can't be had later would be a signal instead of an error.
+            os.posix_fallocate(self.descriptor, 0, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        return self.at_least(size)
+
+
+class Worker:
+    def __init__(self, connection):
+        self.connection = connection
+        _, descriptors, _, _ = socket.recv_fds(connection, 1, 2, socket.MSG_CMSG_CLOEXEC)
+        self.arguments = Memory(descriptors[0], mmap.PROT_READ)
+        self.results = Memory(descriptors[1], mmap.PROT_READ | mmap.PROT_WRITE)
+        self.function = None
+        self.columns = None
+        self.kinds, self.kind, self.rows = [], {}, 0
+
+    def run(self):
+        while True:
+            request = self.connection.recv(REQUEST.size, socket.MSG_WAITALL)
+            if len(request) < REQUEST.size:
+                return
+            what, _, rows, size, length = REQUEST.unpack(request)
+            memory = self.arguments.at_least(size)
+            if what == START:
+                reply = self.start(json.loads(bytes(memory[:length])))
+            else:
+                reply = self.call(memory, rows)
+            self.connection.sendall(reply)
+
+    def reply(self, what, row=-1, length=0):
+        return REQUEST.pack(what, 0, row, self.results.size, length)
+
+    def failed(self, row, reason):
+        data = last_bytes(reason, REASON_BYTES_MAX)
+        self.results.grown(HEADER_BYTES + len(data))[HEADER_BYTES : HEADER_BYTES + len(data)] = data
+        return self.reply(FAILED, row, len(data))
+
+    def start(self, told):
+        self.results.grown(HEADER_BYTES)
+        try:
+            limit(told["memory"])
+            if told["mode"] == "columns":
+                self.columns = Columns()
+            self.function = load(told)
+        except BaseException as error:
+            line, column = line_of(error, told["file"]), 0
+            message = traceback.format_exception_only(type(error), error)[-1].strip()
+            if isinstance(error, SyntaxError) and error.filename == told["file"]:
+                line, column = error.lineno or 0, error.offset or 0
+                message = f"{type(error).__name__}: {error.msg}"
+            return self.failed(-1, f"{line} {column} {message[:MESSAGE_MAX]}")
+        self.kinds, self.kind = told["arguments"], told["result"]
+        return self.reply(READY)
+
+    def call(self, memory, rows):
+        try:
+            if self.columns:
+                writer = self.call_columns(memory, rows)
+            else:
+                writer = self.call_rows(memory, rows)
+            return self.write(writer)
+        except RowError as error:
+            return self.failed(error.row, error.reason)
+        except BaseException as error:
+            return self.failed(-1, traceback_of(error))
+
+    def call_rows(self, memory, rows):
+        function, progress = self.function, memoryview(self.results.map)[:8].cast("q")
+        reader = Reader(memoryview(memory))
+        columns = [reader.column(kind) for kind in self.kinds]
+        arguments = zip(*columns) if columns else itertools.repeat((), rows)
+        results = []
+        append = results.append
+        row = 0
+        try:
+            for row, values in enumerate(arguments):
+                # Who looks after this process has died knows which row it was.
+                progress[0] = row
+                append(function(*values))
+        except BaseException as error:
+            raise RowError(row, traceback_of(error)) from None
+        finally:
+            progress.release()
+        return written(self.kind, results)
+
+    def call_columns(self, memory, rows):
+        columns = self.columns
+        buffer = columns.pa.py_buffer(memory)
+        arguments = columns.read(buffer, self.kinds)
+        # Without arguments a function can't know how many rows there are.
+        result = self.function(*arguments) if arguments else self.function(rows)
+        column = columns.of(result, columns.type_of(self.kind))
+        if len(column) != rows:
+            raise ValueError(f"it has returned {len(column)} values for {rows} rows")
+        writer = Writer()
+        columns.write(writer, self.kind, column)
+        return writer
+
+    def write(self, writer):
+        end = HEADER_BYTES + NODE.size * len(writer.nodes)
+        places = []
+        for data in writer.buffers:
+            size = memoryview(data).nbytes
+            end = -(-end // ALIGNMENT) * ALIGNMENT
+            places.append((end, size))
+            end += size
+        memory = self.results.grown(end)
+        for number, (length, null_count, *buffers) in enumerate(writer.nodes):
+            of_buffers = (places[at] if at is not None else (0, 0) for at in buffers)
+            node = (length, null_count, *itertools.chain.from_iterable(of_buffers))
+            NODE.pack_into(memory, HEADER_BYTES + NODE.size * number, *node)
+        for data, (at, size) in zip(writer.buffers, places):
+            if size:
+                memory[at : at + size] = memoryview(data).cast("B")
+        return self.reply(RESULT, -1, end)
+
+
+def last_bytes(text, most):
+    """The end of a text, which names the error."""
+    return text.encode(errors="replace")[-most:].decode(errors="ignore").encode()
+
+
+def limit(memory):
+    """Bounds the memory of this process. Shared memory does not count."""
+    if memory:
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        wanted = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+
+
+def line_of(error, file):
+    """The last line of the function's file that an error has passed; 0 if there is none."""
+    line, frames = 0, error.__traceback__
+    while frames is not None:
+        if frames.tb_frame.f_code.co_filename == file:
+            line = frames.tb_lineno
+        frames = frames.tb_next
+    return line
+
+
+def load(told):
+    """The function of a text."""
+    text, file, name = told["text"], told["file"], told["handler"]
+    # Tracebacks show the lines.
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    module = types.ModuleType("slackwater_function")
+    module.__file__ = file
+    sys.modules[module.__name__] = module
+    exec(compile(text, file, "exec"), module.__dict__)
+    for known in (name, name.lower()):
+        function = getattr(module, known, None)
+        if callable(function):
+            return function
+    raise NameError(f"the text does not define '{name}': add def {name}(…), or WITH ('handler' = '…')")
+
+
+def main(connection):
+    # The engine says when to end: Ctrl-C and a service's stop reach all processes of a group.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    try:
+        import ctypes
+
+        # PR_SET_PDEATHSIG: also a call that hangs ends with the engine.
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    except Exception:
+        pass
+    Worker(connection).run()
