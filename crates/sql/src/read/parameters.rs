@@ -140,7 +140,10 @@ pub fn replaced(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan
 pub fn values(types: &[DataType], strings: &[Option<String>]) -> Result<Vec<ScalarValue>> {
     if types.len() != strings.len() {
         let (wanted, given) = (types.len(), strings.len());
-        let error = format!("the statement has {wanted} parameters, and {given} values were given");
+        let error = match wanted {
+            1 => format!("the statement has 1 parameter, and {given} values were given"),
+            _ => format!("the statement has {wanted} parameters, and {given} values were given"),
+        };
         return Err(SqlError::new(error));
     }
     let pairs = types.iter().zip(strings).enumerate();
