@@ -70,7 +70,8 @@ print(answer[0]["s"], (cpu() - before) / repeats)
 def run(command, environment):
     """The CPU seconds of a process and its children, and what it printed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT,
+                          check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         sys.exit(f"{' '.join(command[:3])}: exit code {done.returncode}\n{done.stderr}")
@@ -126,7 +127,7 @@ def functions(options, environment):
         for function in ways:
             command = [sys.executable, "-c", FUNCTION, str(rows), function, str(repeats)]
             spent[function].append(float(run(command, environment)[1].split()[1]))
-    print(f"\nSELECT SUM(…) over {rows:,} rows, parallelism 1: million rows per CPU second of the whole query")
+    print(f"\nSELECT SUM(…) over {rows:,} rows, parallelism 1: million rows per CPU second of the query")
     figures = {name: spread([rows / value / 1e6 for value in values]) for name, values in spent.items()}
     for function, one in figures.items():
         shown(f"{function} ({ways[function]})", one, "M/s")
@@ -154,7 +155,8 @@ def main():
     options = parser.parse_args()
     environment = {**os.environ}
     begun = load()
-    print(f"{processor()}; Python {sys.version.split()[0]}; {options.rounds} rounds, medians, lowest to highest")
+    python = sys.version.split()[0]
+    print(f"{processor()}; Python {python}; {options.rounds} rounds, medians, lowest to highest")
     result = {"machine": processor(), "rounds": options.rounds}
     with tempfile.TemporaryDirectory() as folder:
         if options.only != "functions":
