@@ -1,7 +1,7 @@
 """A source and a sink in Python, exactly once: kill it, run it again, and each row is counted once.
 
-    make python
-    PYTHONPATH=python/slackwater python3 examples/python_source_and_sink.py
+    python3 examples/python_source_and_sink.py     # after pip install; or, in a checkout:
+    make python && PYTHONPATH=python/slackwater python3 examples/python_source_and_sink.py
 
 Two partitions of readings are made from their offsets; averages of ten seconds go to a table of SQLite.
 """

@@ -16,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Decimal128Type, Float64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, StructArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Schema, SchemaRef};
@@ -314,6 +315,25 @@ fn fitted_column(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Strin
         let fitted = StructArray::try_new_with_length(fields.clone(), parts, nulls, row.len());
         return Ok(Arc::new(fitted.map_err(|error| error.to_string())?));
     }
+    cast_whole(column, wanted)
+}
+
+/// The column with a type, if that loses nothing but digits after the point of decimals and of times.
+///
+/// # Errors
+///
+/// If a value does not fit, has a fraction where the type has none, or is of another kind.
+pub fn cast_whole(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, String> {
+    let given = column.data_type();
+    let is_other = given.is_temporal() || given == &DataType::Boolean;
+    if is_other && wanted.is_numeric() {
+        return Err(format!("{given} is not {wanted}: convert it first"));
+    }
+    if wanted.is_integer()
+        && let Some(value) = fraction(column)?
+    {
+        return Err(format!("{value} has a fraction, and {wanted} has none"));
+    }
     let options = CastOptions {
         safe: false,
         ..CastOptions::default()
@@ -321,10 +341,36 @@ fn fitted_column(column: &ArrayRef, wanted: &DataType) -> Result<ArrayRef, Strin
     cast_with_options(column, wanted, &options).map_err(|error| error.to_string())
 }
 
+/// A value of numbers that is not whole.
+fn fraction(column: &ArrayRef) -> Result<Option<String>, String> {
+    let given = column.data_type();
+    if let DataType::Decimal128(_, scale) = given {
+        let unit = u32::try_from(*scale)
+            .ok()
+            .and_then(|scale| 10_i128.checked_pow(scale));
+        let values = column.as_primitive::<Decimal128Type>();
+        let place = values.iter().position(|value| match (value, unit) {
+            (Some(value), Some(unit)) => value % unit != 0,
+            _ => false,
+        });
+        return Ok(place.map(|place| values.value_as_string(place)));
+    }
+    if !given.is_floating() {
+        return Ok(None);
+    }
+    let wide = cast_with_options(column, &DataType::Float64, &CastOptions::default());
+    let wide = wide.map_err(|error| error.to_string())?;
+    let mut values = wide.as_primitive::<Float64Type>().iter().flatten();
+    Ok(values
+        .find(|value| value.fract() != 0.0 && value.is_finite())
+        .map(|value| value.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use arrow_array::types::Int64Type;
-    use arrow_array::{Int32Array, Int64Array, StringArray};
+    use arrow_array::{BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array};
+    use arrow_array::{StringArray, TimestampMillisecondArray};
     use arrow_schema::Field;
     use slackwater_engine::link::Waiter;
 
@@ -334,6 +380,28 @@ mod tests {
         let fields = [("n", DataType::Int64), ("name", DataType::Utf8View)];
         let fields = fields.map(|(name, data_type)| Field::new(name, data_type, true));
         Arc::new(Schema::new(fields.to_vec()))
+    }
+
+    #[test]
+    fn regression_a_fraction_is_not_cut_off() {
+        let fits = |column: ArrayRef| cast_whole(&column, &DataType::Int64);
+        let floats = |values: Vec<f64>| Arc::new(Float64Array::from(values)) as ArrayRef;
+        assert_eq!(fits(floats(vec![2.0, -3.0])).unwrap().len(), 2);
+        assert_eq!(
+            fits(floats(vec![2.0, -1.5])).unwrap_err(),
+            "-1.5 has a fraction, and Int64 has none"
+        );
+        assert!(fits(floats(vec![f64::NAN])).is_err());
+        let decimals = Decimal128Array::from(vec![Some(250), None, Some(200)]);
+        let decimals = decimals.with_precision_and_scale(10, 2).unwrap();
+        assert!(
+            fits(Arc::new(decimals.clone()))
+                .unwrap_err()
+                .starts_with("2.50 has")
+        );
+        assert_eq!(fits(Arc::new(decimals.slice(1, 2))).unwrap().len(), 2);
+        assert!(fits(Arc::new(BooleanArray::from(vec![true]))).is_err());
+        assert!(fits(Arc::new(TimestampMillisecondArray::from(vec![1]))).is_err());
     }
 
     fn batch(n: i64) -> RecordBatch {

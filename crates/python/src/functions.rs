@@ -11,7 +11,6 @@ use std::sync::Arc;
 use arrow_array::builder::UInt32Builder;
 use arrow_array::{Array as _, ArrayRef, BooleanArray, new_null_array};
 use arrow_buffer::NullBuffer;
-use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field};
 use arrow_select::filter::filter;
 use arrow_select::take::take;
@@ -177,12 +176,7 @@ fn returned<'py>(
     if column.data_type() == output {
         return Ok(column);
     }
-    let options = CastOptions {
-        safe: false,
-        ..CastOptions::default()
-    };
-    let cast = cast_with_options(&column, output, &options);
-    cast.map_err(|error| {
+    embed::cast_whole(&column, output).map_err(|error| {
         let given = column.data_type();
         PyValueError::new_err(format!(
             "it has returned {given} instead of {output}: {error}"

@@ -29,5 +29,5 @@ pub use session::{Prepared, Session, Took};
 pub use slackwater_connect::custom::{
     Bad, Custom, Outlet, PARTITIONS_MAX, Piece, Reader, Reading, Terms, Writer,
 };
-pub use slackwater_connect::feed::{Feed, Given};
+pub use slackwater_connect::feed::{Feed, Given, cast_whole};
 pub use types::{columns, data_types, sql_columns, symbol};

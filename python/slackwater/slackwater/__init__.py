@@ -91,6 +91,8 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'slackwater' has no attribute '{name}'")
     try:
+        if _MODULES[name] == "_slackwater":
+            importlib.import_module(".loaded", __name__)
         module = importlib.import_module(f".{_MODULES[name]}", __name__)
     except ModuleNotFoundError as error:
         if error.name != "slackwater._slackwater":

@@ -42,7 +42,7 @@ def quoted(name: str) -> str:
 def engine(what: str) -> ModuleType:
     """The engine's module, which a client of a server may lack."""
     try:
-        return importlib.import_module("._slackwater", __package__)
+        return importlib.import_module(".loaded", __package__).load()  # type: ignore[no-any-return]
     except ModuleNotFoundError as error:
         raise ImportError(
             f"{what}: the engine is not part of this installation of slackwater\n"
@@ -94,12 +94,16 @@ def columns_of(rows: Any, names: Sequence[str]) -> list[list[Any]]:
     """Lists of values for these columns: of a dictionary of columns, or of rows that are dictionaries or
     tuples. What a dictionary lacks is NULL."""
     if isinstance(rows, Mapping):
+        _only_known(rows, names)
         columns = [list(rows.get(name, ())) for name in names]
         length = max(map(len, columns), default=0)
         return [column or [None] * length for column in columns]
     columns = [[] for _ in names]
+    known = set(names)
     for row in as_rows(rows):
         if isinstance(row, Mapping):
+            if not known.issuperset(row):
+                _only_known(row, names)
             values: Iterable[Any] = (row.get(name) for name in names)
         else:
             values = tuple(row)
@@ -110,6 +114,15 @@ def columns_of(rows: Any, names: Sequence[str]) -> list[list[Any]]:
         for column, value in zip(columns, values):
             column.append(value)
     return columns
+
+
+def _only_known(given: Mapping[Any, Any], names: Sequence[str]) -> None:
+    """A name that the table does not have is mistyped."""
+    unknown = [str(name) for name in given if name not in names]
+    if unknown:
+        hint = f"the columns are {', '.join(names)}"
+        reason = f"there is no column '{unknown[0]}'"
+        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
 
 
 def as_rows(rows: Any) -> Iterable[Any]:

@@ -8,13 +8,16 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _slackwater, convert, sinks, sources
-from ._slackwater import RecordBatch, Rows
+from . import convert, sinks, sources
 from .base import BaseQuery, BaseRun, BaseSession, BaseTable
 from .errors import SqlError
+from .loaded import _slackwater
 from .report import Report
+
+if TYPE_CHECKING:
+    from ._slackwater import RecordBatch, Rows
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

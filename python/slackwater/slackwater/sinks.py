@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import stored
-from ._slackwater import RecordBatch
 from .sources import wrong
+
+if TYPE_CHECKING:
+    from ._slackwater import RecordBatch
 
 
 class Sink:

@@ -15,8 +15,9 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _slackwater, convert, stored
+from . import convert, stored
 from .errors import SqlError
+from .loaded import _slackwater
 
 # How long a generator may take to its next `yield` before it is interrupted there where it is.
 GRACE_S = 1.0

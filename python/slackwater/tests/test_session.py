@@ -246,3 +246,21 @@ class Interrupts(unittest.TestCase):
         """
         done = self.run_and_interrupt(body)
         self.assertEqual((done.returncode, done.stderr), (7, ""))
+
+    def test_regression_the_engine_is_loaded_by_a_thread_that_ends(self):
+        program = """
+            import threading
+
+            def first():
+                import slackwater
+                slackwater.Session().execute("CREATE TABLE t (a INT) WITH ('connector' = 'print')")
+
+            for _ in range(20):
+                thread = threading.Thread(target=first)
+                thread.start()
+                thread.join()
+            print("fine")
+        """
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True,
+                              text=True, timeout=60)  # fmt: skip
+        self.assertEqual((done.returncode, done.stdout), (0, "fine\n"), done.stderr)

@@ -71,6 +71,8 @@ class Pushed(unittest.TestCase):
             ([{"n": 1, "d": 3}], "date"),
             ([(1,)], "1 values for 2 columns"),
             (7, "int is not rows"),
+            ([{"N": 1}], "there is no column 'N'"),
+            ({"n": [1], "D": [None]}, "there is no column 'D'"),
         ):
             with self.assertRaisesRegex(slackwater.SqlError, said):
                 table.push(rows)
@@ -80,6 +82,16 @@ class Pushed(unittest.TestCase):
             session.table("q", {"t": "TIMESTAMP(3)"}, event_time="t", watermark="soon")
         with self.assertRaisesRegex(slackwater.SqlError, "BIGIN"):
             session.table("q", {"n": "BIGIN"})
+
+    @needs("pyarrow")
+    def test_regression_a_fraction_is_not_cut_off(self):
+        import pyarrow
+
+        table = slackwater.Session().table("p", {"n": "BIGINT"})
+        for values in ([1.9], [True], [BEGIN]):
+            with self.assertRaisesRegex(slackwater.SqlError, "column 'n'"):
+                table.push(pyarrow.table({"n": values}))
+        self.assertEqual(table.push(pyarrow.table({"n": [2.0]})), 1)
 
     def test_a_push_waits_for_the_query(self):
         session = slackwater.Session()

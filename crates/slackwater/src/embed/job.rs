@@ -148,11 +148,17 @@ impl Job {
             let outcome = run_script(&script, &options);
             settle(&offers);
             ending.ended = Some(match outcome {
-                Ok(Outcome::Finished(finished)) => Ended {
-                    report: Some(finished.report),
-                    stopped: finished.stopped,
-                    error: None,
-                },
+                Ok(Outcome::Finished(finished)) => {
+                    // Who reads rows does not look at the report.
+                    if let Some(line) = finished.report.warning(&finished.dead_letters) {
+                        eprintln!("{line}");
+                    }
+                    Ended {
+                        report: Some(finished.report),
+                        stopped: finished.stopped,
+                        error: None,
+                    }
+                }
                 Ok(Outcome::Explained(_)) => Ended {
                     report: None,
                     stopped: false,

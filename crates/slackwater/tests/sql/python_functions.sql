@@ -20,10 +20,14 @@ LANGUAGE python WITH ('nulls' = 'true', 'handler' = 'shown', 'workers' = '1', 't
 def shown(price, bidder):
     return f"{price!r} of {bidder!r}"
 $$;
+CREATE FUNCTION doubled(n INT) RETURNS INT LANGUAGE python AS $$ def doubled(n): return 2 * n $$;
 CREATE FUNCTION inverse(n INT) RETURNS DOUBLE LANGUAGE python AS $$
 def inverse(n):
     return 10 / (n - 2)
 $$;
+
+--- regression: a text on one line
+SELECT auction, doubled(auction) AS twice FROM bids;
 
 --- numbers and rows with NULL
 SELECT ms, distance(price, 10.5) AS d FROM bids;

@@ -54,6 +54,11 @@ CREATE TABLE orders (id INT, tags ARRAY<STRING>)
 WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');
 SELECT id, tags FROM orders;
 
+--- regression: arrays of rows
+CREATE TABLE given (id INT, parts ARRAY<ROW<name STRING, counts ARRAY<ROW<n INT>>>>)
+WITH ('connector' = 'file', 'path' = 'data/parts.jsonl', 'format' = 'json');
+SELECT id, parts FROM given;
+
 --- json to json
 CREATE TABLE orders (id INT, at TIMESTAMP(3), customer ROW<name STRING, address ROW<city STRING>>, total DOUBLE, tags ARRAY<STRING>)
 WITH ('connector' = 'file', 'path' = 'data/orders.jsonl', 'format' = 'json');

@@ -222,8 +222,11 @@ impl ScalarUDFImpl for Scalar {
             return Err(self.refused(&types));
         };
         let column = overload.call(&columns, rows, args.return_field.data_type());
-        let failed =
-            |reason| DataFusionError::Execution(format!("{}: {reason}", self.name.to_uppercase()));
+        // As it is: what a function says is not in the planner's words.
+        let failed = |reason: String| {
+            let reason = format!("{}: {reason}", self.name.to_uppercase());
+            DataFusionError::External(Box::new(SqlError::new(reason)))
+        };
         Ok(ColumnarValue::Array(column.map_err(failed)?))
     }
 }

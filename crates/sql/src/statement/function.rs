@@ -221,8 +221,8 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
         "AS" => {
             let text = parser.next_token();
             let body = match &text.token {
-                Token::DollarQuotedString(quoted) => quoted.value.clone(),
-                Token::SingleQuotedString(quoted) => quoted.clone(),
+                Token::DollarQuotedString(quoted) => on_one_line(&quoted.value),
+                Token::SingleQuotedString(quoted) => on_one_line(quoted),
                 token => {
                     let error = format!("expected the function's text, found {}", shown(token));
                     return Err(SqlError::new(error)
@@ -313,5 +313,14 @@ impl FunctionOptions {
             _ => self.python = Some(name()?),
         }
         Some(())
+    }
+}
+
+/// A text that begins on the line of its quotes, without the spaces there.
+fn on_one_line(text: &str) -> String {
+    let first = text.lines().next().unwrap_or_default();
+    match first.trim().is_empty() {
+        true => text.to_string(),
+        false => text.trim_start_matches([' ', '\t']).to_string(),
     }
 }

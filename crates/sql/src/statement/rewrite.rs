@@ -210,26 +210,38 @@ fn partition_by(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, usize)>
     )
 }
 
-/// A `>>` that closes two types as two `>`: `ROW<a ROW<b INT>>`.
+/// A `>>` that closes two types as two `>`: `ROW<a ROW<b INT>>`; and ROW inside of an ARRAY or a MAP as
+/// STRUCT, which is how the parser knows it.
 pub fn split_shift(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     const WITH_BRACKETS: [&str; 4] = ["ROW", "STRUCT", "ARRAY", "MAP"];
-    let mut open = 0_usize;
-    let mut opens = false;
-    let mut split = Vec::with_capacity(tokens.len());
+    // For each open bracket, whether it is inside of an ARRAY or a MAP.
+    let mut open: Vec<bool> = Vec::new();
+    // The place of the word before, if a bracket may follow it.
+    let mut opener = None;
+    let mut split: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     for token in tokens {
-        match token.token {
-            Token::Whitespace(_) => {}
-            Token::Lt if opens => open += 1,
-            Token::Gt => open = open.saturating_sub(1),
-            Token::ShiftRight if open > 0 => {
-                open = open.saturating_sub(2);
+        match (&token.token, opener) {
+            (Token::Lt, Some(place)) => {
+                let is_inside = open.last().is_some_and(|is_inside| *is_inside);
+                let word: &mut TokenWithSpan = &mut split[place];
+                open.push(is_inside || is_word(word, "ARRAY") || is_word(word, "MAP"));
+                if is_inside && is_word(word, "ROW") {
+                    word.token = Token::make_word("STRUCT", None);
+                }
+            }
+            (Token::Gt, _) => {
+                open.pop();
+            }
+            (Token::ShiftRight, _) if !open.is_empty() => {
+                open.truncate(open.len().saturating_sub(2));
                 split.extend(vec![TokenWithSpan::new(Token::Gt, token.span); 2]);
                 continue;
             }
             _ => {}
         }
         if !matches!(token.token, Token::Whitespace(_)) {
-            opens = WITH_BRACKETS.iter().any(|word| is_word(&token, word));
+            let opens = WITH_BRACKETS.iter().any(|word| is_word(&token, word));
+            opener = opens.then_some(split.len());
         }
         split.push(token);
     }
