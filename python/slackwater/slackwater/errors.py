@@ -42,3 +42,8 @@ class QueryError(Error):
 
 class ServerError(Error):
     """A server can't be reached, does not let the client in, breaks off, or can't serve it now."""
+
+
+def wrong(reason: str, hint: str) -> SqlError:
+    """An error about what was given."""
+    return SqlError(f"{reason}\n  = {hint}", reason, hint)

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from . import stored
-from .sources import wrong
+from .errors import wrong
 
 if TYPE_CHECKING:
     from ._slackwater import RecordBatch

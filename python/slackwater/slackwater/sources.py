@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import convert, stored
-from .errors import SqlError
+from .errors import SqlError, wrong
 from .loaded import _slackwater
 
 # How long a generator may take to its next `yield` before it is interrupted there where it is.
@@ -30,11 +30,6 @@ _RECORD_MAX = 4_096
 
 # A row that could not be made: its number, why, and its text.
 _Bad = tuple[int, str, str]
-
-
-def wrong(reason: str, hint: str) -> SqlError:
-    """An error about what was given."""
-    return SqlError(f"{reason}\n  = {hint}", reason, hint)
 
 
 class Source:

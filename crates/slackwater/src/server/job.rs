@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -19,7 +20,7 @@ use super::child::{Child, Said};
 use super::log::{Incarnation, Level, Log};
 use super::not_running::not_running;
 use super::protocol::{Begin, FromJob, ToJob};
-use super::talk::Talk;
+use super::talk::{Talk, gone};
 
 /// The time in which a job whose process dies too often is given up.
 const DEATHS_WITHIN: Duration = Duration::from_secs(600);
@@ -253,7 +254,11 @@ impl Job {
         let failed = |error: std::io::Error| Refusal::new(Kind::Limit, error.to_string());
         let (talk, theirs) = Talk::pair().map_err(failed)?;
         let told = child.channel.send(&ToJob::Talk, &[theirs.as_fd()]);
-        told.map_err(failed)?;
+        told.map_err(|error| match error.kind() {
+            // It has ended, and its thread has not noticed yet.
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => gone(),
+            _ => failed(error),
+        })?;
         Ok(talk)
     }
 

@@ -122,6 +122,7 @@ impl Talk {
     }
 }
 
+/// The refusal when a process is gone.
 pub fn gone() -> Refusal {
     Refusal::new(Kind::Starting, "the job's process has ended meanwhile").hint(TRY_AGAIN)
 }
