@@ -8,7 +8,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .errors import SqlError
+from .errors import SqlError, wrong
 
 if TYPE_CHECKING:
     from . import _slackwater
@@ -72,7 +72,7 @@ def declared(
     elif watermark is not None:
         hint = "event_time='…' names it"
         reason = "a watermark needs the column with the event time"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+        raise wrong(reason, hint)
     return columns
 
 
@@ -110,7 +110,7 @@ def columns_of(rows: Any, names: Sequence[str]) -> list[list[Any]]:
             if len(values) != len(names):
                 hint = f"the columns are {', '.join(names)}"
                 reason = f"a row has {len(values)} values for {len(names)} columns"
-                raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+                raise wrong(reason, hint)
         for column, value in zip(columns, values):
             column.append(value)
     return columns
@@ -122,7 +122,7 @@ def _only_known(given: Mapping[Any, Any], names: Sequence[str]) -> None:
     if unknown:
         hint = f"the columns are {', '.join(names)}"
         reason = f"there is no column '{unknown[0]}'"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+        raise wrong(reason, hint)
 
 
 def as_rows(rows: Any) -> Iterable[Any]:
@@ -130,7 +130,7 @@ def as_rows(rows: Any) -> Iterable[Any]:
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
         hint = "push a list of dictionaries or tuples, or a data frame"
         reason = f"{type(rows).__name__} is not rows"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+        raise wrong(reason, hint)
     return rows
 
 

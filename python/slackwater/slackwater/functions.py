@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from .errors import SqlError
+from .errors import wrong
 from .loaded import _slackwater
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -83,7 +83,7 @@ def udaf(
         if missing:
             reason = f"the aggregate {group.__name__} has no method {' and no method '.join(missing)}"
             hint = "it needs accumulate(self, …), merge(self, other) and finish(self)"
-            raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+            raise wrong(reason, hint)
         own = name if name is not None else group.__name__
         given = [inputs] if isinstance(inputs, str) else list(inputs)
         _slackwater.define_aggregate(own, group, given, output, nulls)

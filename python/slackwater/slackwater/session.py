@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import convert, sinks, sources
 from .base import BaseQuery, BaseRun, BaseSession, BaseTable
-from .errors import SqlError
+from .errors import SqlError, wrong
 from .loaded import _slackwater
 from .report import Report
 
@@ -117,7 +117,7 @@ class Session(BaseSession):
             if schema is None:
                 hint = "schema={'a': 'BIGINT', …}"
                 reason = f"rows of {type(data).__name__} need a schema"
-                raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+                raise wrong(reason, hint)
             columns = convert.declared(schema, None, None)
             names = _slackwater.column_names(columns)
             rows = _slackwater.Rows.of_values(columns, convert.columns_of(data, names))

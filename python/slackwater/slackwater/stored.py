@@ -7,7 +7,7 @@ import json
 import pickle
 from typing import Any
 
-from .errors import SqlError
+from .errors import wrong
 
 # How deep lists and dictionaries may be for a text that people can read.
 _DEPTH_MAX = 16
@@ -22,7 +22,7 @@ def dumps(value: Any, what: str) -> str:
     except Exception as error:
         reason = f"{what} can't be stored in a checkpoint: {type(error).__name__}: {error}"
         hint = "use a value that can be pickled, such as a number, a string or a tuple"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint) from error
+        raise wrong(reason, hint) from error
 
 
 def loads(text: str) -> Any:
@@ -34,7 +34,7 @@ def loads(text: str) -> Any:
         return pickle.loads(base64.b64decode(rest))
     reason = f"a checkpoint has '{text[:100]}', which is not a stored value"
     hint = "use the version of slackwater that has stored it, or start over"
-    raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+    raise wrong(reason, hint)
 
 
 def _is_plain(value: Any, depth: int) -> bool:

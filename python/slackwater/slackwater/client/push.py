@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import convert
 from ..base import BaseTable
-from ..errors import ServerError, SqlError
+from ..errors import ServerError, SqlError, wrong
 from . import refusals
 from .query import plain_time
 from .wire import Wire, part
@@ -165,7 +165,7 @@ class _Form:
             return lambda row, number: self.delimiter.join(self._field(value) for value in row)
         reason = f"rows for table '{table}' can't be written in its format, {self.word}"
         hint = "push them as text in this format, or create the table with 'format' = 'json'"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+        raise wrong(reason, hint)
 
     def joined(self, lines: list[str], names: list[str]) -> bytes:
         """The body of a push."""
@@ -197,7 +197,7 @@ def _json_line(names: list[str], row: Sequence[Any], number: int) -> str:
         # Only JSON's own limits come here: NaN and infinity, and types that it has no form for.
         reason = f"row {number} can't be written as JSON: {error}"
         hint = "create the table with 'format' = 'csv', which has NaN, infinity and exact decimals"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint) from None
+        raise wrong(reason, hint) from None
 
 
 def _exact(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import convert
 from ..base import BaseSession
-from ..errors import QueryError, SqlError
+from ..errors import QueryError, SqlError, wrong
 from . import forms, jobs, refusals, statements
 from .forms import LINES
 from .jobs import Job
@@ -83,7 +83,7 @@ class ServerSession(BaseSession):
         before, query = statements.parted(text)
         if parameters and (before or query is None):
             reason, hint = "there are parameters, and no query of its own", "give the query alone to sql()"
-            raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+            raise wrong(reason, hint)
         self._run(text, before)
         if query is None:
             return None
@@ -145,13 +145,13 @@ class ServerSession(BaseSession):
         elif event_time is not None or watermark is not None or options:
             reason = f"table '{name}' has its columns and options already"
             hint = "give a schema to create it"
-            raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+            raise wrong(reason, hint)
         for known in self._objects("tables"):
             if known["name"] == name:
                 return ServerTable(self._wire, known)
         hint = "session.tables() lists them; a schema creates one"
         reason = f"there is no table '{name}'"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+        raise wrong(reason, hint)
 
     def tables(self) -> list[str]:
         """The names of the tables and views."""
@@ -165,7 +165,7 @@ class ServerSession(BaseSession):
                     self.sql(f"DROP {str(known['kind']).upper()} {convert.quoted(name)}")
                     return
         reason, hint = f"there is no table or view '{name}'", "session.tables() lists them"
-        raise SqlError(f"{reason}\n  = {hint}", reason, hint)
+        raise wrong(reason, hint)
 
     def jobs(self) -> list[Job]:
         """The server's jobs."""

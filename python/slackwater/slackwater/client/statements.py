@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..errors import SqlError
+from ..errors import wrong
 
 # Statements that return rows, or make a job: a session returns a query for them.
 _QUERIES = {"SELECT", "WITH", "VALUES", "INSERT", "SUBSCRIBE", "SHOW", "DESCRIBE", "DESC", "BEGIN"}
@@ -106,11 +106,11 @@ def parted(text: str) -> tuple[list[Statement], Statement | None]:
     found = split(text)
     queries = [one for one in found if one.is_query]
     if any(one.word == "EXPLAIN" for one in found):
-        raise _refused("EXPLAIN is not a query", "Session.explain returns its text")
+        raise wrong("EXPLAIN is not a query", "Session.explain returns its text")
     if len(queries) > 1:
-        raise _refused("there are several queries", "give them to sql() one at a time")
+        raise wrong("there are several queries", "give them to sql() one at a time")
     if queries and found[-1] is not queries[0]:
-        raise _refused("there are statements after the query", "let the query be the last one")
+        raise wrong("there are statements after the query", "let the query be the last one")
     return (found[:-1], queries[0]) if queries else (found, None)
 
 
@@ -120,7 +120,7 @@ def set_by(one: Statement, settings: dict[str, str]) -> None:
         match = _SET.fullmatch(one.text.strip())
         if match is None:
             reason = f"this SET can't be kept for later statements: {one.text.strip()}"
-            raise _refused(reason, "write SET 'key' = 'value'")
+            raise wrong(reason, "write SET 'key' = 'value'")
         value = match["value"]
         settings[_key(match)] = match["plain"] if value is None else value.replace("''", "'")
     elif one.word == "RESET" and (match := _RESET.fullmatch(one.text.strip())):
@@ -133,7 +133,3 @@ def _key(match: re.Match[str]) -> str:
     if match["double"] is not None:
         return match["double"].replace('""', '"')
     return match["bare"].lower()
-
-
-def _refused(reason: str, hint: str) -> SqlError:
-    return SqlError(f"{reason}\n  = {hint}", reason, hint)

@@ -1,6 +1,6 @@
 """What Python costs: a query of the program and the same one in a Python process, and functions in NumPy.
 
-    python python/slackwater/bench/costs.py --program target/release/slackwater [--json costs.json]
+    python tests/peers/costs.py --program target/release/slackwater [--json costs.json]
 
 Runs take turns; CPU time is that of whole processes, with their start and what is imported, from the kernel.
 The program and the module have to be built alike: `make wheel`, or `make python` and the same features.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Seconds that a run may take.
 LIMIT = 300
