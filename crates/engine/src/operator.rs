@@ -17,6 +17,8 @@
 pub mod aggregate;
 pub mod changelog;
 pub mod count_window;
+pub mod custom;
+pub mod custom_rows;
 pub mod drop_late;
 mod event_times;
 pub mod filter;

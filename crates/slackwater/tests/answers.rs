@@ -174,7 +174,7 @@ fn message_bytes(seeded: &mut Seeded) -> String {
 }
 
 /// Random parallelism, threads, balancer and phases; keys that move all the time.
-fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, String)> {
+pub(crate) fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, String)> {
     let processes = 1 + seeded.below(3);
     let workers = processes.max(2 + seeded.below(3));
     let mut settings = vec![

@@ -99,10 +99,15 @@ fn what_they_do_not_take_is_said() {
     assert!(shown.contains("did you mean 'count_char'?"), "{shown}");
 }
 
-/// `cargo test` builds it; a single test binary does not.
+/// The program with the example's functions.
 pub(crate) fn example_program() -> Option<PathBuf> {
+    example("custom_functions")
+}
+
+/// The program of an example. `cargo test` builds it; a single test binary does not.
+pub(crate) fn example(name: &str) -> Option<PathBuf> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_slackwater"));
-    let program = program.with_file_name("examples").join("custom_functions");
+    let program = program.with_file_name("examples").join(name);
     if program.is_file() {
         return Some(program);
     }

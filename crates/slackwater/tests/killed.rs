@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::crash::{Trial, compare, parts, start_program};
+use crate::crash::{Trial, compare, parts, rounds_long, start_program};
 use crate::standby;
 use crate::support::{Seeded, left_of};
 
 /// How long an undisturbed run takes.
 const RUN_S: f64 = 1.0;
 
+/// `SLACKWATER_ROUNDS` sets another number.
 const ROUNDS: u64 = 2;
 
 const KILLS_MAX: u64 = 3;
@@ -137,7 +138,7 @@ impl Case {
         let folder = tempfile::tempdir().unwrap();
         inputs(folder.path());
         let expected = self.expected(folder.path());
-        for round in 0..ROUNDS {
+        for round in 0..rounds_long(ROUNDS) {
             let mut seeded = Seeded(round * 7_919 + 17);
             let of_round = folder.path().join(format!("round{round}"));
             std::fs::create_dir(&of_round).unwrap();
@@ -264,6 +265,39 @@ INSERT INTO of_counts SELECT k, WEIGHTED_AVERAGE(n, d), LONGEST(CAST(n AS STRING
 FROM (SELECT k, v % 10 AS d, COUNT(*) AS n FROM a GROUP BY k, v % 10) AS counts GROUP BY k;",
         plain: &["averages"],
         changelogs: &["of_counts"],
+        program,
+    };
+    case.check();
+}
+
+/// With timers, of one input and of two, and with several outputs.
+#[test]
+fn operators_of_a_build_go_on_when_they_are_killed() {
+    let Some(program) = crate::functions::example("custom_operators") else {
+        return;
+    };
+    let case = Case {
+        name: "custom operators",
+        query: "
+CREATE TABLE changed (k STRING, ms BIGINT, old DOUBLE, new DOUBLE)
+WITH ('connector' = 'file', 'path' = '${OUT}/changed');
+CREATE TABLE matched (k STRING, ms BIGINT, heading DOUBLE, drift DOUBLE)
+WITH ('connector' = 'file', 'path' = '${OUT}/matched');
+CREATE TABLE odd (ms BIGINT, v BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/odd');
+CREATE TABLE counted (start_ms BIGINT, n BIGINT)
+WITH ('connector' = 'file', 'path' = '${OUT}/counted');
+CREATE VIEW changes_of_a AS SELECT k, ts, old, new
+FROM changes(TABLE a PARTITION BY k ORDER BY ts, DESCRIPTOR(v), 20, silence => INTERVAL '0.2' SECOND);
+INSERT INTO changed SELECT k, CAST(ts AS BIGINT), old, new FROM changes_of_a;
+INSERT INTO counted SELECT CAST(window_start AS BIGINT), COUNT(*)
+FROM TUMBLE(TABLE changes_of_a, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start, window_end;
+INSERT INTO matched SELECT k, CAST(ts AS BIGINT), heading, drift FROM match_scans(
+  TABLE (SELECT k, ts, ARRAY[CAST(v % 7 AS DOUBLE), CAST(v % 5 AS DOUBLE), 0.5] AS ranges FROM a)
+  PARTITION BY k ORDER BY ts,
+  TABLE (SELECT k, ts, CAST(v % 3 AS DOUBLE) AS turn FROM b) PARTITION BY k ORDER BY ts, search => 130);
+INSERT INTO odd SELECT ms, v FROM by_sign(TABLE (SELECT *, v % 2 AS r FROM a), DESCRIPTOR(r)) OUTPUT positive;",
+        plain: &["changed", "matched", "odd", "counted"],
+        changelogs: &[],
         program,
     };
     case.check();

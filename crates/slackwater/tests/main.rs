@@ -23,6 +23,7 @@ mod metrics;
 mod mqtt;
 mod nexmark;
 mod notices;
+mod operators;
 mod orchestrators;
 mod overload;
 mod page;

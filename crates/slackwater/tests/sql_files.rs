@@ -272,6 +272,7 @@ files! {
     interval_joins
     semi_joins
     over
+    split
     lookup_joins
     aggregates
     quantiles

@@ -2,6 +2,7 @@
 //! it into something whose place in the text is no longer known.
 
 pub mod clauses;
+pub mod tables;
 
 use std::ops::ControlFlow;
 
@@ -96,13 +97,9 @@ impl Look for Check<'_> {
                 args: Some(arguments),
                 ..
             } => {
-                let first = arguments.args.first();
-                self.tables_ahead += usize::from(matches!(
-                    first,
-                    Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(
-                        _
-                    ))))
-                ));
+                let tables = arguments.args.iter().enumerate();
+                let tables = tables.filter(|(place, argument)| tables::is_table(*place, argument));
+                self.tables_ahead += tables.count();
                 ON
             }
             TableFactor::UNNEST { .. } => refuse(

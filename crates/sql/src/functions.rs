@@ -5,10 +5,12 @@
 //! ([`rows`]). A build adds its own in the same way ([`Functions`], `docs/functions.md`).
 
 mod aggregate;
+mod arrays;
 mod clock;
 mod declared;
 mod json;
 mod json_path;
+pub mod operator;
 mod pattern;
 mod registry;
 mod rewritten;
@@ -27,8 +29,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
+use operator::OperatorFunction;
 use system_time::SystemTimeAsOf;
 use to_timestamp_ltz::ToTimestampLtz;
+
+use crate::names::TABLE_FUNCTIONS;
 
 pub use aggregate::{Aggregate, Arguments, State, Stored, UserAggregate};
 pub use declared::{Declared, DeclaredFunction, Failure};
@@ -42,6 +47,7 @@ pub use values::{Argument, Cell, Output, Time};
 struct All {
     scalars: Vec<Arc<ScalarUDF>>,
     aggregates: Vec<Arc<AggregateUDF>>,
+    operators: Vec<Arc<OperatorFunction>>,
     /// The names of those that were added, in lower case.
     added: HashSet<String>,
 }
@@ -83,6 +89,7 @@ pub fn define(functions: Functions) -> std::result::Result<(), String> {
             all.scalars.retain(|function| function.name() != name);
             all.aggregates
                 .retain(|function| function.name().to_lowercase() != name);
+            all.operators.retain(|operator| operator.name != name);
         }
     }
     all.add(functions)?;
@@ -101,6 +108,8 @@ impl All {
             taken.insert(function.name().to_lowercase());
             taken.extend(function.aliases().iter().cloned());
         }
+        taken.extend(self.operators.iter().map(|operator| operator.name.clone()));
+        taken.extend(TABLE_FUNCTIONS.iter().map(|name| name.to_lowercase()));
         let names = functions.names();
         for name in &names {
             if !taken.insert(name.clone()) {
@@ -112,6 +121,7 @@ impl All {
             .extend(functions.scalars.into_iter().map(scalar::Scalar::udf));
         self.scalars.extend(functions.scalar_udfs);
         self.aggregates.extend(functions.aggregates);
+        self.operators.extend(functions.operators);
         Ok(())
     }
 }
@@ -150,6 +160,7 @@ fn built_in() -> All {
     All {
         scalars,
         aggregates: datafusion_functions_aggregate::all_default_aggregate_functions(),
+        operators: Vec::new(),
         added: HashSet::new(),
     }
 }
@@ -162,6 +173,11 @@ pub fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
 /// All aggregate functions.
 pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
     all().aggregates.clone()
+}
+
+/// The operators that were added.
+pub fn operators() -> Vec<Arc<OperatorFunction>> {
+    all().operators.clone()
 }
 
 /// The names of all functions that need no OVER, for suggestions.

@@ -35,6 +35,7 @@ mod constants;
 mod grouping_sets;
 mod nulls;
 mod operands;
+mod operators;
 mod outputs;
 mod prune;
 pub mod session;

@@ -4,11 +4,33 @@
 /// Table functions that assign windows.
 pub const WINDOW_FUNCTIONS: &[&str] = &["TUMBLE", "HOP", "SESSION", "CUMULATE", "COUNT_WINDOW"];
 
+/// The table function whose outputs are rows that meet conditions.
+pub const SPLIT: &str = "SPLIT";
+
+/// All table functions of the language.
+pub const TABLE_FUNCTIONS: &[&str] = &[
+    "TUMBLE",
+    "HOP",
+    "SESSION",
+    "CUMULATE",
+    "COUNT_WINDOW",
+    SPLIT,
+];
+
 /// The columns that a window table function appends.
 pub const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
 
-/// The argument of a window table function with the columns that separate its sessions.
+/// The argument of a table function with the columns of the table before it that separate its keys.
 pub const PARTITION_BY: &str = "PARTITION_BY";
+
+/// The argument of a table function with a table: `TABLE t`.
+pub const TABLE_OF: &str = "TABLE_OF";
+
+/// The argument of a table function with the column by which the rows of the table before it are ordered.
+pub const ORDER_BY: &str = "ORDER_BY";
+
+/// The argument of a table function with the name of the output that is read.
+pub const OUTPUT_OF: &str = "OUTPUT_OF";
 
 /// The argument of a table that says as of which time it is read.
 pub const VERSION: &str = "SYSTEM_TIME";

@@ -40,6 +40,8 @@ mod aggregate;
 mod groups;
 mod session_aggregate;
 
+mod custom;
+mod custom_rows;
 mod over;
 mod over_functions;
 mod ranks;
@@ -91,6 +93,8 @@ const TRANSLATIONS: &[Translation] = &[
     join::TRANSLATION,
     union::TRANSLATION,
     over::TRANSLATION,
+    custom::TRANSLATION,
+    custom_rows::TRANSLATION,
     final_rows::TRANSLATION,
 ];
 

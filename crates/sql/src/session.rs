@@ -31,6 +31,7 @@ use crate::error::{Result, SqlError, Unknown, nearest};
 use crate::functions::{self, Declared, DeclaredFunction};
 use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
+use crate::operators::Operators;
 use crate::outputs;
 use crate::prune::Prune;
 use crate::settings::Settings;
@@ -111,7 +112,7 @@ impl Session {
                 Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
                 Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
             ],
-            relation_planners: vec![Arc::new(WindowFunctions)],
+            relation_planners: vec![Arc::new(Operators), Arc::new(WindowFunctions)],
             options: ConfigOptions::default(),
             used: Mutex::default(),
             functions: BTreeMap::new(),

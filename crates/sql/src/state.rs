@@ -73,6 +73,9 @@ pub enum StateIdentity {
     /// The rows of a materialized view.
     #[serde(rename = "materialized-view")]
     MaterializedView(MaterializedView),
+    /// The keys of an operator that a build has added.
+    #[serde(rename = "custom")]
+    Custom(Custom),
 }
 
 /// A table that is read. The connector defines the meaning of its positions.
@@ -238,6 +241,34 @@ pub struct MaterializedView {
     pub rows: Vec<Column>,
     /// The columns by which a row replaces another; `null` if all rows are kept.
     pub keys: Option<Vec<usize>>,
+}
+
+/// An operator that a build has added. What its saved state means, its author says by the version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Custom {
+    /// The operator's name.
+    pub name: String,
+    /// The version that its author gives.
+    pub version: u32,
+    /// The arguments of the call, by their parameters.
+    pub arguments: String,
+    /// The inputs.
+    pub inputs: Vec<CustomInput>,
+    /// The types of the saved state.
+    pub saved: Vec<Type>,
+}
+
+/// The rows of one input of a custom operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomInput {
+    /// The columns that the operator gets.
+    pub rows: Vec<Column>,
+    /// The key columns, as indices into `rows`.
+    pub keys: Vec<usize>,
+    /// The event-time column; `null` if rows come in the order of arrival.
+    pub time: Option<usize>,
 }
 
 #[derive(Serialize)]

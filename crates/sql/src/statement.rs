@@ -37,6 +37,7 @@ mod rewrite;
 pub mod server;
 mod sets;
 mod sink;
+mod table_function;
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -123,6 +124,7 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         let first = first.map_or(tokens[0].span, |token| token.span);
         let statement = hints::take(inner).and_then(|(rest, hinted)| {
             let statement = forms::rewrite(&rest)
+                .and_then(|tokens| table_function::rewrite(&tokens))
                 .and_then(|tokens| rewrite(&tokens))
                 .and_then(parse_one)
                 .and_then(|statement| sets.checked(statement, first))?;

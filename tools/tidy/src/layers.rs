@@ -49,8 +49,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("expressions", "expression functions simplify"),
             (
                 "plan",
-                "as_of common_types constants grouping_sets nulls operands outputs prune session \
-                 subqueries table window",
+                "as_of common_types constants grouping_sets nulls operands operators outputs prune \
+                 session subqueries table window",
             ),
             (
                 "translate",

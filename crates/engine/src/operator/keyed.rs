@@ -96,6 +96,12 @@ impl<T> Keyed<T> {
         &self.entry(number).key
     }
 
+    /// Whether a key with this number is kept.
+    pub fn contains(&self, number: u32) -> bool {
+        let entry = self.entries.get(number as usize);
+        entry.is_some_and(Option::is_some)
+    }
+
     /// The value of a key.
     pub fn get(&self, number: u32) -> &T {
         &self.entry(number).value

@@ -34,6 +34,16 @@ pub fn ticks_to_us(ticks: i64, unit: TimeUnit) -> i64 {
     }
 }
 
+/// Microseconds as ticks of a unit, rounded down.
+pub fn us_to_ticks(us: i64, unit: TimeUnit) -> i64 {
+    match unit {
+        TimeUnit::Second => us.div_euclid(1_000_000),
+        TimeUnit::Millisecond => us.div_euclid(1000),
+        TimeUnit::Microsecond => us,
+        TimeUnit::Nanosecond => us.saturating_mul(1000),
+    }
+}
+
 /// The ticks of a timestamp column, ignoring its validity.
 pub fn timestamp_ticks(column: &ArrayRef) -> Result<&[i64]> {
     Ok(match column.data_type() {

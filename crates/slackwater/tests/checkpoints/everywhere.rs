@@ -15,8 +15,9 @@ use slackwater_sql::node::Saved;
 use slackwater_sql::program::compile;
 
 use crate::crash::{rounds_long, seeds};
+use crate::functions::example;
 use crate::support::{Seeded, kept_rows, left_of};
-use queries::{CHANGELOGS, JOINS, Query, WINDOWS};
+use queries::{CHANGELOGS, CUSTOM, JOINS, Query, WINDOWS};
 
 /// Sequences of each query in the short test.
 const ROUNDS: u64 = 1;
@@ -49,11 +50,19 @@ fn changelogs_resume_at_any_parallelism() {
 }
 
 #[test]
+fn operators_of_a_build_resume_at_any_parallelism() {
+    if let Some(program) = example("custom_operators") {
+        try_all_with(&program, CUSTOM);
+    }
+}
+
+#[test]
 fn every_kind_of_state_is_among_the_queries() {
+    crate::operators::install();
     let folder = tempfile::tempdir().unwrap();
     let mut covered = BTreeSet::new();
-    for query in [WINDOWS, JOINS, CHANGELOGS].concat() {
-        let case = Case::new(folder.path(), &query, 0);
+    for query in [WINDOWS, JOINS, CHANGELOGS, CUSTOM].concat() {
+        let case = Case::new(Path::new(""), folder.path(), &query, 0);
         let compiled = compile(&case.text("o", false), &[], &BuiltIn);
         let compiled = compiled.unwrap_or_else(|error| panic!("{}: {error:?}", query.sql));
         covered.extend(
@@ -73,18 +82,23 @@ fn every_kind_of_state_is_among_the_queries() {
 }
 
 fn try_all(queries: &[Query]) {
+    try_all_with(Path::new(env!("CARGO_BIN_EXE_slackwater")), queries);
+}
+
+fn try_all_with(program: &Path, queries: &[Query]) {
     let (seeds, _) = seeds(rounds_long(ROUNDS));
     for seed in seeds {
         for (nth, query) in queries.iter().enumerate() {
             let folder = tempfile::tempdir().unwrap();
             let mut seeded = Seeded(seed * 7919 + nth as u64 * 104_729 + 1);
-            Case::new(folder.path(), query, seed).check(&mut seeded);
+            Case::new(program, folder.path(), query, seed).check(&mut seeded);
         }
     }
 }
 
 /// A query over tables in a folder.
 struct Case<'a> {
+    program: &'a Path,
     folder: &'a Path,
     query: &'a Query,
     seed: u64,
@@ -93,7 +107,7 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn new(folder: &'a Path, query: &'a Query, seed: u64) -> Case<'a> {
+    fn new(program: &'a Path, folder: &'a Path, query: &'a Query, seed: u64) -> Case<'a> {
         let mut seeded = Seeded(seed * 31 + 7);
         let delay_s = [3600, 2][seeded.below(2) as usize];
         let is_ordered = seeded.below(2) == 1;
@@ -115,6 +129,7 @@ impl<'a> Case<'a> {
         let rows = rows.collect::<Vec<String>>().join("\n");
         std::fs::write(folder.join("t.csv"), rows + "\n").unwrap();
         Case {
+            program,
             folder,
             query,
             seed,
@@ -159,7 +174,7 @@ impl<'a> Case<'a> {
     fn run(&self, output: &str, arguments: &[String], is_paced: bool, printed: &mut String) {
         let file = self.folder.join("q.sql");
         std::fs::write(&file, self.text(output, is_paced)).unwrap();
-        let run = Command::new(env!("CARGO_BIN_EXE_slackwater"))
+        let run = Command::new(self.program)
             .arg("run")
             .arg(&file)
             .arg("--quiet")

@@ -20,6 +20,7 @@ use slackwater_sql::node::Saved;
 use slackwater_sql::program::compile;
 use slackwater_sql::state::VERSION;
 
+use crate::functions::example;
 use crate::support::{self, Seeded, left_of};
 use cases::CASES;
 
@@ -96,6 +97,7 @@ fn what_earlier_versions_have_stored_is_restored() {
 
 #[test]
 fn every_kind_of_state_has_a_golden_checkpoint_in_the_format_that_is_written() {
+    crate::operators::install();
     let version = golden().join(current());
     let mut covered = BTreeSet::new();
     for case in folders(&version.join("cases")) {
@@ -183,8 +185,11 @@ fn restored(version: &Path, case: &Path) -> Result<(), String> {
     let read = |name: &str| fs::read_to_string(path(name)).unwrap_or_default();
     let before = newest_manifest(&path("state"))?;
     let parallelism = 1 + case.as_os_str().len() % 3;
+    let Some(program) = program_of(&read("query.sql")) else {
+        return Ok(());
+    };
     let printed = run(
-        env!("CARGO_BIN_EXE_slackwater").as_ref(),
+        &program,
         folder.path(),
         &read("query.sql"),
         &[
@@ -212,6 +217,14 @@ fn restored(version: &Path, case: &Path) -> Result<(), String> {
     match nodes.find(|node| node["identity"]["state"]["version"] != VERSION) {
         Some(node) => Err(format!("not in the present form: {}", node["identity"])),
         None => Ok(()),
+    }
+}
+
+/// The program that runs a query: that of the example, if the query has its operators.
+fn program_of(sql: &str) -> Option<PathBuf> {
+    match sql.contains(" changes(TABLE ") {
+        true => example("custom_operators"),
+        false => Some(env!("CARGO_BIN_EXE_slackwater").into()),
     }
 }
 
@@ -324,7 +337,8 @@ WITH ('connector' = 'file', 'path' = '{files}', 'csv.null' = ''{rate});\n"
     /// Makes the fixture: the whole answer, then what is left after a stop in the middle of the input.
     fn make(&self, version: &Path, to: &Path) {
         let program = std::env::var_os("SLACKWATER_PROGRAM").map(PathBuf::from);
-        let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_slackwater").into());
+        let program = program.or_else(|| program_of(self.sql));
+        let program = program.expect("cargo build --examples");
         let whole = tempfile::tempdir().unwrap();
         copy_all(version, whole.path());
         let printed = run(&program, whole.path(), &self.text(false), &[]);

@@ -223,6 +223,8 @@ state!(A a 0, B b 1, C c 2);
 state!(A a 0, B b 1, C c 2, D d 3);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5);
+state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6);
+state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7);
 
 /// An aggregate for each group, created with its first row or state.
 struct Groups<A> {

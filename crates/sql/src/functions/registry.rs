@@ -8,6 +8,7 @@ use datafusion_expr::{AggregateUDF, ScalarUDF};
 use slackwater_engine::accumulator::AccumulatorFactory;
 
 use super::aggregate::{Aggregate, aggregate_of, user_aggregate};
+use super::operator::{Call, Operator, OperatorFunction};
 use super::rows::{RowFunction, Rows};
 use super::scalar::{Columns, Scalar};
 
@@ -22,6 +23,7 @@ pub struct Functions {
     pub(super) scalars: Vec<Scalar>,
     pub(super) scalar_udfs: Vec<Arc<ScalarUDF>>,
     pub(super) aggregates: Vec<Arc<AggregateUDF>>,
+    pub(super) operators: Vec<Arc<OperatorFunction>>,
 }
 
 impl Functions {
@@ -85,6 +87,20 @@ impl Functions {
         self
     }
 
+    /// Adds an operator, a table function: `FROM name(TABLE t, arguments)`. `plan` says for each call what it
+    /// does; it must say the same for equal calls. `parameters` are the names of the arguments after the
+    /// tables. See `docs/operators.md`.
+    pub fn operator(
+        &mut self,
+        name: &str,
+        parameters: &[&str],
+        plan: impl Fn(&Call) -> Result<Operator, String> + Send + Sync + 'static,
+    ) -> &mut Functions {
+        let operator = OperatorFunction::new(name, parameters, plan);
+        self.operators.push(Arc::new(operator));
+        self
+    }
+
     /// Adds a scalar function of DataFusion.
     pub fn scalar_udf(&mut self, function: ScalarUDF) -> &mut Functions {
         self.scalar_udfs.push(Arc::new(function));
@@ -127,6 +143,8 @@ impl Functions {
             .aggregates
             .iter()
             .map(|udaf| udaf.name().to_lowercase());
-        scalars.chain(udfs).chain(aggregates).collect()
+        let operators = self.operators.iter().map(|operator| operator.name.clone());
+        let names = scalars.chain(udfs).chain(aggregates);
+        names.chain(operators).collect()
     }
 }

@@ -17,7 +17,7 @@ use super::stream::Stream;
 use super::translator::{Needs, Translation, Translator};
 use crate::error::Result;
 use crate::explain;
-use crate::expression::PhysicalExpression;
+use crate::expression::{Physical, PhysicalExpression};
 
 /// WHERE and HAVING.
 pub const TRANSLATION: Translation = Translation {
@@ -117,8 +117,13 @@ impl Translator<'_> {
         predicate: &Expr,
         plan: &LogicalPlan,
     ) -> Result<Stream> {
-        let schema = self.schema(input.node);
         let condition = self.bind(predicate, &input, plan)?;
+        self.filter_by(input, condition)
+    }
+
+    /// The rows of `input` that meet a condition over its node.
+    pub(super) fn filter_by(&mut self, input: Stream, condition: Physical) -> Result<Stream> {
+        let schema = self.schema(input.node);
         let detail = explain::expression(&condition);
         let condition = PhysicalExpression::over(condition, &schema)?;
         let key = format!("filter {condition:?}");

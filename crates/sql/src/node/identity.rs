@@ -1,6 +1,6 @@
 //! The identity of an operator's state, derived from the specification of the engine's operator.
 
-use arrow_schema::{Schema, SortOptions, TimeUnit};
+use arrow_schema::{DataType, Schema, SortOptions, TimeUnit};
 use slackwater_engine::accumulator::{AggregateFunction, Signature};
 use slackwater_engine::operator::aggregate::{AggregateCall, AggregateSpec};
 use slackwater_engine::operator::changelog::final_rows::FinalSpec;
@@ -9,15 +9,16 @@ use slackwater_engine::operator::changelog::rows::RowOrder;
 use slackwater_engine::operator::changelog::top_n::TopNSpec;
 use slackwater_engine::operator::changelog::view::ViewSpec;
 use slackwater_engine::operator::count_window::CountWindowSpec;
+use slackwater_engine::operator::custom::CustomSpec;
 use slackwater_engine::operator::session::SessionSpec;
 use slackwater_engine::operator::temporal_join::TemporalJoinSpec;
 use slackwater_engine::operator::{interval_join, join, over, window};
 
 use crate::state::{
-    Aggregate, AggregateForm, Call, Column, Direction, FinalRows, FirstRows, Frame, Function,
-    IntervalJoin, JoinKind, MaterializedView, Over, OverCall, OverFunction, Side, SortColumn,
-    StateIdentity, StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin, WindowKind,
-    WindowRows,
+    Aggregate, AggregateForm, Call, Column, Custom, CustomInput, Direction, FinalRows, FirstRows,
+    Frame, Function, IntervalJoin, JoinKind, MaterializedView, Over, OverCall, OverFunction, Side,
+    SortColumn, StateIdentity, StreamJoin, TemporalJoin, TimedSide, Type, Unit, Window, WindowJoin,
+    WindowKind, WindowRows,
 };
 
 /// The state of an aggregation over an input with these columns.
@@ -102,6 +103,27 @@ pub fn over(spec: &over::OverSpec) -> StateIdentity {
             time: spec.time_column,
         },
         functions: spec.calls.iter().map(over_call).collect(),
+    })
+}
+
+/// The keys of an operator that a build has added.
+pub fn custom(
+    spec: &CustomSpec,
+    version: u32,
+    arguments: &str,
+    saved: &[DataType],
+) -> StateIdentity {
+    let inputs = spec.inputs.iter().map(|input| CustomInput {
+        rows: columns(&input.schema),
+        keys: input.keys.clone(),
+        time: input.time_column,
+    });
+    StateIdentity::Custom(Custom {
+        name: spec.name.clone(),
+        version,
+        arguments: arguments.to_string(),
+        inputs: inputs.collect(),
+        saved: saved.iter().map(Type::of).collect(),
     })
 }
 

@@ -41,5 +41,6 @@ saved! {
     ByPrimaryKey = "primary key", "The row of each primary key.";
     FinalAggregate = "aggregate", "An aggregation that is emitted when its input has ended.";
     FinalRows = "final", "The rows that remain when the input has ended.";
+    Custom = "operator", "The keys of an operator that a build has added.";
     MaterializedView = "view", "The rows of a materialized view.";
 }

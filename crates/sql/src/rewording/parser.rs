@@ -5,7 +5,7 @@ use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, TokenizerError};
 
 use crate::error::{SqlError, in_quotes, nearest};
-use crate::names::WINDOW_FUNCTIONS;
+use crate::names::TABLE_FUNCTIONS;
 
 /// An error of the tokenizer about `text`: a string, a name or a comment that is not closed.
 pub fn from_tokenizer(error: &TokenizerError, text: &str) -> SqlError {
@@ -126,8 +126,8 @@ const KEYWORDS: &[&str] = &[
     "USING",
 ];
 
-/// The likely cause of a syntax error: a misspelled keyword at or directly before its place, a CASE without
-/// END, or `name(TABLE t, …)` with a name that is not a window function.
+/// The likely cause of a syntax error: a misspelled keyword at or directly before its place, or a CASE without
+/// END.
 pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     if !error.message.contains("expected") {
         return error;
@@ -136,22 +136,6 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
         .iter()
         .filter(|token| !matches!(token.token, Token::Whitespace(_)))
         .collect::<Vec<_>>();
-    for part in solid.windows(4) {
-        if let [before, function, paren, table] = part
-            && (is_keyword(before, Keyword::FROM)
-                || is_keyword(before, Keyword::JOIN)
-                || before.token == Token::LParen)
-            && let Token::Word(word) = &function.token
-            && word.quote_style.is_none()
-            && paren.token == Token::LParen
-            && is_keyword(table, Keyword::TABLE)
-            && !WINDOW_FUNCTIONS
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(&word.value))
-        {
-            return no_table_function(&word.value).at(function.span);
-        }
-    }
     let count = |wanted| {
         solid
             .iter()
@@ -190,10 +174,10 @@ pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     error
 }
 
-/// The error for an unknown function in FROM.
-pub fn no_table_function(name: &str) -> SqlError {
-    let known = WINDOW_FUNCTIONS.iter().map(|name| name.to_string());
-    let known = known.collect::<Vec<String>>();
+/// The error for an unknown function in FROM; `added` are the names of those that a build has added.
+pub fn no_table_function(name: &str, added: impl Iterator<Item = String>) -> SqlError {
+    let known = TABLE_FUNCTIONS.iter().map(|name| name.to_string());
+    let known = known.chain(added).collect::<Vec<String>>();
     let error = SqlError::new(format!("there is no table function '{name}'"));
     match nearest(name, &known) {
         Some(near) => error.hint(format!("did you mean {near}?")),

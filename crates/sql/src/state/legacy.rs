@@ -83,7 +83,7 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
             ("kept", kept(state.kept)),
         ],
         // There were none at that time.
-        StateIdentity::MaterializedView(_) => Vec::new(),
+        StateIdentity::MaterializedView(_) | StateIdentity::Custom(_) => Vec::new(),
     };
     let aspects = aspects.into_iter();
     aspects

@@ -1,8 +1,8 @@
 //! The difference between two identities, in words for a user of SQL.
 
 use super::{
-    AggregateForm, Call, Column, Frame, Function, JoinKind, OverCall, OverFunction, Side, Sink,
-    SortColumn, StateIdentity, TimedSide, Unit, Window, WindowKind,
+    AggregateForm, Call, Column, CustomInput, Frame, Function, JoinKind, OverCall, OverFunction,
+    Side, Sink, SortColumn, StateIdentity, TimedSide, Unit, Window, WindowKind,
 };
 use crate::explain::duration;
 
@@ -42,6 +42,7 @@ impl StateIdentity {
             StateIdentity::FirstRows(_) => "a top-N",
             StateIdentity::FinalRows(_) => "an ORDER BY",
             StateIdentity::MaterializedView(_) => "a materialized view",
+            StateIdentity::Custom(_) => "an operator of the program's own",
         }
     }
 
@@ -127,8 +128,30 @@ impl StateIdentity {
                     ("keys", keys.unwrap_or_else(|| "none".to_string())),
                 ]
             }
+            StateIdentity::Custom(operator) => vec![
+                ("name", operator.name.clone()),
+                ("version", operator.version.to_string()),
+                ("arguments", operator.arguments.clone()),
+                ("rows", list(&operator.inputs, custom_input)),
+                (
+                    "saved values",
+                    list(&operator.saved, |saved| saved.0.clone()),
+                ),
+            ],
         }
     }
+}
+
+fn custom_input(input: &CustomInput) -> String {
+    let time = input
+        .time
+        .map(|time| format!(" at {}", name(&input.rows, time)));
+    let keys = names(&input.rows, &input.keys);
+    format!(
+        "{} by {keys}{}",
+        columns(&input.rows),
+        time.unwrap_or_default()
+    )
 }
 
 fn list<T>(all: &[T], word: impl Fn(&T) -> String) -> String {

@@ -10,13 +10,14 @@ use datafusion_expr::planner::{
 use datafusion_expr::{Expr, Extension, LogicalPlan};
 use slackwater_engine::operator::window::{WindowKind, Windows};
 use sqlparser::ast::{
-    Expr as AstExpr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    Spanned, TableFactor,
+    Expr as AstExpr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Spanned, TableFactor,
 };
 use sqlparser::tokenizer::Span;
 
 use super::{WindowNode, appended, interval_ns};
+use crate::check::tables::arguments_of;
 use crate::error::SqlError;
+use crate::functions::operators;
 use crate::names::{PARTITION_BY, WINDOW_FUNCTIONS};
 use crate::rewording::no_table_function;
 use crate::types::sql_name;
@@ -82,7 +83,12 @@ impl Call {
             "CUMULATE" => WindowKind::Cumulating,
             "SESSION" => WindowKind::Session,
             "COUNT_WINDOW" => WindowKind::Count,
-            _ => return failed(no_table_function(&name.to_string()).at(span)),
+            _ => {
+                let added = operators()
+                    .into_iter()
+                    .map(|operator| operator.name.to_uppercase());
+                return failed(no_table_function(&name.to_string(), added).at(span));
+            }
         };
         let mut call = Call {
             name: name.to_string().to_uppercase(),
@@ -305,20 +311,6 @@ impl Call {
             }
         });
         rows.collect()
-    }
-}
-
-/// The arguments of a call, if the expression is a call of `function`.
-fn arguments_of<'a>(value: &'a AstExpr, function: &str) -> Option<&'a [FunctionArg]> {
-    let AstExpr::Function(Function { name, args, .. }) = value else {
-        return None;
-    };
-    if !name.to_string().eq_ignore_ascii_case(function) {
-        return None;
-    }
-    match args {
-        FunctionArguments::List(list) => Some(&list.args),
-        _ => Some(&[]),
     }
 }
 

@@ -17,6 +17,8 @@ use crate::operator::changelog::join::{ChangelogJoin, ChangelogJoinSide, Changel
 use crate::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
 use crate::operator::changelog::view::{Cuts, View, ViewRetention, ViewSpec};
 use crate::operator::count_window::{CountWindow, CountWindowSpec};
+use crate::operator::custom::sample::Tallies;
+use crate::operator::custom::{Custom, CustomInput, CustomSpec};
 use crate::operator::interval_join::{IntervalJoin, IntervalJoinSpec, IntervalSide};
 use crate::operator::join::{JoinKind, JoinSide, JoinSpec, WindowJoin};
 use crate::operator::over::{Frame, Over, OverCall, OverFunction, OverSpec};
@@ -41,6 +43,8 @@ pub enum Kind {
     Sessions,
     RowsOfSessions,
     CountWindows,
+    Custom,
+    CustomAsTheyCome,
     OverAll,
     OverFew,
     IntervalJoin,
@@ -57,7 +61,7 @@ pub enum Kind {
     ViewOfAll,
 }
 
-pub const KINDS: [Kind; 22] = [
+pub const KINDS: [Kind; 24] = [
     Kind::Running,
     Kind::Windowed,
     Kind::Refiring,
@@ -66,6 +70,8 @@ pub const KINDS: [Kind; 22] = [
     Kind::Sessions,
     Kind::RowsOfSessions,
     Kind::CountWindows,
+    Kind::Custom,
+    Kind::CustomAsTheyCome,
     Kind::OverAll,
     Kind::OverFew,
     Kind::IntervalJoin,
@@ -204,6 +210,8 @@ impl Kind {
             Kind::WindowJoin,
             Kind::TemporalJoin,
             Kind::StreamJoin,
+            Kind::Custom,
+            Kind::CustomAsTheyCome,
         ];
         1 + usize::from(joins.contains(&self))
     }
@@ -328,6 +336,28 @@ impl Kind {
                     schema: and(&[[("s", US)].as_slice(), edges.as_slice()].concat()),
                 };
                 Box::new(CountWindow::new(spec).unwrap())
+            }
+            Kind::Custom | Kind::CustomAsTheyCome => {
+                let is_ordered = self == Kind::Custom;
+                let of_input = CustomInput {
+                    keys: vec![KEY],
+                    time_column: is_ordered.then_some(TIME),
+                    schema: input(),
+                };
+                let mut columns = vec![("k", DataType::Int64)];
+                columns.extend(is_ordered.then_some(("ts", US)));
+                columns.extend([("n", DataType::Int64), ("sum", DataType::Int64)]);
+                let spec = CustomSpec {
+                    name: "tally".to_string(),
+                    inputs: vec![of_input.clone(), of_input],
+                    behind_us: 0,
+                    schema: schema(&columns),
+                    factory: Arc::new(Tallies {
+                        number: NUMBER,
+                        has_timers: is_ordered,
+                    }),
+                };
+                Box::new(Custom::new(spec).unwrap())
             }
             Kind::OverAll => Box::new(Over::new(over(Frame::Rows(None))).unwrap()),
             Kind::OverFew => Box::new(Over::new(over(Frame::Rows(Some(2)))).unwrap()),

@@ -360,3 +360,29 @@ pub const CHANGELOGS: &[Query] = &[
            GROUP BY window_start, window_end, k",
     ),
 ];
+
+/// Operators of the example that a build adds.
+pub const CUSTOM: &[Query] = &[
+    query(
+        "k INT, ms BIGINT, old DOUBLE, new DOUBLE",
+        "SELECT k, CAST(ts AS BIGINT), old, new FROM changes(TABLE a PARTITION BY k ORDER BY ts, \
+         DESCRIPTOR(v), 50, silence => INTERVAL '1.5' SECOND)",
+    ),
+    query(
+        "ms BIGINT, old DOUBLE, new DOUBLE",
+        "SELECT CAST(ts AS BIGINT), old, new FROM changes(TABLE a ORDER BY ts, DESCRIPTOR(v))",
+    ),
+    query(
+        "w BIGINT, n BIGINT",
+        "SELECT CAST(window_start AS BIGINT), COUNT(*) FROM TUMBLE(TABLE (SELECT * FROM changes(TABLE a \
+         PARTITION BY (k, g) ORDER BY ts, DESCRIPTOR(v), 20)), DESCRIPTOR(ts), INTERVAL '1' SECOND)
+         GROUP BY window_start, window_end",
+    ),
+    query(
+        "g STRING, ms BIGINT, heading DOUBLE, drift DOUBLE",
+        "SELECT g, CAST(ts AS BIGINT), heading, drift FROM match_scans(
+           TABLE (SELECT g, ts, ARRAY[v, 1.0, CAST(id % 5 AS DOUBLE)] AS ranges FROM a)
+           PARTITION BY g ORDER BY ts,
+           TABLE (SELECT g, ts, CAST(id AS DOUBLE) AS turn FROM b) PARTITION BY g ORDER BY ts, 130)",
+    ),
+];

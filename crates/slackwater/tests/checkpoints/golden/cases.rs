@@ -214,6 +214,15 @@ ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.5' SECOND AND b.ts <= a.ts + INTERVAL
     },
     Case {
         end: End::StoppedLater,
+        ..case(
+            "custom-operator",
+            "k INT, ms BIGINT, old DOUBLE, new DOUBLE",
+            "SELECT k, CAST(ts AS BIGINT), old, new FROM changes(TABLE a PARTITION BY k ORDER BY ts,
+DESCRIPTOR(v), 5, silence => INTERVAL '1.5' SECOND)",
+        )
+    },
+    Case {
+        end: End::StoppedLater,
         sink: PRINT,
         ..case(
             "view",

@@ -1,0 +1,182 @@
+//! A custom operator without state: a function that the program brings gets chunks, and keeps, changes or
+//! adds rows.
+//!
+//! Each row of the output comes from one row of the input, and has its event time, origin and kind, so that
+//! lateness and order are decided as if the operator were not there.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, RecordBatch, UInt32Array};
+use arrow_schema::SchemaRef;
+
+use super::{Output, Stateless};
+use crate::chunk::Chunk;
+use crate::error::{Error, Result};
+use crate::expression::reject;
+
+/// What a custom operator without state does.
+#[derive(Debug, Clone)]
+pub struct CustomRowsSpec {
+    /// The operator's name in SQL.
+    pub name: String,
+    /// The columns of the input that the function gets.
+    pub gets: Vec<usize>,
+    /// The columns of the input that each row keeps: the first columns of the output.
+    pub keeps: Vec<usize>,
+    /// The number of outputs. If there are several, the last column of the output says which one.
+    pub outputs: usize,
+    /// The columns of the output: those that are kept, the function's own, and the number of the output.
+    pub schema: SchemaRef,
+    /// The function.
+    pub function: Arc<dyn RowsFunction>,
+}
+
+/// The function of a custom operator without state.
+pub trait RowsFunction: Debug + Send + Sync {
+    /// The rows of each output for a batch of rows.
+    ///
+    /// # Errors
+    ///
+    /// At least one row fails: the function is called again with fewer rows, until the failing rows are
+    /// found.
+    fn rows(&self, batch: &RecordBatch) -> std::result::Result<Vec<Rows>, String>;
+}
+
+/// The rows of an output.
+#[derive(Debug, Clone)]
+pub enum Rows {
+    /// The rows of the input for which the value is true (NULL counts as false).
+    Kept(BooleanArray),
+    /// Rows with columns of the function's own.
+    Made {
+        /// For each row the row of the input that it comes from; `None` if they are the rows of the input.
+        of: Option<UInt32Array>,
+        /// The function's own columns.
+        columns: Vec<ArrayRef>,
+    },
+}
+
+/// A custom operator without state.
+pub struct CustomRows {
+    spec: CustomRowsSpec,
+    /// Whether the output has the columns of the input.
+    is_same: bool,
+}
+
+impl CustomRows {
+    /// An operator for an input with these columns.
+    pub fn new(spec: CustomRowsSpec, input: &SchemaRef) -> CustomRows {
+        CustomRows {
+            is_same: spec.schema == *input
+                && spec.keeps.iter().copied().eq(0..input.fields().len()),
+            spec,
+        }
+    }
+
+    fn failed(&self, reason: impl Into<String>) -> Error {
+        Error::new(format!("operator '{}'", self.spec.name), reason).final_one()
+    }
+
+    /// The rows of output number `number`.
+    fn output(&self, chunk: &Chunk, number: usize, rows: Rows) -> Result<Chunk> {
+        let (taken, own) = match rows {
+            Rows::Kept(keep) if keep.len() != chunk.rows() => {
+                let error = format!("it decided on {} of {} rows", keep.len(), chunk.rows());
+                return Err(self.failed(error));
+            }
+            Rows::Kept(keep) => (chunk.filter(&keep)?, Vec::new()),
+            Rows::Made { of: None, columns } => (chunk.clone(), columns),
+            Rows::Made {
+                of: Some(of),
+                columns,
+            } => {
+                let is_row = |row: &u32| (*row as usize) < chunk.rows();
+                if of.null_count() > 0 || !of.values().iter().all(is_row) {
+                    return Err(self.failed("it named a row that it did not get"));
+                }
+                (chunk.take(&of)?, columns)
+            }
+        };
+        if self.is_same && own.is_empty() {
+            return Ok(taken);
+        }
+        let number_column = usize::from(self.spec.outputs > 1);
+        let declared = self.spec.schema.fields().len() - self.spec.keeps.len() - number_column;
+        if own.len() != declared {
+            let error = format!("it made {} columns, and declares {declared}", own.len());
+            return Err(self.failed(error));
+        }
+        let keeps = self.spec.keeps.iter();
+        let mut columns = keeps
+            .map(|&index| taken.batch.column(index).clone())
+            .collect::<Vec<ArrayRef>>();
+        columns.extend(own);
+        if self.spec.outputs > 1 {
+            let numbers = Int32Array::from(vec![number as i32; taken.rows()]);
+            columns.push(Arc::new(numbers));
+        }
+        self.check(&columns, taken.rows())?;
+        taken.with_columns(self.spec.schema.clone(), columns)
+    }
+
+    /// Columns that are not those that were declared.
+    fn check(&self, columns: &[ArrayRef], rows: usize) -> Result<()> {
+        let fields = self.spec.schema.fields();
+        for (field, column) in fields.iter().zip(columns) {
+            if column.data_type() != field.data_type() {
+                let (is, should) = (column.data_type(), field.data_type());
+                let error = format!(
+                    "column '{}' is {is}, and was declared as {should}",
+                    field.name()
+                );
+                return Err(self.failed(error));
+            }
+            if column.len() != rows {
+                let error = format!(
+                    "column '{}' has {} of {rows} rows",
+                    field.name(),
+                    column.len()
+                );
+                return Err(self.failed(error));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stateless for CustomRows {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
+        let batch = match self.is_same && self.spec.gets == self.spec.keeps {
+            true => chunk.batch.clone(),
+            false => chunk.batch.project(&self.spec.gets)?,
+        };
+        match self.spec.function.rows(&batch) {
+            Ok(outputs) if outputs.len() == self.spec.outputs => {
+                for (number, rows) in outputs.into_iter().enumerate() {
+                    let chunk = self.output(&chunk, number, rows)?;
+                    output.emit(chunk);
+                }
+                Ok(())
+            }
+            Ok(outputs) => {
+                let error = format!(
+                    "it has {} outputs, and not {}",
+                    self.spec.outputs,
+                    outputs.len()
+                );
+                Err(self.failed(error))
+            }
+            Err(reason) if chunk.rows() == 1 => {
+                output.reject(reject(&chunk, 0, reason));
+                Ok(())
+            }
+            Err(_) if chunk.rows() == 0 => Ok(()),
+            Err(_) => {
+                let half = chunk.rows() / 2;
+                self.process(chunk.slice(0, half), output)?;
+                self.process(chunk.slice(half, chunk.rows() - half), output)
+            }
+        }
+    }
+}
