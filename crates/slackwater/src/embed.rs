@@ -27,7 +27,8 @@ pub use job::{Ended, Job};
 pub use results::{Batch, Next, Results};
 pub use session::{Prepared, Session, Took};
 pub use slackwater_connect::custom::{
-    Bad, Custom, Outlet, PARTITIONS_MAX, Piece, Reader, Reading, Terms, Writer,
+    Bad, Custom, Offer, Outlet, PARTITIONS_MAX, Piece, Reader, Reading, Terms, Writer,
 };
 pub use slackwater_connect::feed::{Feed, Given, cast_whole};
+pub use slackwater_engine::error::{Error as SourceError, Result};
 pub use types::{columns, data_types, sql_columns, symbol};

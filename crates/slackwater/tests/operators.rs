@@ -173,6 +173,44 @@ fn worker_processes_have_operators_and_checkpoints_keep_their_state() {
     run(&["--state", "state", "--set", often, "--set", "chunk_rows=50"]);
 }
 
+#[test]
+fn a_source_of_a_build_is_read_in_any_process_and_resumes() {
+    let Some(program) = example("custom_operators") else {
+        return;
+    };
+    let folder = Folder::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/custom_operators");
+    let text = std::fs::read_to_string(format!("{example}/ticks.sql")).unwrap();
+    let sink = "CREATE TABLE o (part INT, ms BIGINT, old DOUBLE, new DOUBLE)
+                WITH ('connector' = 'file', 'path' = 'out.csv');\nINSERT INTO o ";
+    let text = text.replace(
+        "SELECT part, ts, old",
+        &format!("{sink}SELECT part, CAST(ts AS BIGINT), old"),
+    );
+    folder.write("query.sql", text.as_bytes());
+    let mut expected = Vec::new();
+    for part in 0..3 {
+        expected.push(format!("{part},0,,0.0"));
+        expected.extend((1..4).map(|n| format!("{part},{},{}.0,{n}.0", n * 2500, n - 1)));
+    }
+    expected.sort();
+    for arguments in [
+        ["--parallelism", "1", "--set", "chunk_rows=64"],
+        ["--processes", "2", "--parallelism", "2"],
+        ["--state", "state", "--set", "checkpoint_interval=1ms"],
+    ] {
+        let mut command = Command::new(&program);
+        command
+            .args(["run", "query.sql", "--quiet"])
+            .args(arguments);
+        let output = command.current_dir(folder.path("")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        assert_eq!(folder.sorted("out.csv"), expected, "{arguments:?}");
+        std::fs::remove_file(folder.path("out.csv")).unwrap();
+    }
+}
+
 const TABLE: &str = "
 CREATE TABLE t (ms BIGINT, k INT, x DOUBLE, y DOUBLE, n INT, name STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3),
   WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)

@@ -1,12 +1,13 @@
-//! The program with operators of its own:
+//! The program with operators and a source of its own:
 //!
 //! ```text
 //! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/changes.sql
-//! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/scans.sql
+//! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/ticks.sql
 //! ```
 
 mod operators;
 mod scans;
+mod sources;
 
 use std::process::ExitCode;
 
@@ -14,6 +15,8 @@ use std::process::ExitCode;
 static ALLOCATOR: slackwater::Allocator = slackwater::Allocator;
 
 fn main() -> ExitCode {
+    // Tables with 'connector' = 'custom', 'name' = 'ticks' read it, as long as it is offered.
+    let _ticks = sources::offer();
     slackwater::main_with(|functions| {
         operators::add(functions);
         scans::add(functions);

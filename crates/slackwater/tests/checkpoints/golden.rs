@@ -188,15 +188,11 @@ fn restored(version: &Path, case: &Path) -> Result<(), String> {
     let Some(program) = program_of(&read("query.sql")) else {
         return Ok(());
     };
-    let printed = run(
-        &program,
-        folder.path(),
-        &read("query.sql"),
-        &[
-            "--state=state".to_string(),
-            format!("--parallelism={parallelism}"),
-        ],
-    )?;
+    let arguments = [
+        "--state=state".to_string(),
+        format!("--parallelism={parallelism}"),
+    ];
+    let printed = run(&program, folder.path(), &read("query.sql"), &arguments)?;
     let found = answer(folder.path(), &(read("printed.txt") + &printed));
     let expected = read("expected.txt");
     if found != expected {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::{Int64Array, TimestampMicrosecondArray, UInt64Array};
+use arrow_array::{ArrayRef, Int64Array, TimestampMicrosecondArray, UInt64Array};
 use arrow_schema::{DataType, TimeUnit};
 use proptest::prelude::*;
 
