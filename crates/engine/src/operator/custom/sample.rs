@@ -54,7 +54,8 @@ pub fn on_row(sum: &mut Option<i64>, input: usize, number: i64, time: EventTime)
 /// A timer.
 pub fn on_time(sum: &mut Option<i64>, at: EventTime) -> Done {
     let now = sum.unwrap_or(0);
-    *sum = sum.filter(|sum| sum % 2 == 0);
+    // Halved, so that timers that set timers end.
+    *sum = sum.filter(|sum| sum % 2 == 0).map(|sum| sum / 2);
     Done {
         rows: vec![(-1, now)],
         timer: (now % 11 == 1).then_some(at + 3),
