@@ -339,16 +339,14 @@ tarball: dist
 sbom: dist
 	target/packaging/bin/python -B packaging/sbom.py --out target/dist/tree/share/doc/slackwater --check
 
-# An image of containers; needs podman or docker.
+# An image of containers; needs podman or docker: ENGINE=docker if there are both.
+ENGINE ?=
 image: tarball
-	@command -v podman > /dev/null || command -v docker > /dev/null || { \
-	  echo "missing: apt-get install podman"; exit 1; }
-	cd target/dist && $$(command -v podman || command -v docker) build --file ../../packaging/Containerfile \
-	  --build-arg TARBALL="$$(ls -t slackwater-*.tar.gz | head -n 1)" --tag slackwater .
+	ENGINE="$(ENGINE)" packaging/image.sh
 
 # The packages that are in target/dist, installed as users do it: the wheel into a fresh environment without
 # Rust, the deb and the tarball into namespaces with a root of their own, services under a systemd of their
-# own, which are killed. INSTALL="--only wheel" does some. The namespaces need root.
+# own, which are killed, the image in containers. INSTALL="--only wheel" does some. The namespaces need root.
 INSTALL ?=
 test-install: target/packaging/bin/maturin
 	target/packaging/bin/python -B packaging/test_install.py $(INSTALL)
