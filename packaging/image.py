@@ -22,6 +22,8 @@ TOKEN = "token of the test"
 USER = "65532:65532"
 PORTS = {"7432/tcp", "7480/tcp"}
 LABELS = ("title", "description", "licenses", "version")
+# Of the first stage.
+DEBIAN = "docker.io/library/debian:bookworm-slim"
 MIRROR = "http://deb.debian.org/debian"
 # What gcr.io/distroless/base-nossl-debian12 is made of.
 DISTROLESS = ["base-files", "netbase", "tzdata", "libc6", "ca-certificates"]
@@ -210,6 +212,10 @@ def ask(url, body=None, token=None):
 def check(folder, make_bases):
     engine = find_engine()
     said = [checked([engine, "--version"]).strip(), *have_bases(engine, folder, make_bases)]
+    command = [engine, "run", "--rm", DEBIAN, "true"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    if tried.returncode != 0:
+        raise Skipped(f"{engine} runs no containers here, see packaging/README.md\n{tried.stderr.strip()}")
     with Containers(engine) as containers:
         environment = {**os.environ, "ENGINE": engine, "IMAGE": NAME}
         checked([str(HERE / "image.sh")], env=environment, timeout=BUILD_S_MAX)
