@@ -379,6 +379,12 @@ impl Report {
         for note in &self.plan.notes {
             line("note", note.clone());
         }
+        // Why nothing came out; otherwise `slackwater doctor` is asked.
+        if self.rows_in > 0 && self.rows_out == 0 {
+            for sentence in &self.diagnosis {
+                line("doctor", sentence.clone());
+            }
+        }
         for file in dead_letters {
             let DeadLetterFile {
                 path,
