@@ -24,7 +24,7 @@ use arrow_schema::{DataType, SchemaRef};
 
 use super::window::{Windows, ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
-use crate::accumulator::AggregateFunction;
+use crate::accumulator::{AggregateFunction, Failures};
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
@@ -236,20 +236,24 @@ impl Aggregate {
     }
 
     /// Updates all accumulators of the table at `end` with the rows of `chunk`, or with the states of
-    /// a combined one.
-    fn accumulate(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
+    /// a combined one. Rows that a function can't add are rejected.
+    fn accumulate(&mut self, end: i64, chunk: &Chunk, output: &mut Output) -> Result<()> {
         let table = self.tables.get_mut(&end).expect("`add` has made the table");
         match chunk.batch.columns().get(self.input_columns..) {
             Some([states @ .., _rows]) => table.merge(&self.groups, states),
-            _ => table.update(&self.spec, &self.groups, chunk),
+            _ => {
+                let failed = table.update(&self.spec, &self.groups, chunk)?;
+                reject_rows(chunk, failed, output);
+                Ok(())
+            }
         }
     }
 
     /// Processes rows of one window, or of a running aggregation.
-    fn process_window(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
+    fn process_window(&mut self, end: i64, chunk: &Chunk, output: &mut Output) -> Result<()> {
         self.add(end, chunk)?;
         self.note_befores(end)?;
-        self.accumulate(end, chunk)
+        self.accumulate(end, chunk, output)
     }
 
     fn process_windowed(
@@ -293,7 +297,7 @@ impl Aggregate {
                 return Ok(());
             }
             let end = first.saturating_add(offset);
-            self.process_window(end, &chunk)?;
+            self.process_window(end, &chunk, output)?;
             return self.note_changes(window, end, output);
         }
         let mut rows_of = BTreeMap::<i64, Vec<u32>>::new();
@@ -306,7 +310,7 @@ impl Aggregate {
                 output.count_late(combine::rows_of(&part, self.input_columns));
             } else {
                 let end = end.saturating_add(offset);
-                self.process_window(end, &part)?;
+                self.process_window(end, &part, output)?;
                 self.note_changes(window, end, output)?;
             }
         }
@@ -320,7 +324,7 @@ impl Aggregate {
             return self.process_every_row(chunk, output);
         }
         let before = self.add(RUNNING, &chunk)?;
-        self.accumulate(RUNNING, &chunk)?;
+        self.accumulate(RUNNING, &chunk, output)?;
         if self.spec.emit == Emit::AtEnd {
             return Ok(());
         }
@@ -478,6 +482,14 @@ fn kind(group: u32, groups_before: usize) -> i8 {
         RowKind::Insert
     };
     kind as i8
+}
+
+/// Rejects rows that a function could not add, each once.
+pub(crate) fn reject_rows(chunk: &Chunk, failed: Failures, output: &mut Output) {
+    let failed = failed.into_iter().rev().collect::<BTreeMap<_, _>>();
+    for (row, reason) in failed {
+        output.reject(reject(chunk, row, reason));
+    }
 }
 
 /// Emits result rows; rows for which an aggregate failed are rejected instead.

@@ -13,7 +13,7 @@ use datafusion_expr::{
     Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 use slackwater_engine::accumulator::{
-    self, Accumulator, AccumulatorFactory, OrderKey, Retract, Values,
+    self, Accumulator, AccumulatorFactory, Failures, OrderKey, Retract, Values,
 };
 use slackwater_engine::{Error, Result as EngineResult};
 
@@ -252,14 +252,15 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         groups: &[u32],
         arguments: &[ArrayRef],
         _: &[OrderKey],
-    ) -> EngineResult<()> {
+    ) -> EngineResult<Failures> {
         let all = &mut self.groups;
         let added = A::Arguments::each(arguments, |row, values| {
             all[groups[row] as usize]
                 .get_or_insert_default()
                 .add(values);
         });
-        added.map_err(|reason| self.failed(reason))
+        added.map_err(|reason| self.failed(reason))?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> EngineResult<Values> {

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, SchemaRef};
 
 use super::updates::Updates;
 use super::{AggregateCall, AggregateSpec, Keys};
-use crate::accumulator::{self, Accumulator, OrderKey, Values};
+use crate::accumulator::{self, Accumulator, Failures, OrderKey, Values};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::true_rows;
@@ -88,9 +88,16 @@ impl Groups {
         }
     }
 
-    /// Adds rows: row `i` of `chunk` belongs to group `groups[i]`.
-    pub fn update(&mut self, spec: &AggregateSpec, groups: &[u32], chunk: &Chunk) -> Result<()> {
+    /// Adds rows: row `i` of `chunk` belongs to group `groups[i]`. Returns the rows that a function could
+    /// not add: the others have them.
+    pub fn update(
+        &mut self,
+        spec: &AggregateSpec,
+        groups: &[u32],
+        chunk: &Chunk,
+    ) -> Result<Failures> {
         let order = order_keys(spec, chunk)?;
+        let mut failed = Failures::new();
         for (call, accumulator) in spec.calls.iter().zip(&mut self.accumulators) {
             let arguments = call.arguments.iter();
             let arguments = arguments.map(|&index| chunk.batch.column(index).clone());
@@ -101,7 +108,7 @@ impl Groups {
                 &[]
             };
             let Some(filter) = call.filter else {
-                accumulator.update(groups, &arguments, order)?;
+                failed.extend(accumulator.update(groups, &arguments, order)?);
                 continue;
             };
             let rows = true_rows(chunk.batch.column(filter).as_boolean());
@@ -114,9 +121,11 @@ impl Groups {
                 [] => vec![],
                 order => rows.iter().map(|&row| order[row as usize]).collect(),
             };
-            accumulator.update(&groups.collect::<Vec<u32>>(), &arguments, &order)?;
+            let refused = accumulator.update(&groups.collect::<Vec<u32>>(), &arguments, &order)?;
+            let refused = refused.into_iter();
+            failed.extend(refused.map(|(row, reason)| (rows[row] as usize, reason)));
         }
-        Ok(())
+        Ok(failed)
     }
 
     /// Adds the states of the accumulators, one accumulator after the other: row `i` of them belongs to
@@ -229,7 +238,8 @@ pub fn scan_filtered(
             } else {
                 &order[row..=row]
             };
-            accumulator.update(&groups[row..=row], &arguments, order)?;
+            let added = accumulator.update(&groups[row..=row], &arguments, order)?;
+            failed.extend(added.into_iter().map(|(_, reason)| (row, reason)));
         }
         let value = accumulator.evaluate(&groups[row..=row])?;
         failed.extend(value.failed.into_iter().map(|(_, reason)| (row, reason)));
