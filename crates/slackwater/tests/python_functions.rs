@@ -56,7 +56,8 @@ $$;
         WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');
         SET 'checkpoint_interval' = '50 ms';
         INSERT INTO out SELECT MIN(n), n % 7, total(n)
-        FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND) GROUP BY window_start, window_end, n % 7;";
+        FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND)
+        GROUP BY window_start, window_end, n % 7;";
     fs::write(folder.join("q.sql"), text).unwrap();
 }
 

@@ -82,7 +82,8 @@ pub fn interpreter() -> OsString {
     }
 }
 
-/// Whether a program is Python 3: another one would show the text of a worker as an error. Each is asked once.
+/// Whether a program is Python 3. Another one would show the text of a worker in its errors. Each is asked
+/// once.
 pub fn is_python(program: &OsString) -> io::Result<bool> {
     static KNOWN: Mutex<BTreeSet<OsString>> = Mutex::new(BTreeSet::new());
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -121,6 +121,19 @@ fn a_row_that_raises_changes_nothing() {
 }
 
 #[test]
+fn what_merge_raises_is_final() {
+    let text = MEAN.replace("self.n + other.n", "other.missing");
+    let function = Function::new(of(&text));
+    let one = Int32Array::from(vec![0]);
+    let added = function.accumulate(&no_states(1), &one, &numbers([Some(1)]));
+    let states = added.unwrap().states;
+    let failure = function.merge(&states, &one, &states).unwrap_err();
+    assert!(failure.is_final, "{failure:?}");
+    let end = "AttributeError: 'f' object has no attribute 'missing'";
+    assert!(failure.reason.ends_with(end), "{failure:?}");
+}
+
+#[test]
 fn a_scan_has_the_value_after_each_row() {
     let function = Function::new(of(MEAN));
     let groups = Int32Array::from(vec![0, 1, 0, 0, 1, 0]);

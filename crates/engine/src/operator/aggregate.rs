@@ -24,7 +24,7 @@ use arrow_schema::{DataType, SchemaRef};
 
 use super::window::{Windows, ticks_to_us, timestamp_ticks, timestamp_unit};
 use super::{Facts, Output, Progress, Stateful, Timer};
-use crate::accumulator::{AggregateFunction, Failures};
+use crate::accumulator::AggregateFunction;
 use crate::chunk::{Chunk, RowKind};
 use crate::error::Result;
 use crate::expression::reject;
@@ -33,7 +33,7 @@ use crate::state::{Clock, KeyedState};
 use crate::time::{EventTime, MAX_WATERMARK};
 pub use combine::Combine;
 use groups::Groups;
-pub(super) use groups::{order_keys, scan_filtered};
+pub(super) use groups::{order_keys, reject_rows, scan_filtered};
 pub use keys::Keys;
 pub use refire::Refires;
 
@@ -241,11 +241,7 @@ impl Aggregate {
         let table = self.tables.get_mut(&end).expect("`add` has made the table");
         match chunk.batch.columns().get(self.input_columns..) {
             Some([states @ .., _rows]) => table.merge(&self.groups, states),
-            _ => {
-                let failed = table.update(&self.spec, &self.groups, chunk)?;
-                reject_rows(chunk, failed, output);
-                Ok(())
-            }
+            _ => table.update(&self.spec, &self.groups, chunk, output),
         }
     }
 
@@ -482,14 +478,6 @@ fn kind(group: u32, groups_before: usize) -> i8 {
         RowKind::Insert
     };
     kind as i8
-}
-
-/// Rejects rows that a function could not add, each once.
-pub(crate) fn reject_rows(chunk: &Chunk, failed: Failures, output: &mut Output) {
-    let failed = failed.into_iter().rev().collect::<BTreeMap<_, _>>();
-    for (row, reason) in failed {
-        output.reject(reject(chunk, row, reason));
-    }
 }
 
 /// Emits result rows; rows for which an aggregate failed are rejected instead.

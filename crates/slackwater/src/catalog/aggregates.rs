@@ -155,6 +155,15 @@ impl Groups {
         }
     }
 
+    /// Failures of a part, with the numbers of rows that they have in the whole.
+    fn in_whole(&self, failed: Vec<(usize, String)>, start: usize) -> Failures {
+        let name = &self.function.definition().name;
+        let failed = failed.into_iter();
+        failed
+            .map(|(row, reason)| (start + row, format!("function '{name}': {reason}")))
+            .collect()
+    }
+
     fn failed(&self, failure: Failure) -> Error {
         failed(&self.function, failure)
     }
@@ -165,13 +174,6 @@ fn of_part(part: &Part, columns: &[ArrayRef]) -> Vec<ArrayRef> {
     columns
         .map(|column| column.slice(part.rows.start, part.rows.len()))
         .collect()
-}
-
-/// Failures of a part, with the numbers of rows that they have in the whole.
-fn in_whole(failed: Vec<(usize, String)>, start: usize) -> impl Iterator<Item = (usize, String)> {
-    failed
-        .into_iter()
-        .map(move |(row, reason)| (start + row, reason))
 }
 
 fn concatenated(columns: &[ArrayRef], of: &DataType) -> Result<ArrayRef> {
@@ -214,7 +216,7 @@ impl Accumulator for Groups {
             let added = self.function.accumulate(&states, &places, &columns);
             let added = added.map_err(|failure| self.failed(failure))?;
             self.replace(&part.groups, &added.states);
-            failed.extend(in_whole(added.failed, part.rows.start));
+            failed.extend(self.in_whole(added.failed, part.rows.start));
         }
         Ok(failed)
     }
@@ -226,7 +228,7 @@ impl Accumulator for Groups {
             let finished = self.function.finish(&states);
             let (column, refused) = finished.map_err(|failure| self.failed(failure))?;
             columns.push(column);
-            failed.extend(in_whole(refused, part.rows.start));
+            failed.extend(self.in_whole(refused, part.rows.start));
         }
         let column = concatenated(&columns, &self.function.definition().result)?;
         Ok(Values { column, failed })
@@ -298,7 +300,7 @@ impl Accumulator for Groups {
             let (added, values) = scanned.map_err(|failure| self.failed(failure))?;
             self.replace(&part.groups, &added.states);
             columns.push(values);
-            failed.extend(in_whole(added.failed, part.rows.start));
+            failed.extend(self.in_whole(added.failed, part.rows.start));
         }
         let column = concatenated(&columns, &self.function.definition().result)?;
         Ok(Values { column, failed })

@@ -115,8 +115,24 @@ CREATE VIEW per_bidder AS SELECT bidder, CAST(4 * COUNT(*) AS INT) AS n FROM bid
 SELECT strict(n) AS s, product(n) AS p, product(DISTINCT n) AS d, strict(DISTINCT n) AS sd,
   strict(n) FILTER (WHERE bidder = 'bob') AS f FROM per_bidder;
 
---- over rows that change, a row that raises without retract
--- last per 0
+--- over rows that change, a value that raises until it is taken back
+CREATE VIEW per_bidder AS SELECT bidder, CAST(COUNT(*) AS INT) AS n FROM bids WHERE bidder IN ('alice', 'bob') GROUP BY bidder;
+CREATE AGGREGATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS $$
+class f:
+    total = 0
+    def accumulate(self, x):
+        if x == 1:
+            raise ValueError("one")
+        self.total += x
+    def merge(self, other):
+        self.total += other.total
+    def finish(self):
+        return self.total
+$$;
+SET 'emit' = 'final';
+SELECT f(n) AS s FROM per_bidder;
+
+--- over rows that change, a value that raises and stays
 CREATE VIEW per_bidder AS SELECT bidder, CAST(COUNT(*) AS INT) AS n FROM bids GROUP BY bidder;
 CREATE AGGREGATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS $$
 class f:
@@ -130,6 +146,7 @@ class f:
     def finish(self):
         return self.total
 $$;
+SET 'emit' = 'final';
 SELECT f(n) AS s FROM per_bidder;
 
 --- over rows that change, a row that raises with retract
@@ -190,18 +207,6 @@ class kept:
     def finish(self): return 1
 $$;
 SET 'parallelism' = '1';
-SELECT kept(auction) AS n FROM bids;
-
---- what merge raises ends the query
-CREATE AGGREGATE FUNCTION kept(n INT) RETURNS INT LANGUAGE python AS $$
-class kept:
-    def accumulate(self, x): pass
-    def merge(self, other): raise ValueError("not merged")
-    def finish(self): return 1
-$$;
-SET 'parallelism' = '1';
-SET 'two_phase' = 'on';
-SET 'chunk_rows' = '8192';
 SELECT kept(auction) AS n FROM bids;
 
 --- a def

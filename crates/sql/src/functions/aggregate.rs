@@ -368,6 +368,8 @@ impl<A: Aggregate> AccumulatorFactory for Factory<A> {
 /// A user's aggregate as a function of the planner.
 pub struct UserAggregate {
     name: String,
+    /// The name as it was written.
+    shown: String,
     signature: Signature,
     arguments: Vec<DataType>,
     factory: Arc<dyn AccumulatorFactory>,
@@ -402,6 +404,7 @@ pub(super) fn aggregate_of(
     Arc::new(AggregateUDF::new_from_impl(UserAggregate {
         factory,
         name: name.to_lowercase(),
+        shown: name.to_string(),
         signature: Signature::user_defined(Volatility::Immutable),
         arguments,
     }))
@@ -437,7 +440,7 @@ impl AggregateUDFImpl for UserAggregate {
         };
         let error = SqlError::new(format!(
             "aggregate '{}' does not accept ({})",
-            self.name,
+            self.shown,
             list(given)
         ))
         .hint(format!(

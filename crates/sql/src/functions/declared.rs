@@ -80,6 +80,8 @@ impl Failure {
 pub struct Declared {
     /// The name, in lower case.
     pub name: String,
+    /// The name as it was written.
+    shown: String,
     /// The types of its arguments.
     pub arguments: Vec<DataType>,
     /// The type of its result.
@@ -100,6 +102,7 @@ impl Declared {
     ) -> Declared {
         Declared {
             name: name.to_lowercase(),
+            shown: name.to_string(),
             arguments,
             result,
             function,
@@ -116,7 +119,7 @@ impl Declared {
     pub fn aggregate(&self) -> Option<Arc<AggregateUDF>> {
         let accumulators = self.function.accumulators()?;
         Some(aggregate_of(
-            &self.name,
+            &self.shown,
             self.arguments.clone(),
             accumulators,
         ))
@@ -133,7 +136,7 @@ impl Declared {
             let names = types.iter().map(sql_name);
             names.collect::<Vec<String>>().join(", ")
         };
-        let name = &self.name;
+        let name = &self.shown;
         let error = SqlError::new(format!(
             "function '{name}' does not accept ({})",
             names(given)

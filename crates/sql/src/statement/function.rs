@@ -91,7 +91,8 @@ const OPTIONS: [(&str, &str); 7] = [
 const FORM: &str =
     "CREATE FUNCTION name(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ def name(x): … $$";
 
-const AGGREGATE_FORM: &str = "CREATE AGGREGATE FUNCTION name(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ class name: … $$";
+const AGGREGATE_FORM: &str = "CREATE AGGREGATE FUNCTION name(x DOUBLE) RETURNS DOUBLE \
+                              LANGUAGE python AS $$ class name: … $$";
 
 /// Whether the words begin CREATE FUNCTION.
 pub(super) fn begins(words: &[&str]) -> bool {

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{BinaryBuilder, Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
 use crate::accumulator::{
@@ -73,6 +73,10 @@ impl Multiset {
     }
 
     fn add_rows(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
+        if arguments.is_empty() {
+            groups.iter().for_each(|&group| self.add(group, &[], times));
+            return Ok(());
+        }
         let skips_null =
             self.is_distinct || matches!(self.function, AggregateFunction::Extreme { .. });
         let arguments = Comparable::new(arguments);

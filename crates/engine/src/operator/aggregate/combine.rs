@@ -14,7 +14,7 @@ use arrow_array::{RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::groups::Groups;
-use super::{AggregateSpec, Emit, reject_rows};
+use super::{AggregateSpec, Emit};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::key::KeyColumns;
@@ -80,8 +80,7 @@ impl Combine {
             return Ok(None);
         }
         table.resize();
-        let failed = table.update(&self.spec, &self.groups, chunk)?;
-        reject_rows(chunk, failed, output);
+        table.update(&self.spec, &self.groups, chunk, output)?;
         let mut rows = vec![0u64; count];
         // Groups are numbered in the order of their first rows.
         let mut firsts = Vec::with_capacity(count);

@@ -1,5 +1,7 @@
 //! The groups of one window: their keys, their accumulators, and when they last changed.
 
+use std::collections::BTreeMap;
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
@@ -9,7 +11,8 @@ use super::{AggregateCall, AggregateSpec, Keys};
 use crate::accumulator::{self, Accumulator, Failures, OrderKey, Values};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::expression::true_rows;
+use crate::expression::{reject, true_rows};
+use crate::operator::Output;
 use crate::operator::window::timestamp_ticks;
 use crate::state::{Mark, Touched};
 
@@ -88,14 +91,15 @@ impl Groups {
         }
     }
 
-    /// Adds rows: row `i` of `chunk` belongs to group `groups[i]`. Returns the rows that a function could
-    /// not add: the others have them.
+    /// Adds rows: row `i` of `chunk` belongs to group `groups[i]`. A row that a function can't add is
+    /// rejected; the other functions have it.
     pub fn update(
         &mut self,
         spec: &AggregateSpec,
         groups: &[u32],
         chunk: &Chunk,
-    ) -> Result<Failures> {
+        output: &mut Output,
+    ) -> Result<()> {
         let order = order_keys(spec, chunk)?;
         let mut failed = Failures::new();
         for (call, accumulator) in spec.calls.iter().zip(&mut self.accumulators) {
@@ -125,7 +129,8 @@ impl Groups {
             let refused = refused.into_iter();
             failed.extend(refused.map(|(row, reason)| (rows[row] as usize, reason)));
         }
-        Ok(failed)
+        reject_rows(chunk, failed, output);
+        Ok(())
     }
 
     /// Adds the states of the accumulators, one accumulator after the other: row `i` of them belongs to
@@ -196,6 +201,14 @@ impl Groups {
             .map(|accumulator| accumulator.bytes());
         let updates = self.updates.as_ref().map_or(0, Updates::bytes);
         self.keys.bytes() + self.touched.bytes() + updates + accumulators.sum::<usize>()
+    }
+}
+
+/// Rejects rows that a function could not add, each once.
+pub fn reject_rows(chunk: &Chunk, failed: Failures, output: &mut Output) {
+    let failed = failed.into_iter().rev().collect::<BTreeMap<_, _>>();
+    for (row, reason) in failed {
+        output.reject(reject(chunk, row, reason));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::accumulator::AggregateFunction;
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::operator::aggregate::groups::Groups;
-use crate::operator::aggregate::{AggregateSpec, emit_updates, reject_rows};
+use crate::operator::aggregate::{AggregateSpec, emit_updates};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
@@ -124,9 +124,7 @@ impl Stateful for SessionAggregate {
         self.make_room();
         self.merge()?;
         self.values.touch(&numbers, self.sessions.clock.mark());
-        let failed = self.values.update(&self.spec, &numbers, &chunk)?;
-        reject_rows(&chunk, failed, output);
-        Ok(())
+        self.values.update(&self.spec, &numbers, &chunk, output)
     }
 
     fn rest(&mut self, _output: &mut Output) -> Result<Progress> {
