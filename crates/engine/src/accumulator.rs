@@ -62,7 +62,7 @@ pub trait Accumulator: Send {
     fn bytes(&self) -> usize;
 
     /// Adds rows one after the other, and returns the value of each row's group after that row. A row that
-    /// could not be added has no value.
+    /// could not be added is among the failures; the value is that of its group without it.
     fn scan(
         &mut self,
         groups: &[u32],

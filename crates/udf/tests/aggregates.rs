@@ -143,7 +143,7 @@ fn a_scan_has_the_value_after_each_row() {
     let wanted = Float64Array::from(vec![
         Some(1.0),
         Some(2.0),
-        None,
+        Some(1.0),
         Some(2.5),
         Some(2.0),
         Some(4.0),

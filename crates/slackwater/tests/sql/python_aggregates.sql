@@ -288,3 +288,13 @@ class counted:
 $$;
 CREATE VIEW per_bidder AS SELECT bidder, COUNT(*) AS n FROM bids GROUP BY bidder;
 SELECT counted() AS n FROM per_bidder WHERE n > 1;
+
+--- OVER: the value of all rows of the same time, of which one raises
+CREATE TABLE rough (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
+  ts AS TO_TIMESTAMP_LTZ(ms / 10000 * 10000, 3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'file', 'path' = 'data/bids.csv');
+SELECT ms, strict(auction) OVER (ORDER BY ts) AS s FROM rough;
+
+--- each row of a running aggregate
+SET 'emit' = 'every_row';
+SELECT auction, strict(auction + 1) AS s FROM bids GROUP BY auction;

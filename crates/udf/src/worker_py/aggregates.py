@@ -112,11 +112,13 @@ class Rows:
                 raise
             except BaseException as error:
                 self.leave_out(number, row, error)
-            else:
-                try:
-                    value = group.finish()
-                except BaseException as error:
-                    self.fail(row, error)
+            try:
+                # Another object, if the row was left out.
+                value = self.groups.object(number).finish()
+            except StateError:
+                raise
+            except BaseException as error:
+                self.fail(row, error)
             values.append(value)
 
     def counts(self, arguments):
