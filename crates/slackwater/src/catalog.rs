@@ -1,5 +1,6 @@
 //! Connectors for the SQL layer, and sources, operators and sinks for the engine.
 
+mod aggregates;
 mod controls;
 mod endings;
 mod held;

@@ -291,6 +291,7 @@ files! {
     numbers_at_their_limits
     equal_keys
     functions
+    python_aggregates
     python_functions
     python_functions_wrong
     wrong_changelogs

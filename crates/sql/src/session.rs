@@ -167,7 +167,14 @@ impl Session {
         }
         let declared = Arc::clone(&function.function);
         self.functions.insert(name.clone(), declared);
-        self.scalars.insert(name, Arc::new(function.udf()));
+        match function.aggregate() {
+            Some(aggregate) => {
+                self.aggregates.insert(name, aggregate);
+            }
+            None => {
+                self.scalars.insert(name, Arc::new(function.udf()));
+            }
+        }
         Ok(())
     }
 
@@ -189,6 +196,16 @@ impl Session {
         let functions = functions.filter(|(name, _)| used.contains(*name));
         let functions = functions.map(|(name, function)| (name.clone(), Arc::clone(function)));
         functions.collect()
+    }
+
+    /// Notes that a statement calls a function, if it was declared.
+    fn calls(&self, name: &str) {
+        if self.functions.contains_key(name) {
+            let used = self.functions_used.lock();
+            let mut used = used.unwrap_or_else(PoisonError::into_inner);
+            used.insert(name.to_string());
+            self.uses(name);
+        }
     }
 
     /// Whether there is a view with this name.
@@ -438,12 +455,7 @@ impl ContextProvider for Session {
             .get(name)
             .or_else(|| self.scalars.get(&name.to_lowercase()));
         let found = found?;
-        if self.functions.contains_key(found.name()) {
-            let used = self.functions_used.lock();
-            let mut used = used.unwrap_or_else(PoisonError::into_inner);
-            used.insert(found.name().to_string());
-            self.uses(found.name());
-        }
+        self.calls(found.name());
         Some(Arc::clone(found))
     }
 
@@ -452,7 +464,9 @@ impl ContextProvider for Session {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.aggregates.get(&name.to_lowercase()).cloned()
+        let found = self.aggregates.get(&name.to_lowercase())?;
+        self.calls(found.name());
+        Some(Arc::clone(found))
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {

@@ -3,6 +3,8 @@
 #[expect(dead_code, reason = "only tests that run cases use all fields")]
 mod cases;
 
+#[path = "../../slackwater/src/catalog/aggregates.rs"]
+mod aggregates;
 #[path = "../../slackwater/src/catalog/tables.rs"]
 mod tables;
 

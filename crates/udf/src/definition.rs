@@ -29,6 +29,8 @@ pub struct Definition {
     pub arguments: Vec<DataType>,
     /// The type of the result.
     pub result: DataType,
+    /// Whether it is an aggregate function: a class whose objects are groups.
+    pub is_aggregate: bool,
     /// How it gets its arguments.
     pub mode: Mode,
     /// Whether it gets NULLs; if not, the result for a NULL is NULL.
@@ -56,6 +58,8 @@ impl Definition {
             "file": self.file,
             "handler": self.handler,
             "mode": mode,
+            "aggregate": self.is_aggregate,
+            "nulls": self.takes_nulls,
             "arguments": arguments,
             "result": kind(&self.result),
             "memory": self.memory.unwrap_or(0),

@@ -25,5 +25,8 @@ mod process;
 mod spawner;
 mod worker;
 
+mod aggregate;
+
+pub use aggregate::Added;
 pub use definition::{Definition, Failure, Mode, Problem, unsupported};
 pub use pool::Function;

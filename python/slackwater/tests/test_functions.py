@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import threading
 import unittest
 
 import slackwater
@@ -190,6 +191,34 @@ class Aggregates(unittest.TestCase):
                 lines = [line.strip().split(",") for line in file]
             last = {line[1]: int(line[2]) for line in lines if line[0].startswith("+")}
             self.assertEqual(last, {"0": sum(range(0, 20_000, 2)), "1": sum(range(1, 20_000, 2))})
+
+    def test_a_state_that_cant_be_pickled_ends_the_query_without_a_restart(self):
+        made = []
+
+        class locked(total):
+            def __init__(self):
+                super().__init__()
+                self.lock = threading.Lock()
+                made.append(self)
+
+        slackwater.udaf("BIGINT", "BIGINT")(locked)
+        with tempfile.TemporaryDirectory() as folder:
+            source = os.path.join(folder, "in.csv")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write("".join(f"{n}\n" for n in range(20_000)))
+            session = slackwater.Session(
+                state=os.path.join(folder, "state"), checkpoint_interval="20 ms", parallelism=1
+            )
+            session.sql(
+                f"CREATE TABLE t (n BIGINT) WITH ('connector' = 'file', 'path' = '{source}', "
+                "'csv.header' = 'false', 'replay_rate' = '40000/s');"
+                f"CREATE TABLE o (s BIGINT) WITH ('connector' = 'file', 'path' = '{folder}/out.csv', "
+                "'changelog' = 'op')"
+            )
+            message = "its state can't be pickled: attribute 'lock' of locked: TypeError"
+            with self.assertRaisesRegex(slackwater.QueryError, message):
+                session.sql("INSERT INTO o SELECT locked(n) FROM t").run()
+        self.assertEqual(len(made), 1)
 
     def test_what_is_wrong_with_an_aggregate(self):
         with self.assertRaisesRegex(slackwater.SqlError, "no method merge"):

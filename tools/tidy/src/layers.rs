@@ -132,6 +132,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("columns in memory", "layout"),
             ("one process", "process worker"),
             ("all of a function", "pool"),
+            ("its calls", "aggregate"),
         ],
     ),
     (

@@ -1,4 +1,4 @@
-//! CREATE FUNCTION.
+//! CREATE FUNCTION and CREATE AGGREGATE FUNCTION.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,13 @@ use super::{Statement, end, expect, is_word, parsed, parser};
 use crate::error::{Result, SqlError, nearest, shown};
 use crate::settings::values::{bytes, chosen, number, positive_ns, unless_none};
 
-/// `CREATE FUNCTION name (types) RETURNS type LANGUAGE python AS $$ … $$ WITH (…)`.
+/// `CREATE [AGGREGATE] FUNCTION name (types) RETURNS type LANGUAGE python AS $$ … $$ WITH (…)`.
 #[derive(Debug, Clone)]
 pub struct CreateFunction {
     /// The name.
     pub name: Ident,
+    /// Whether it is an aggregate function.
+    pub is_aggregate: bool,
     /// `IF NOT EXISTS`: no error if the program has declared it.
     pub if_not_exists: bool,
     /// The types of the arguments.
@@ -26,7 +28,7 @@ pub struct CreateFunction {
     pub result: DataType,
     /// What computes it.
     pub body: Body,
-    /// Where the body is in the SQL.
+    /// Where the body is in the SQL: its first character, if that is on the line of its quotes.
     pub span: Span,
     /// The options.
     pub options: FunctionOptions,
@@ -89,6 +91,9 @@ const OPTIONS: [(&str, &str); 7] = [
 const FORM: &str =
     "CREATE FUNCTION name(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ def name(x): … $$";
 
+const AGGREGATE_FORM: &str = "CREATE AGGREGATE FUNCTION name(x DOUBLE) RETURNS DOUBLE \
+                              LANGUAGE python AS $$ class name: … $$";
+
 /// Whether the words begin CREATE FUNCTION.
 pub(super) fn begins(words: &[&str]) -> bool {
     let rest = match words {
@@ -98,12 +103,24 @@ pub(super) fn begins(words: &[&str]) -> bool {
     let mut rest = rest
         .iter()
         .skip_while(|word| ["TEMPORARY", "SYSTEM"].contains(word));
-    rest.next() == Some(&"FUNCTION")
+    matches!(rest.next(), Some(&"FUNCTION" | &"AGGREGATE"))
 }
 
 pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let mut parser = parser(tokens);
-    while !is_word(&parser.next_token(), "FUNCTION") {}
+    let mut is_aggregate = false;
+    loop {
+        let next = parser.next_token();
+        if is_word(&next, "FUNCTION") {
+            break;
+        }
+        if is_aggregate {
+            let error = format!("expected FUNCTION, found {}", shown(&next.token));
+            return Err(SqlError::new(error).at_token(&next).hint(AGGREGATE_FORM));
+        }
+        is_aggregate = is_word(&next, "AGGREGATE");
+    }
+    let form = if is_aggregate { AGGREGATE_FORM } else { FORM };
     let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
     let name = name(&mut parser)?;
     let next = parser.peek_token();
@@ -112,9 +129,9 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             "expected '(' and the types of the arguments, found {}",
             shown(&next.token)
         );
-        return Err(SqlError::new(error).at_token(&next).hint(FORM));
+        return Err(SqlError::new(error).at_token(&next).hint(form));
     }
-    let arguments = arguments(&mut parser)?;
+    let arguments = arguments(&mut parser, form)?;
     let mut clauses = Clauses::default();
     while parser.peek_token().token != Token::EOF {
         clause(&mut parser, &mut clauses)?;
@@ -122,7 +139,7 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     end(&mut parser)?;
     let missing = |what: &str| {
         let error = format!("function '{}' has no {what}", name.value);
-        SqlError::new(error).at(name.span).hint(FORM)
+        SqlError::new(error).at(name.span).hint(form)
     };
     if !clauses.has_language {
         return Err(missing("LANGUAGE"));
@@ -133,6 +150,7 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     Ok(Statement::CreateFunction(Box::new(CreateFunction {
         options: of_options(&clauses)?,
         name,
+        is_aggregate,
         if_not_exists,
         arguments,
         result,
@@ -150,7 +168,7 @@ struct Clauses {
     places: BTreeMap<String, Span>,
 }
 
-fn arguments(parser: &mut Parser) -> Result<Vec<DataType>> {
+fn arguments(parser: &mut Parser, form: &str) -> Result<Vec<DataType>> {
     expect(parser, Token::LParen)?;
     let mut arguments = Vec::new();
     if parser.consume_token(&Token::RParen) {
@@ -184,7 +202,7 @@ fn arguments(parser: &mut Parser) -> Result<Vec<DataType>> {
             Token::RParen => return Ok(arguments),
             ref token => {
                 let error = format!("expected ',' or ')', found {}", shown(token));
-                return Err(SqlError::new(error).at_token(&next).hint(FORM));
+                return Err(SqlError::new(error).at_token(&next).hint(form));
             }
         }
     }
@@ -220,9 +238,9 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
         }
         "AS" => {
             let text = parser.next_token();
-            let body = match &text.token {
-                Token::DollarQuotedString(quoted) => on_one_line(&quoted.value),
-                Token::SingleQuotedString(quoted) => on_one_line(quoted),
+            let ((body, spaces), quotes) = match &text.token {
+                Token::DollarQuotedString(quoted) => (on_one_line(&quoted.value), 2),
+                Token::SingleQuotedString(quoted) => (on_one_line(quoted), 1),
                 token => {
                     let error = format!("expected the function's text, found {}", shown(token));
                     return Err(SqlError::new(error)
@@ -230,10 +248,12 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
                         .hint("write it between two $$"));
                 }
             };
-            clauses
-                .body
-                .replace((Body::Text(body), text.span))
-                .is_some()
+            let mut span = text.span;
+            if !body.starts_with(['\n', '\r']) {
+                // A place in the first line is counted from where the text begins.
+                span.start.column += quotes + spaces;
+            }
+            clauses.body.replace((Body::Text(body), span)).is_some()
         }
         "USING" => {
             let path = parser.next_token();
@@ -316,11 +336,12 @@ impl FunctionOptions {
     }
 }
 
-/// A text that begins on the line of its quotes, without the spaces there.
-fn on_one_line(text: &str) -> String {
+/// A text that begins on the line of its quotes, without the spaces there, and how many these were.
+fn on_one_line(text: &str) -> (String, u64) {
     let first = text.lines().next().unwrap_or_default();
-    match first.trim().is_empty() {
-        true => text.to_string(),
-        false => text.trim_start_matches([' ', '\t']).to_string(),
+    if first.trim().is_empty() {
+        return (text.to_string(), 0);
     }
+    let begun = text.trim_start_matches([' ', '\t']);
+    (begun.to_string(), (text.len() - begun.len()) as u64)
 }

@@ -70,7 +70,7 @@ impl Combine {
     }
 
     /// Combines a chunk into its groups; `None` if there are too many.
-    fn combine(&mut self, chunk: &Chunk) -> Result<Option<Chunk>> {
+    fn combine(&mut self, chunk: &Chunk, output: &mut Output) -> Result<Option<Chunk>> {
         self.table.clear();
         let keys = KeyColumns::of_batch(&chunk.batch, &self.columns)?;
         let table = &mut self.table;
@@ -80,7 +80,7 @@ impl Combine {
             return Ok(None);
         }
         table.resize();
-        table.update(&self.spec, &self.groups, chunk)?;
+        table.update(&self.spec, &self.groups, chunk, output)?;
         let mut rows = vec![0u64; count];
         // Groups are numbered in the order of their first rows.
         let mut firsts = Vec::with_capacity(count);
@@ -109,7 +109,7 @@ impl Stateless for Combine {
             output.emit(chunk);
             return Ok(());
         }
-        match self.combine(&chunk)? {
+        match self.combine(&chunk, output)? {
             Some(combined) => output.emit(combined),
             None => output.emit(chunk),
         }
