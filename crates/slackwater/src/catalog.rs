@@ -8,6 +8,7 @@ mod informed;
 mod kind;
 mod statement;
 mod tables;
+mod wasm;
 mod written;
 
 use std::collections::HashMap;

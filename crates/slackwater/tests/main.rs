@@ -49,3 +49,5 @@ mod topologies;
 mod traces;
 mod updates;
 mod views;
+#[cfg(feature = "wasm")]
+mod wasm_functions;

@@ -7,6 +7,8 @@ mod cases;
 mod aggregates;
 #[path = "../../slackwater/src/catalog/tables.rs"]
 mod tables;
+#[path = "../../slackwater/src/catalog/wasm.rs"]
+mod wasm;
 
 use std::fs;
 use std::sync::Once;

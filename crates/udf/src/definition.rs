@@ -171,3 +171,22 @@ impl Problem {
         }
     }
 }
+
+/// A function in WebAssembly.
+#[derive(Debug, Clone)]
+pub struct WasmDefinition {
+    /// The name in SQL, for messages.
+    pub name: String,
+    /// The name of the exported function.
+    pub handler: String,
+    /// The module: its text, or its bytes in Base64.
+    pub module: String,
+    /// The types of the arguments.
+    pub arguments: Vec<DataType>,
+    /// The type of the result.
+    pub result: DataType,
+    /// The most bytes of an instance's memory.
+    pub memory: u64,
+    /// The most fuel of a call: about one for each instruction.
+    pub fuel: u64,
+}

@@ -131,7 +131,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("base", "definition memory message output spawner"),
             ("columns in memory", "layout"),
             ("one process", "process worker"),
-            ("all of a function", "pool"),
+            ("all of a function", "pool wasm"),
             ("its calls", "aggregate"),
         ],
     ),

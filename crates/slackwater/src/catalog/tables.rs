@@ -15,12 +15,13 @@ use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
 use slackwater_sql::error::{Place, Result, SqlError};
 use slackwater_sql::functions::{DeclaredFunction, Failure};
-use slackwater_sql::statement::{Body, CreateFunction, CreateTable};
+use slackwater_sql::statement::{Body, CreateFunction, CreateTable, Language};
 use slackwater_sql::table::{CHANGELOG, HOST, LATE_ROWS, Table};
 use slackwater_sql::types::sql_name;
 use slackwater_udf::{Definition, Function, Mode};
 
 use super::aggregates::Factory;
+use super::wasm;
 
 /// The connectors of this build.
 pub struct BuiltIn;
@@ -121,15 +122,7 @@ impl Connectors for BuiltIn {
     fn function(&self, create: &CreateFunction) -> Result<Arc<dyn DeclaredFunction>> {
         match &create.body {
             Body::Text(text) => declared(create, text.clone(), None),
-            Body::File(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    let error = format!("function '{}': {path}: {error}", create.name.value);
-                    SqlError::new(error)
-                        .at(create.span)
-                        .hint("relative paths begin in the folder in which the program runs")
-                })?;
-                declared(create, text, Some(path))
-            }
+            Body::File(path) => declared(create, file_text(create, path)?, Some(path)),
         }
     }
 
@@ -178,8 +171,33 @@ impl Connectors for BuiltIn {
     }
 }
 
+/// The text of a function's file. A binary module in WebAssembly is written in Base64.
+fn file_text(create: &CreateFunction, path: &str) -> Result<String> {
+    let text = match create.language {
+        Language::Python => std::fs::read_to_string(path),
+        Language::Wasm => std::fs::read(path).map(|bytes| wasm::text(&bytes)),
+    };
+    text.map_err(|error| {
+        let error = format!("function '{}': {path}: {error}", create.name.value);
+        SqlError::new(error)
+            .at(create.span)
+            .hint("relative paths begin in the folder in which the program runs")
+    })
+}
+
 /// A function with this text, which is in the SQL or was read from a file.
 pub(super) fn declared(
+    create: &CreateFunction,
+    text: String,
+    file: Option<&str>,
+) -> Result<Arc<dyn DeclaredFunction>> {
+    match create.language {
+        Language::Python => in_python(create, text, file),
+        Language::Wasm => wasm::declared(create, text, file),
+    }
+}
+
+fn in_python(
     create: &CreateFunction,
     text: String,
     file: Option<&str>,

@@ -26,12 +26,23 @@ pub struct CreateFunction {
     pub arguments: Vec<DataType>,
     /// The type of the result.
     pub result: DataType,
+    /// The language of the body.
+    pub language: Language,
     /// What computes it.
     pub body: Body,
     /// Where the body is in the SQL: its first character, if that is on the line of its quotes.
     pub span: Span,
     /// The options.
     pub options: FunctionOptions,
+}
+
+/// The language of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Python, in processes of its own.
+    Python,
+    /// WebAssembly, interpreted in this process.
+    Wasm,
 }
 
 /// The text of a function.
@@ -54,8 +65,10 @@ pub struct FunctionOptions {
     pub handler: Option<String>,
     /// The most workers in a process.
     pub workers: Option<usize>,
-    /// The most memory of a worker, in bytes.
+    /// The most memory of a worker, or of an instance in WebAssembly, in bytes.
     pub memory: Option<u64>,
+    /// The most instructions of a call in WebAssembly.
+    pub fuel: u64,
     /// The longest time for a row, or for a chunk of columns.
     pub timeout_ns: u64,
     /// The interpreter, if it is not that of the setting.
@@ -68,13 +81,20 @@ const MEMORY: u64 = 4 << 30;
 /// The least `memory`: the interpreter needs some itself.
 const MEMORY_MIN: u64 = 32 << 20;
 
+/// The default of `memory` in WebAssembly, and the size of a page of it.
+const WASM_MEMORY: u64 = 64 << 20;
+const WASM_PAGE: u64 = 64 << 10;
+
+/// The default of `fuel`: the interpreter takes about a second for it.
+const FUEL: u64 = 100_000_000;
+
 /// The default of `timeout`.
 const TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// The maximum of `workers`.
 const WORKERS_MAX: usize = 1024;
 
-/// The options, and their values.
+/// The options in Python, and their values.
 const OPTIONS: [(&str, &str); 7] = [
     ("mode", "'rows' or 'columns'"),
     ("nulls", "'true' or 'false'"),
@@ -87,6 +107,16 @@ const OPTIONS: [(&str, &str); 7] = [
     ("timeout", "a duration such as '10 s'"),
     ("python", "the path of an interpreter"),
 ];
+
+/// The options in WebAssembly, and their values.
+const WASM_OPTIONS: [(&str, &str); 3] = [
+    ("handler", "the name of an exported function"),
+    ("memory", "a size of at least '64 KiB', such as '16 MiB'"),
+    ("fuel", "a number of instructions from 1 to 1000000000000"),
+];
+
+/// The most of `fuel`.
+const FUEL_MAX: usize = 1_000_000_000_000;
 
 const FORM: &str =
     "CREATE FUNCTION name(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ def name(x): … $$";
@@ -141,14 +171,19 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         let error = format!("function '{}' has no {what}", name.value);
         SqlError::new(error).at(name.span).hint(form)
     };
-    if !clauses.has_language {
-        return Err(missing("LANGUAGE"));
+    let language = clauses.language.ok_or_else(|| missing("LANGUAGE"))?;
+    if is_aggregate && language == Language::Wasm {
+        let error = "aggregate functions in WebAssembly are not supported";
+        return Err(SqlError::new(error)
+            .at(name.span)
+            .hint("use LANGUAGE python"));
     }
     let result = clauses.result.take().ok_or_else(|| missing("RETURNS"))?;
     let body = clauses.body.take();
     let (body, span) = body.ok_or_else(|| missing("text: AS $$ … $$, or USING 'file.py'"))?;
     Ok(Statement::CreateFunction(Box::new(CreateFunction {
-        options: of_options(&clauses)?,
+        options: of_options(&clauses, language)?,
+        language,
         name,
         is_aggregate,
         if_not_exists,
@@ -162,7 +197,7 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
 #[derive(Default)]
 struct Clauses {
     result: Option<DataType>,
-    has_language: bool,
+    language: Option<Language>,
     body: Option<(Body, Span)>,
     options: BTreeMap<String, String>,
     places: BTreeMap<String, Span>,
@@ -227,14 +262,19 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
                 .is_some()
         }
         "LANGUAGE" => {
-            let language = parser.next_token();
-            if !is_word(&language, "PYTHON") {
-                let error = format!("functions in {} are not supported", language.token);
-                return Err(SqlError::new(error)
-                    .at_token(&language)
-                    .hint("use LANGUAGE python; functions in Rust are added to a build: docs/functions.md"));
-            }
-            std::mem::replace(&mut clauses.has_language, true)
+            let next = parser.next_token();
+            let language = match () {
+                () if is_word(&next, "PYTHON") => Language::Python,
+                () if is_word(&next, "WASM") => Language::Wasm,
+                () => {
+                    let error = format!("functions in {} are not supported", next.token);
+                    return Err(SqlError::new(error).at_token(&next).hint(
+                        "use LANGUAGE python or wasm; functions in Rust are added to a build: \
+                         docs/functions.md",
+                    ));
+                }
+            };
+            clauses.language.replace(language).is_some()
         }
         "AS" => {
             let text = parser.next_token();
@@ -288,27 +328,37 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
     }
 }
 
-fn of_options(clauses: &Clauses) -> Result<FunctionOptions> {
+fn of_options(clauses: &Clauses, language: Language) -> Result<FunctionOptions> {
+    let (known, memory) = match language {
+        Language::Python => (&OPTIONS[..], MEMORY),
+        Language::Wasm => (&WASM_OPTIONS[..], WASM_MEMORY),
+    };
     let mut options = FunctionOptions {
         columns: false,
         nulls: false,
         handler: None,
         workers: None,
-        memory: Some(MEMORY),
+        memory: Some(memory),
+        fuel: FUEL,
         timeout_ns: TIMEOUT_NS,
         python: None,
     };
     for (key, value) in &clauses.options {
         let place = clauses.places[key];
-        let Some((_, wanted)) = OPTIONS.iter().find(|(name, _)| name == key) else {
+        let Some((_, wanted)) = known.iter().find(|(name, _)| name == key) else {
             let error = SqlError::new(format!("functions have no option '{key}'")).at(place);
-            let known = OPTIONS.map(|(name, _)| name.to_string());
+            let known = known.iter().map(|(name, _)| name.to_string());
+            let known = known.collect::<Vec<String>>();
             return Err(match nearest(key, &known) {
                 Some(near) => error.hint(format!("did you mean '{near}'?")),
                 None => error.hint(format!("the options are: {}", known.join(", "))),
             });
         };
-        if options.set(key, value.trim()).is_none() {
+        let is_set = match language {
+            Language::Python => options.set(key, value.trim()),
+            Language::Wasm => options.set_wasm(key, value.trim()),
+        };
+        if is_set.is_none() {
             let error = SqlError::new(format!("option '{key}': '{value}' is not valid"));
             return Err(error.at(place).hint(format!("use {wanted}")));
         }
@@ -331,6 +381,16 @@ impl FunctionOptions {
             }
             "timeout" => self.timeout_ns = positive_ns(value)?,
             _ => self.python = Some(name()?),
+        }
+        Some(())
+    }
+
+    /// Sets one of [`WASM_OPTIONS`]; `None` if the value is not valid.
+    fn set_wasm(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "handler" => self.handler = Some(value.to_string()).filter(|name| !name.is_empty()),
+            "memory" => self.memory = Some(bytes(value).filter(|bytes| *bytes >= WASM_PAGE)?),
+            _ => self.fuel = number(value, FUEL_MAX)? as u64,
         }
         Some(())
     }
