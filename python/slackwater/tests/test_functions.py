@@ -144,6 +144,17 @@ class total_of_changes(total):
         self.sum -= number
 
 
+class locked(total):
+    """Its objects can't be pickled."""
+
+    made = []
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+        self.made.append(self)
+
+
 @needs_engine
 class Aggregates(unittest.TestCase):
     def test_an_aggregate(self):
@@ -193,14 +204,6 @@ class Aggregates(unittest.TestCase):
             self.assertEqual(last, {"0": sum(range(0, 20_000, 2)), "1": sum(range(1, 20_000, 2))})
 
     def test_a_state_that_cant_be_pickled_ends_the_query_without_a_restart(self):
-        made = []
-
-        class locked(total):
-            def __init__(self):
-                super().__init__()
-                self.lock = threading.Lock()
-                made.append(self)
-
         slackwater.udaf("BIGINT", "BIGINT")(locked)
         with tempfile.TemporaryDirectory() as folder:
             source = os.path.join(folder, "in.csv")
@@ -218,7 +221,8 @@ class Aggregates(unittest.TestCase):
             message = "its state can't be pickled: attribute 'lock' of locked: TypeError"
             with self.assertRaisesRegex(slackwater.QueryError, message):
                 session.sql("INSERT INTO o SELECT locked(n) FROM t").run()
-        self.assertEqual(len(made), 1)
+        # One for the value before the first row, and one for the rows of the only attempt.
+        self.assertEqual(len(locked.made), 2)
 
     def test_what_is_wrong_with_an_aggregate(self):
         with self.assertRaisesRegex(slackwater.SqlError, "no method merge"):

@@ -291,7 +291,7 @@ SELECT counted() AS n FROM per_bidder WHERE n > 1;
 
 --- OVER: the value of all rows of the same time, of which one raises
 CREATE TABLE rough (ms BIGINT, auction INT, bidder STRING, price DOUBLE,
-  ts AS TO_TIMESTAMP_LTZ(ms / 10000 * 10000, 3), WATERMARK FOR ts AS ts)
+  ts AS TO_TIMESTAMP_LTZ(ms / 10000 * 10000, 3), WATERMARK FOR ts AS ts - INTERVAL '20' SECOND)
 WITH ('connector' = 'file', 'path' = 'data/bids.csv');
 SELECT ms, strict(auction) OVER (ORDER BY ts) AS s FROM rough;
 
