@@ -138,6 +138,7 @@ pub(crate) fn wait(waiting: &mut impl Waiting, timeout_ns: Option<u64>) -> Resul
             if waiting.kernel(Some(0))? {
                 return Ok(true);
             }
+            std::thread::yield_now();
             asked = real::now_ns();
         }
     }

@@ -28,6 +28,8 @@ const SLEEPS_NS: u64 = 10_000_000;
 const ROOM_NS: u64 = 20_000_000;
 /// Looks between two questions for the time.
 const LOOKS: u32 = 64;
+/// A wait that spins lets others run so often.
+pub(crate) const YIELD_NS: u64 = 20_000;
 /// The number of signals.
 const SIGNALS: c_int = 64;
 
@@ -45,7 +47,8 @@ pub(crate) fn spin(ns: u64, mut found: impl FnMut() -> bool) -> bool {
     if ns == 0 {
         return false;
     }
-    let end = real::now_ns().saturating_add(ns);
+    let start = real::now_ns();
+    let (end, mut yields) = (start.saturating_add(ns), start + YIELD_NS);
     loop {
         for _ in 0..LOOKS {
             if found() {
@@ -53,8 +56,14 @@ pub(crate) fn spin(ns: u64, mut found: impl FnMut() -> bool) -> bool {
             }
             std::hint::spin_loop();
         }
-        if real::now_ns() >= end {
+        let now = real::now_ns();
+        if now >= end {
             return false;
+        }
+        // Whoever this side waits for may need this very core.
+        if now >= yields {
+            std::thread::yield_now();
+            yields = real::now_ns() + YIELD_NS;
         }
     }
 }

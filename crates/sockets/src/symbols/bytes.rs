@@ -1,6 +1,7 @@
 //! The families of `read` and `write`.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
 
 use libc::{iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -9,6 +10,7 @@ use crate::buffers::{Buffers, vector};
 use crate::connection;
 use crate::receive;
 use crate::send::{self, Source};
+use crate::stream::Stream;
 use crate::{real, rendezvous};
 
 /// Receives from a connection in the table; nothing if the kernel is to do it.
@@ -137,16 +139,32 @@ extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t 
     }
     let received = real::recvmsg(fd, message, flags);
     if received >= 0 {
-        let adopt = || adopt_passed(message);
-        let _ = guarded(adopt);
+        let _ = guarded(|| adopt_passed(message));
     }
     received
 }
 
 /// Descriptors that came over a Unix socket may be connections in shared memory.
 fn adopt_passed(message: *const msghdr) {
-    // SAFETY: the kernel has filled the message; the macros stay within its control data.
+    for_each_passed(message, rendezvous::adopt);
+}
+
+/// Another process may soon have the connections that a message passes.
+fn share_passed(message: *const msghdr) {
+    for_each_passed(message, |fd| {
+        let user = connection::get(fd);
+        if let Some(stream) = user.as_ref().and_then(|user| Stream::known(fd, user)) {
+            stream.side().forked.store(1, Ordering::Release);
+        }
+    });
+}
+
+fn for_each_passed(message: *const msghdr, mut action: impl FnMut(c_int)) {
+    // SAFETY: the program or the kernel has filled the message; the macros stay within its control data.
     unsafe {
+        if message.is_null() || (*message).msg_control.is_null() {
+            return;
+        }
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
             if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
@@ -155,7 +173,7 @@ fn adopt_passed(message: *const msghdr) {
                     .saturating_sub(libc::CMSG_LEN(0) as usize);
                 let data = libc::CMSG_DATA(header).cast::<c_int>();
                 for index in 0..bytes / size_of::<c_int>() {
-                    rendezvous::adopt(data.add(index).read_unaligned());
+                    action(data.add(index).read_unaligned());
                 }
             }
             header = libc::CMSG_NXTHDR(message, header);
@@ -233,6 +251,7 @@ extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_
             return sent;
         }
     }
+    let _ = guarded(|| share_passed(message));
     real::sendmsg(fd, message, flags)
 }
 
