@@ -321,6 +321,23 @@ pub(crate) fn lanes(epoll: c_int) -> bool {
         .unwrap_or(false)
 }
 
+/// Whether the kernel has something to report of a set, besides bells, which are taken.
+pub(crate) fn has_more_than_bells(epoll: c_int) -> bool {
+    if let Some(set) = set(epoll) {
+        set.0.with(|registrations| {
+            for known in &mut registrations.list {
+                known.with_stream(|_, stream| stream.take_bells());
+            }
+        });
+    }
+    let mut fd = libc::pollfd {
+        fd: epoll,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    real::poll(&mut fd, 1, 0) > 0
+}
+
 /// Announces a sleep to the lanes of a set; true if one of them can't end it.
 pub(crate) fn announce(epoll: c_int) -> bool {
     let Some(set) = set(epoll) else {

@@ -134,7 +134,11 @@ impl Waiting for Polled<'_> {
                     }
                 }
                 Watched::Set if epoll::lanes(fd.fd) => fd.revents |= fd.events & libc::POLLIN,
-                Watched::Set => {}
+                Watched::Set => {
+                    if fd.revents & libc::POLLIN != 0 && !epoll::has_more_than_bells(fd.fd) {
+                        fd.revents &= !libc::POLLIN;
+                    }
+                }
             }
         }
         self.ready = self.fds.iter().filter(|fd| fd.revents != 0).count() as c_int;
