@@ -211,15 +211,15 @@ test-cpufreq:
 	cargo build --release -p slackwater-power
 	python3 -B tests/cpufreq/run.py --program target/release/slackwater-power $(CPUFREQ)
 
-# Programs whose TCP connections within this host go through shared memory: what they see is compared with what
-# TCP shows them. bench-sockets compares the speed, with Debian's Redis and iperf3; five minutes.
+# Programs whose TCP connections within this host go through shared memory: what they see is compared with
+# what TCP shows them. bench-sockets compares the speed, with Debian's Redis and iperf3; five minutes.
 test-sockets:
 	cargo test -p slackwater-sockets
 
 SOCKETS ?=
 bench-sockets:
-	@{ command -v redis-benchmark && command -v redis-server && command -v iperf3; } > /dev/null || [ "$$(id -u)" != 0 ] || \
-	  { apt-get update && apt-get install -y --no-install-recommends redis-server redis-tools iperf3; }
+	@{ command -v redis-benchmark && command -v redis-server && command -v iperf3; } > /dev/null || \
+	  [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends redis-server redis-tools iperf3; }
 	@{ command -v redis-benchmark && command -v redis-server && command -v iperf3; } > /dev/null || \
 	  echo "note: some programs are missing: apt-get install redis-server redis-tools iperf3"
 	cargo build --release -p slackwater-sockets

@@ -1,7 +1,7 @@
 """Plain TCP beside shared memory, for programs as they are: latency, throughput, CPU time.
 
-Every figure is the median of rounds that alternate between the two. `bench.py --library FILE` takes the library
-of `slackwater sockets`; programs that are missing are skipped with a note. Loads end by themselves.
+Every figure is the median of rounds that alternate between the two. `bench.py --library FILE` takes the
+library of `slackwater sockets`; programs that are missing are skipped with a note. Each load has an end.
 """
 
 import argparse
@@ -88,8 +88,8 @@ def iperf(options, wait, _):
 def redis(options, wait, clients):
     port, variables = str(free_port()), environment(options.library, wait)
     with tempfile.TemporaryDirectory() as folder:
-        server = subprocess.Popen(["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir",
-                                   folder], env=variables, stdout=subprocess.DEVNULL)
+        command = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", folder]
+        server = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL)
         try:
             for _ in range(100):
                 try:
@@ -97,8 +97,8 @@ def redis(options, wait, clients):
                     break
                 except OSError:
                     time.sleep(0.05)
-            command = ["redis-benchmark", "-p", port, "-n", str(options.messages), "-c", str(clients), "-t", "set",
-                       "--csv"]
+            command = ["redis-benchmark", "-p", port, "-n", str(options.messages), "-c", str(clients)]
+            command += ["-t", "set", "--csv"]
             output = subprocess.run(command, env=variables, check=True, timeout=LIMIT_S, text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
             fields = output.strip().splitlines()[-1].replace('"', "").split(",")
@@ -145,6 +145,7 @@ def http(options, wait, _):
         server.wait()
 
 
+REDIS = ["redis-server", "redis-benchmark"]
 # What is measured, with which argument, the programs that it needs, and the ways to wait beside plain TCP.
 EXPERIMENTS = [
     ("latency of 64 bytes", latency, 64, [], ["spin", "interrupt"]),
@@ -153,10 +154,14 @@ EXPERIMENTS = [
     ("CPU time of a message, 1 KiB, 10,000/s", rate, 1024, [], ["sleep", "interrupt"]),
     ("stream, writes of 128 KiB", stream, 131072, [], ["interrupt"]),
     ("iperf3", iperf, 0, ["iperf3"], ["interrupt"]),
-    ("redis-benchmark, SET, 1 client", redis, 1, ["redis-server", "redis-benchmark"], ["spin", "interrupt"]),
-    ("redis-benchmark, SET, 50 clients", redis, 50, ["redis-server", "redis-benchmark"], ["spin", "interrupt"]),
+    ("redis-benchmark, SET, 1 client", redis, 1, REDIS, ["spin", "interrupt"]),
+    ("redis-benchmark, SET, 50 clients", redis, 50, REDIS, ["spin", "interrupt"]),
     ("Python's http.server and http.client", http, 0, [], ["spin", "interrupt"]),
 ]
+
+
+def spread(values):
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
 def measured(options, experiment):
@@ -168,8 +173,7 @@ def measured(options, experiment):
             rounds.append(run(options, way, argument))
     result = {}
     for way, rounds in found.items():
-        result[way] = {name: {"median": statistics.median(values), "least": min(values), "most": max(values)}
-                       for name in rounds[0] for values in [[figures[name] for figures in rounds]]}
+        result[way] = {name: spread([figures[name] for figures in rounds]) for name in rounds[0]}
     return {"title": title, "ways": result}
 
 
@@ -179,8 +183,8 @@ def show(result):
     for way, figures in result["ways"].items():
         for name, figure in figures.items():
             ratio = figure["median"] / tcp[name]["median"] if tcp[name]["median"] else 0
-            print(f"  {way:10} {name:15} {figure['median']:12.2f}   {figure['least']:.2f} to {figure['most']:.2f}"
-                  f"   {ratio:.2f} x TCP")
+            spread_of = f"{figure['least']:.2f} to {figure['most']:.2f}"
+            print(f"  {way:10} {name:15} {figure['median']:12.2f}   {spread_of}   {ratio:.2f} x TCP")
     sys.stdout.flush()
 
 
@@ -195,7 +199,8 @@ def main():
     options = parser.parse_args()
     options.library = os.path.abspath(options.library)
     if not os.path.isfile(options.library):
-        sys.exit(f"--library: there is no file {options.library}\n  = cargo build --release -p slackwater-sockets")
+        sys.exit(f"--library: there is no file {options.library}\n"
+                 "  = cargo build --release -p slackwater-sockets")
     compiler = shutil.which("cc")
     if not compiler:
         sys.exit("cc is missing: apt-get install gcc libc6-dev")

@@ -301,9 +301,8 @@ pub fn main() -> ExitCode {
             };
             // Checked before the query runs: otherwise the figures of the run would be lost.
             let folder = report.as_deref().and_then(Path::parent);
-            if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty())
-                && !folder.is_dir()
-            {
+            let named = folder.filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(folder) = named.filter(|folder| !folder.is_dir()) {
                 let folder = folder.display();
                 return complain(&format!("--report: there is no folder {folder}"), USAGE);
             }

@@ -1,8 +1,8 @@
 //! A connection of this process, and the table of descriptors.
 //!
-//! A descriptor in the table is a TCP socket within this host that may move to shared memory. Objects are never
-//! freed, only used again, so that a thread may still look at one that another thread has closed. A descriptor
-//! holds a use, and so does each call that is inside: the last one unmaps the memory.
+//! A descriptor in the table is a TCP socket within this host that may move to shared memory. Objects are
+//! never freed, only used again, so that a thread may still look at one that another thread has closed. A
+//! descriptor holds a use, and so does each call that is inside: the last one unmaps the memory.
 
 use std::ffi::{CString, c_int};
 use std::ops::Deref;
@@ -189,7 +189,8 @@ impl Connection {
         self.early.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// An attempt to attach begins; false while calls are on the plain socket, whose bytes are not counted yet.
+    /// An attempt to attach begins; false while calls are on the plain socket, whose bytes are not counted
+    /// yet.
     pub(crate) fn begin_attempt(&self) -> bool {
         self.early
             .compare_exchange(0, ATTEMPTED, Ordering::AcqRel, Ordering::Relaxed)

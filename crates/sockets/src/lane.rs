@@ -1,12 +1,13 @@
 //! One direction of a connection: which way its bytes go, and the ring that they go through.
 //!
-//! A lane starts as TCP. When its reader is *ready*, its writer may *move* it, for good: from then on bytes go
-//! through the ring, and every byte that still comes over the socket is a bell, which says "look at the ring".
-//! `tcp_sent` says how many bytes went over the socket before: the reader takes exactly these from it first.
+//! A lane starts as TCP. When its reader is *ready*, its writer may *move* it, for good: from then on bytes
+//! go through the ring, and every byte that still comes over the socket is a bell, which says "look at the
+//! ring". `tcp_sent` says how many bytes went over the socket before: the reader takes exactly these from
+//! it first.
 //!
 //! The writer counts what is on its way into the socket, and moves only when nothing is, so `tcp_sent` is
-//! exact. The reader is ready only when no thread of it waits inside a plain `recv`, which would never see the
-//! ring.
+//! exact. The reader is ready only when no thread of it waits inside a plain `recv`, which would never see
+//! the ring.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -129,8 +130,8 @@ impl Lane {
         let _ = state.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave);
     }
 
-    /// Moves to the ring, if nothing is on its way into the socket and `check` of the bytes sent agrees; if it
-    /// doesn't, the lane is TCP for good.
+    /// Moves to the ring, if nothing is on its way into the socket and `check` of the bytes sent agrees; if
+    /// it doesn't, the lane is TCP for good.
     pub(crate) fn move_to_ring(&self, check: impl Fn(u64) -> bool) -> bool {
         let state = &self.rare.0.state;
         let (tcp, moving) = (TCP << WAY_SHIFT, MOVING << WAY_SHIFT);
@@ -281,8 +282,8 @@ impl Lane {
         self.head.0.load(Ordering::Acquire)
     }
 
-    /// Writes up to `bytes` bytes into the ring, which the holder of `writing` alone may do. `copy` copies into
-    /// an address a number of bytes, and says how many it did.
+    /// Writes up to `bytes` bytes into the ring, which the holder of `writing` alone may do. `copy` copies
+    /// into an address a number of bytes, and says how many it did.
     pub(crate) fn fill(
         &self,
         ring: *mut u8,

@@ -1,9 +1,9 @@
 //! `libslackwater_sockets.so`: TCP connections within a host go through shared memory.
 //!
-//! The dynamic linker loads it before a program's own libraries (`slackwater sockets` asks for that), so that
-//! its symbols stand in front of the C library's. A connection stays a real TCP connection, and its descriptor
-//! the program's: what is not intercepted keeps working, and the kernel tells the death of the peer.
-//! docs/internals/sockets.md has the protocol.
+//! The dynamic linker loads it before a program's own libraries (`slackwater sockets` asks for that), so
+//! that its symbols stand in front of the C library's. A connection stays a real TCP connection, and its
+//! descriptor the program's: what is not intercepted keeps working, and the kernel tells the death of the
+//! peer. docs/internals/sockets.md has the protocol.
 
 // Reading order: options and what the kernel does; memory; connections; bytes; readiness; symbols.
 mod buffers;
@@ -70,7 +70,7 @@ unsafe extern "C" fn after_fork_in_child() {
     unsafe { after_fork() };
 }
 
-/// When the program ends by itself.
+/// When the program returns from `main` or calls `exit`.
 #[cfg(not(test))]
 extern "C" fn end() {
     let _ = std::panic::catch_unwind(|| {

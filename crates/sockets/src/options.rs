@@ -26,7 +26,8 @@ pub(crate) struct Options {
     pub(crate) statistics: Option<String>,
 }
 
-/// With `--wait spin`: a wait that is longer than this ends in a sleep, so that an idle connection costs nothing.
+/// With `--wait spin`: a wait that is longer than this ends in a sleep, so that an idle connection costs
+/// nothing.
 const SPIN_US: u64 = 10_000;
 const SLEEP_US: u64 = 500;
 const LANE_KIB: u64 = 256;

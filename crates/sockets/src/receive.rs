@@ -176,8 +176,8 @@ impl Stream<'_> {
         }
     }
 
-    /// What came over the socket before the lane moves. It may move at any time: what comes after the last byte
-    /// of data are bells.
+    /// What came over the socket before the lane moves. It may move at any time: what comes after the last
+    /// byte of data are bells.
     fn from_socket(&self, buffers: &mut Buffers, wish: Wish) -> Result<Step, c_int> {
         let lane = self.receives();
         let held = lane.reading.0.lock()?;
@@ -266,7 +266,8 @@ impl Stream<'_> {
             if looked {
                 return Ok(Step::Nothing);
             }
-            // The bells are taken before the second look at the ring, so nothing that they announce is missed.
+            // The bells are taken before the second look at the ring, so nothing that they announce is
+            // missed.
             match self.look() {
                 Look::Bells => continue,
                 Look::Nothing => looked = true,

@@ -1,8 +1,9 @@
 //! How the two ends of a connection find each other.
 //!
-//! The connector puts its offer into a folder that only its user can read, under the name of the connection:
-//! network namespace, its address and port, the acceptor's. It does so before `connect` returns. So an acceptor
-//! that has received a byte and finds no offer knows that there is none. Before that, it looks now and then.
+//! The connector puts its offer into a folder that only its user can read, under the name of the
+//! connection: network namespace, its address and port, the acceptor's. It does so before `connect`
+//! returns. So an acceptor that has received a byte and finds no offer knows that there is none. Before
+//! that, it looks now and then.
 
 use std::ffi::{CString, c_int};
 use std::fs;
@@ -199,7 +200,8 @@ fn offered(fd: c_int, path: CString) -> Result<User, c_int> {
     if let Some(folder) = folder() {
         SWEPT.get_or_init(|| sweep(folder));
     }
-    // What a connection with these addresses has left: it is gone, since the kernel has given them to this one.
+    // What a connection with these addresses has left: it is gone, since the kernel has given them to this
+    // one.
     unlink(&path);
     let file = File::open(&path, libc::O_CREAT | libc::O_EXCL)?;
     let segment = Segment::offer(&file, options().lane_bytes).inspect_err(|_| unlink(&path))?;
@@ -232,8 +234,8 @@ pub(crate) fn accepted(fd: c_int) {
     }
 }
 
-/// Before a call of an acceptor: looks for the offer, if it is time for that. The connection leaves the table if
-/// there is none.
+/// Before a call of an acceptor: looks for the offer, if it is time for that. The connection leaves the
+/// table if there is none.
 pub(crate) fn look(fd: c_int, connection: &User) {
     let received = connection.early_received.load(Ordering::Acquire) > 0;
     let calls = connection.early_calls.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! The memory that both ends of a connection share: a header, and two lanes of bytes.
 //!
-//! The connector creates it as a file of one page, the *offer*. The acceptor that finds the offer reserves the
-//! pages of the lanes, so that a full file system refuses here and doesn't kill a program later.
+//! The connector creates it as a file of one page, the *offer*. The acceptor that finds the offer reserves
+//! the pages of the lanes, so that a full file system refuses here and doesn't kill a program later.
 //!
 //! All numbers are from another process of the same user. They are checked before they are used, so a damaged
 //! segment ends a connection with an error and does nothing else.

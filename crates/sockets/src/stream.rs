@@ -137,8 +137,8 @@ impl<'a> Stream<'a> {
         true
     }
 
-    /// Whether the kernel has received what was counted and what is still there. If not, somebody reads around
-    /// this library, and the lane stays TCP.
+    /// Whether the kernel has received what was counted and what is still there. If not, somebody reads
+    /// around this library, and the lane stays TCP.
     fn received_agrees(&self) -> bool {
         for _ in 0..READINGS {
             let Some(before) = Info::of(self.fd) else {
@@ -246,9 +246,10 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Sends a byte over the socket, if nothing else is sent there. A full socket has bells enough.
+    /// Sends a byte over the socket, if nothing else is sent there: a side that never sends moves its lane
+    /// for that. A full socket has bells enough.
     pub(crate) fn ring_bell(&self) {
-        if self.sends().way() == Way::Ring {
+        if self.sends().way() == Way::Ring || self.moves() {
             BELLS.add(1);
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             real::send(self.fd, b"!".as_ptr().cast(), 1, flags);
@@ -268,7 +269,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Whether a process of the other side has closed its end since the last time; the caller looks at the socket.
+    /// Whether a process of the other side has closed its end since the last time; the caller looks at the
+    /// socket.
     pub(crate) fn peer_departed(&self) -> bool {
         let departures = self.peer().departures.load(Ordering::Acquire);
         departures != self.connection.departures_seen.load(Ordering::Relaxed)
@@ -279,8 +281,8 @@ impl<'a> Stream<'a> {
                 != departures
     }
 
-    /// Takes the bells from the socket, and says whether the other side is there. Only while bells are all that
-    /// comes: see `hears_bells_only`.
+    /// Takes the bells from the socket, and says whether the other side is there. Only while bells are all
+    /// that comes: see `hears_bells_only`.
     pub(crate) fn look(&self) -> Look {
         let mut bells = [0_u8; BELLS_MAX];
         match real::recv(
@@ -385,7 +387,8 @@ fn futex_wake(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
-/// Sleeps until the word is no longer `value`, a wake, a signal or the end of the time. The error of the kernel.
+/// Sleeps until the word is no longer `value`, a wake, a signal or the end of the time. The error of the
+/// kernel.
 pub(crate) fn futex_wait(word: &AtomicU32, value: u32, ns: u64) -> c_int {
     let time = real::timespec_of(ns);
     let time: *const libc::timespec = &time;

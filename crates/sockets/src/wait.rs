@@ -2,11 +2,11 @@
 //!
 //! 1. It looks again and again (`--spin-us`).
 //! 2. With `--wait sleep` it sleeps for a fixed time and looks, so that what comes meanwhile wakes nobody.
-//! 3. It announces a sleep in a futex, looks once more, and sleeps for at most 5 ms. A wake costs the other side
-//!    a short system call.
-//! 4. It announces a sleep on the socket, looks once more, and waits in the kernel, without an end. A wake costs
-//!    a byte over TCP; but the kernel knows when the peer dies, signals and time-outs are its business, and
-//!    an idle connection costs nothing.
+//! 3. It announces a sleep in a futex, looks once more, and sleeps for at most 5 ms. A wake costs the other
+//!    side a short system call.
+//! 4. It announces a sleep on the socket, looks once more, and waits in the kernel, without an end. A wake
+//!    costs a byte over TCP; but the kernel knows when the peer dies, signals and time-outs are its
+//!    business, and an idle connection costs nothing.
 
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -162,7 +162,10 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
     (
         "crates/sockets",
         &[
-            ("the kernel, options and counters", "buffers options real statistics"),
+            (
+                "the kernel, options and counters",
+                "buffers options real statistics",
+            ),
             ("memory", "lane lock segment"),
             ("connections", "connection rendezvous stream"),
             ("waiting", "ready wait"),

@@ -416,7 +416,7 @@ extern "C" fn getsockopt(
     result
 }
 
-/// A stream of the C library reads by itself: its connection stays TCP.
+/// A stream of the C library reads with system calls of its own: its connection stays TCP.
 #[unsafe(no_mangle)]
 extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if !stays_tcp(fd) {
