@@ -219,7 +219,8 @@ test-sockets:
 SOCKETS ?=
 bench-sockets:
 	@{ command -v redis-benchmark && command -v redis-server && command -v iperf3; } > /dev/null || \
-	  [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends redis-server redis-tools iperf3; }
+	  [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends redis-server redis-tools iperf3; }
 	@{ command -v redis-benchmark && command -v redis-server && command -v iperf3; } > /dev/null || \
 	  echo "note: some programs are missing: apt-get install redis-server redis-tools iperf3"
 	cargo build --release -p slackwater-sockets

@@ -219,7 +219,8 @@ def main():
             show(results[-1])
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"cores": os.cpu_count(), "load": os.getloadavg(), "experiments": results}, file, indent=1)
+            host = {"cores": os.cpu_count(), "load": os.getloadavg()}
+            json.dump(host | {"experiments": results}, file, indent=1)
 
 
 if __name__ == "__main__":
