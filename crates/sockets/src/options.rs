@@ -30,7 +30,7 @@ pub(crate) struct Options {
 /// nothing.
 const SPIN_US: u64 = 10_000;
 const SLEEP_US: u64 = 500;
-const LANE_KIB: u64 = 256;
+const LANE_KIB: u64 = 512;
 /// Limits of the same options of the command line.
 const WAIT_US_MAX: u64 = 1_000_000;
 const LANE_KIB_MAX: u64 = 64 * 1024;
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!((options.wait, options.spin_ns), (Wait::Interrupt, 0));
         assert_eq!(
             (options.sleep_ns, options.lane_bytes),
-            (500_000, 256 * 1024)
+            (500_000, 512 * 1024)
         );
     }
 

@@ -68,7 +68,7 @@ pub(super) struct Arguments {
           value_parser = clap::value_parser!(u64).range(1..=WAIT_US_MAX))]
     sleep_us: u64,
     /// The size of each direction of a connection in shared memory
-    #[arg(long, value_name = "N", default_value_t = 256,
+    #[arg(long, value_name = "N", default_value_t = 512,
           value_parser = clap::value_parser!(u64).range(4..=LANE_KIB_MAX))]
     lane_kib: u64,
     /// Say on standard error which connections move to shared memory, and why others stay TCP
