@@ -108,15 +108,14 @@ pub(crate) fn closed(fd: c_int) {
         let set = place.load(Ordering::Acquire);
         let shared = (0..END.load(Ordering::Acquire) as usize)
             .any(|other| other != fd as usize && SETS[other].load(Ordering::Relaxed) == set);
-        match shared {
-            true => place.store(std::ptr::null_mut(), Ordering::Release),
-            // SAFETY: sets are never freed.
-            false => {
-                unsafe { &*set }
-                    .0
-                    .with(|registrations| *registrations = Registrations::default());
-            }
+        if shared {
+            place.store(std::ptr::null_mut(), Ordering::Release);
+            return;
         }
+        // SAFETY: sets are never freed.
+        let set = unsafe { &*set };
+        set.0
+            .with(|registrations| *registrations = Registrations::default());
     }
 }
 

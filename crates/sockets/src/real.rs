@@ -65,7 +65,7 @@ real! {
         = c"accept4", -1;
     fn close(fd: c_int) -> c_int = c"close", -1;
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = c"close_range", -1;
-    fn closefrom(first: c_int) -> () = c"closefrom", ();
+    fn closefrom(first: c_int) -> () = c"closefrom", Default::default();
     fn dup(fd: c_int) -> c_int = c"dup", -1;
     fn dup2(fd: c_int, to: c_int) -> c_int = c"dup2", -1;
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int = c"dup3", -1;

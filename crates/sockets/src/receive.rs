@@ -171,14 +171,14 @@ impl Stream<'_> {
             return received.map(Step::Kernel);
         }
         match self.hears_bells_only() {
-            true => self.from_ring(buffers, wish, looks),
-            false => self.from_socket(buffers, wish),
+            true => self.take_from_ring(buffers, wish, looks),
+            false => self.take_from_socket(buffers, wish),
         }
     }
 
     /// What came over the socket before the lane moves. It may move at any time: what comes after the last
     /// byte of data are bells.
-    fn from_socket(&self, buffers: &mut Buffers, wish: Wish) -> Result<Step, c_int> {
+    fn take_from_socket(&self, buffers: &mut Buffers, wish: Wish) -> Result<Step, c_int> {
         let lane = self.receives();
         let held = lane.reading.0.lock()?;
         let limit = match lane.way() {
@@ -187,7 +187,7 @@ impl Stream<'_> {
         };
         if limit == 0 {
             drop(held);
-            return self.from_ring(buffers, wish, false);
+            return self.take_from_ring(buffers, wish, false);
         }
         if let Some(error) = self.kept_error() {
             return Err(error);
@@ -221,13 +221,18 @@ impl Stream<'_> {
         }
         drop(held);
         if data == 0 {
-            self.from_ring(buffers, wish, false)
+            self.take_from_ring(buffers, wish, false)
         } else {
             Ok(Step::Bytes(data))
         }
     }
 
-    fn from_ring(&self, buffers: &mut Buffers, wish: Wish, looks: bool) -> Result<Step, c_int> {
+    fn take_from_ring(
+        &self,
+        buffers: &mut Buffers,
+        wish: Wish,
+        looks: bool,
+    ) -> Result<Step, c_int> {
         let lane = self.receives();
         let mut looked = !looks;
         loop {

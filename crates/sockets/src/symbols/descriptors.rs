@@ -405,11 +405,10 @@ extern "C" fn getsockopt(
                 .kept_option(level, name)
                 .map(|kept| kept.load(Ordering::Relaxed))
         };
-        // SAFETY: the kernel has written the value, and how many bytes it has.
-        if let Some(kept) = with_stream(fd, kept).flatten()
-            && unsafe { *bytes } as usize >= size_of::<c_int>()
-        {
-            // SAFETY: as above.
+        // SAFETY: the kernel has written how many bytes the value has.
+        let whole = unsafe { *bytes } as usize >= size_of::<c_int>();
+        if let Some(kept) = with_stream(fd, kept).flatten().filter(|_| whole) {
+            // SAFETY: the kernel has written the value there.
             unsafe { *value.cast::<c_int>() = kept as c_int };
         }
     }
