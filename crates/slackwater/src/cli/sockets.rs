@@ -215,7 +215,7 @@ fn is_static(file: &[u8]) -> bool {
     let headers = || {
         let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
         let places = (0..count).map(move |index| start.checked_add(index * size));
-        Some(places.collect::<Option<Vec<u64>>>()?)
+        places.collect::<Option<Vec<u64>>>()
     };
     // 64 bits, little endian.
     if !file.starts_with(b"\x7fELF\x02\x01") {
