@@ -161,6 +161,20 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/sockets",
+        &[
+            (
+                "the kernel, options and counters",
+                "buffers options real statistics",
+            ),
+            ("memory", "lane lock segment"),
+            ("connections", "connection rendezvous stream"),
+            ("waiting", "ready wait"),
+            ("calls", "epoll poll receive send"),
+            ("in front of the C library", "symbols"),
+        ],
+    ),
+    (
         "crates/bench",
         &[
             ("base", "common lab part_process programs usage"),
