@@ -17,6 +17,7 @@ use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::intake::{IntakeSpec, Notices};
+use crate::operator::aggregate::FirstPhase;
 use crate::operator::{Operator, Stateful, Stateless};
 use crate::recorder::{Recorder, Suspect};
 use crate::sink::Sink;
@@ -280,6 +281,10 @@ pub enum StepKind {
     Operator,
     /// Does the first phase of the aggregation at the step's node, which gets its output by key.
     Combine,
+    /// The same, and holds groups back until their window closes
+    /// ([`FirstPhase`](crate::operator::aggregate::FirstPhase)). Only in an instance whose
+    /// input does not lead into an operator that keeps state.
+    FirstPhase,
     /// Writes to a sink.
     Sink {
         /// The latency, in nanoseconds, that the 99th percentile of rows is to stay below.
@@ -342,6 +347,14 @@ pub trait Catalog {
 
     /// The first phase of the aggregation at `node`, for plans that ask for it.
     fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
+        Err(Error::new(
+            format!("node {node}"),
+            "has no first phase to run separately",
+        ))
+    }
+
+    /// The first phase of the aggregation at `node` that holds groups back, for plans that ask for it.
+    fn first_phase(&self, node: usize) -> Result<FirstPhase> {
         Err(Error::new(
             format!("node {node}"),
             "has no first phase to run separately",

@@ -20,7 +20,7 @@ use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::chunk::PARTITIONS_PER_SOURCE;
 use slackwater_engine::deploy::{Adopted, Catalog, SourcePart, SourceParts};
 use slackwater_engine::intake::{IntakeSpec, Notices};
-use slackwater_engine::operator::aggregate::Combine;
+use slackwater_engine::operator::aggregate::{Combine, FirstPhase};
 use slackwater_engine::operator::{Operator, Stateless};
 use slackwater_engine::recorder::{Recorder, Suspect};
 use slackwater_engine::sink::{Sink, SinkRequest};
@@ -372,6 +372,13 @@ impl Catalog for ProgramCatalog<'_> {
                 combines.input,
                 self.combining[node].clone(),
             )?)),
+            None => Err(Error::new(format!("node {node}"), "is not an aggregation")),
+        }
+    }
+
+    fn first_phase(&self, node: usize) -> Result<FirstPhase> {
+        match self.program.nodes[node].facts().combines {
+            Some(combines) => FirstPhase::new(combines.spec.clone(), combines.input),
             None => Err(Error::new(format!("node {node}"), "is not an aggregation")),
         }
     }

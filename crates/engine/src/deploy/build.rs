@@ -269,6 +269,11 @@ fn instance(
                 operator: catalog.combiner(node)?,
                 dead_letters: catalog.dead_letters(node),
             },
+            StepKind::FirstPhase => {
+                // What it keeps must not stay in a ring.
+                passes_on = true;
+                Step::FirstPhase(Box::new(catalog.first_phase(node)?))
+            }
             StepKind::Sink { leaves_out, .. } => {
                 let sink = catalog.sink(node, plan.index, plan.instances)?;
                 Step::Sink(SinkStep::new(sink, leaves_out))
@@ -287,6 +292,14 @@ fn instance(
         });
     }
     let mut roots = plan.roots.clone();
+    assert!(
+        head.is_none()
+            || !steps
+                .iter()
+                .any(|placed| matches!(placed.step, Step::FirstPhase(_))),
+        "{}: what holds rows back has no operator with state before it",
+        plan.name
+    );
     if head.is_some() {
         // The plan counts the head as step 0.
         roots = plan.steps[0].next.iter().map(|&step| step - 1).collect();
