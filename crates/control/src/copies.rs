@@ -12,7 +12,7 @@
 //! (in turn, by demand) is dealt out within the copy. The first phase of an aggregation is done where its rows
 //! are; what follows is one for all copies, so that there is one answer.
 
-use crate::query::{Edge, Exchange, QueryGraph};
+use crate::query::{Edge, Exchange, NodeKind, QueryGraph};
 use crate::split::Subqueries;
 
 /// What is copied of a query.
@@ -44,16 +44,21 @@ impl Copies {
             copied.push(is_fed && part.instances > 1);
         }
         let first_phase = graph.nodes.iter().enumerate().map(|(number, node)| {
-            let from_copies = node
-                .inputs
-                .iter()
-                .all(|edge| copied[split.of_node[edge.from]]);
-            let is_head = split.subqueries[split.of_node[number]].nodes[0] == number;
-            let is_one_for_all = is_head && !copied[split.of_node[number]];
-            let gathers =
-                |edge: &Edge| matches!(edge.exchange, Exchange::Key(_) | Exchange::Single);
-            let gathers = !node.inputs.is_empty() && node.inputs.iter().all(gathers);
-            has_first_phase[number] && is_one_for_all && from_copies && gathers
+            let own = split.of_node[number];
+            let is_one_for_all = split.subqueries[own].nodes[0] == number && !copied[own];
+            // What holds rows back is told of watermarks by its input and not by an operator with state.
+            let may_send = |edge: &Edge| {
+                let from = split.of_node[edge.from];
+                let head = split.subqueries[from].nodes[0];
+                copied[from] && graph.nodes[head].kind != NodeKind::Stateful
+            };
+            let is_sent = |edge: &Edge| {
+                matches!(edge.exchange, Exchange::Key(_) | Exchange::Single) && may_send(edge)
+            };
+            has_first_phase[number]
+                && is_one_for_all
+                && !node.inputs.is_empty()
+                && node.inputs.iter().all(is_sent)
         });
         let first_phase = first_phase.collect();
         Copies {

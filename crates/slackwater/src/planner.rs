@@ -71,7 +71,7 @@ pub fn plan_bound(
     };
     let workers = settings
         .workers
-        .unwrap_or(copies.workers(wanted.min(cores_max)).max(processes_min));
+        .unwrap_or(copies.workers(wanted.min(cores_max), processes_min));
     check(processes, processes_min, workers, cores, settings.placement)?;
     let parsers = chosen.parsers.iter().map(|&wanted| match settings.parsers {
         Some(threads) => Parsing {
@@ -180,11 +180,14 @@ impl Copying {
         }
     }
 
-    /// As many workers in each place, if there are cores for them.
-    fn workers(&self, wanted: usize) -> usize {
+    /// As many workers in each place, if there are cores for them; at least `least` in all.
+    fn workers(&self, wanted: usize, least: usize) -> usize {
         match self.wanted {
-            Some((_, number)) => (wanted / number).clamp(1, self.cores) * number,
-            None => wanted,
+            Some((_, number)) => {
+                let of_place = (wanted / number).max(least.div_ceil(number));
+                of_place.clamp(1, self.cores) * number
+            }
+            None => wanted.max(least),
         }
     }
 

@@ -252,6 +252,23 @@ fn explain_says_what_is_copied() {
         &text,
         &["note: threads are not pinned: the kernel decides where each copy runs"],
     );
+    let hosts = [
+        "explain",
+        "query.sql",
+        "--hosts",
+        "2",
+        "--set",
+        "copies=hosts",
+    ];
+    folder.write("query.sql", format!("{TABLES}{WINDOWS}").as_bytes());
+    let text = folder.slackwater(&hosts).ok().out;
+    contains(
+        &text,
+        &[
+            "Copies: 2, one on each host",
+            "  each: the first phase of aggregate #",
+        ],
+    );
     let json = explain(WINDOWS, &["--format", "json"]);
     let json = serde_json::from_str::<serde_json::Value>(&json).unwrap();
     let copies = &json["copies"];

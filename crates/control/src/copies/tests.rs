@@ -127,6 +127,20 @@ fn what_comes_from_state_is_one_for_all() {
 }
 
 #[test]
+fn behind_an_operator_with_state_nothing_is_held_back() {
+    use NodeKind::{Source, Stateful};
+    let graph = graph(&[
+        (Source, &[], MANY),
+        (Stateful, &[(0, Exchange::Forward)], MANY),
+        (Stateful, &[(1, by_key())], MANY),
+    ]);
+    let split = split(&graph, 2);
+    let copies = Copies::of(&graph, &split, 2, &[false, true, true]);
+    assert_eq!(copies.copied, [true, true, false]);
+    assert_eq!(copies.first_phase, [false; 3]);
+}
+
+#[test]
 fn the_first_phase_moves_work_to_the_senders_and_takes_bytes_from_the_links() {
     let graph = dealt(Exchange::Forward);
     let split = split(&graph, 2);
