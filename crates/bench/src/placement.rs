@@ -93,7 +93,9 @@ impl Experiment for Arguments {
     }
 
     fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
-        figures::verdicts(&figures.predictions, figures.scaling.as_ref())
+        let mut all = figures::verdicts(&figures.predictions, figures.scaling.as_ref());
+        all.extend(figures.deployed.verdicts());
+        all
     }
 
     fn text(&self, figures: &Figures) -> String {

@@ -142,5 +142,6 @@ pub fn bytes_between(
     let places = worker_of.iter().map(|&worker| place_of[worker]);
     let places = places.collect::<Option<Vec<usize>>>()?;
     let rows = source_rows_per_s.iter().sum::<f64>();
-    (rows > 0.0).then(|| demand::bytes_between(execution, demand, &places) / rows)
+    // Without the sign of a negative zero, which the sum of nothing has.
+    (rows > 0.0).then(|| demand::bytes_between(execution, demand, &places) / rows + 0.0)
 }

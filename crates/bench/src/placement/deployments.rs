@@ -6,9 +6,9 @@
 
 use serde::Serialize;
 
-use super::model::{Case, Options, Parameters, Terms, fitted, published};
+use super::model::{Case, Options, Parameters, Terms, UNAWARE_ONE_NODE_PER_S, fitted, published};
 use crate::hibench::workload::Workload;
-use crate::lab::Table;
+use crate::lab::{Table, Verdict};
 use slackwater::report::count;
 
 /// The prediction for a deployment on a number of nodes.
@@ -31,6 +31,14 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// The gain that P5 measured for this deployment, unless the parameters were fitted to it.
+    pub fn published_gain(&self) -> Option<f64> {
+        let is_it = self.name == AS_P5 && self.nodes > 1;
+        let (unaware, aware) =
+            published(Workload::FixWindow.name(), self.nodes).filter(|_| is_it)?;
+        Some(aware / unaware - 1.0)
+    }
+
     /// The gain of placement.
     pub fn gain(&self) -> f64 {
         self.aware_per_s / self.unaware_per_s - 1.0
@@ -62,33 +70,27 @@ const AS_P5: &str = "copies as in P5";
 
 /// Predicts all deployments on these numbers of nodes.
 pub fn predict(nodes: &[usize]) -> Result<Deployments, String> {
-    let parameters = fitted()?;
+    // As many events as P5's unaware runs have in a window.
+    let options = |nodes: usize, copies: bool| Options {
+        copies,
+        results_per_row: Some(GROUPS / (UNAWARE_ONE_NODE_PER_S * nodes as f64 * WINDOW_S)),
+    };
+    let parameters = fitted(&options(1, false))?;
+    let one = Case::new(Workload::FixWindow, 1, &options(1, false))?;
     let mut deployments = Vec::new();
     for &nodes in nodes {
-        // As many events as P5's unaware runs have in a window.
-        let events = parameters.unaware_one_node_per_s * nodes as f64 * WINDOW_S;
-        let results_per_row = Some(GROUPS / events);
-        let of = |name: &'static str, planned: usize, copies: bool| {
-            let options = Options {
-                copies,
-                results_per_row: (name != AS_P5).then_some(results_per_row).flatten(),
-            };
-            let case = Case::new(Workload::FixWindow, planned, &options)?;
-            Ok::<_, String>(deployment(
-                name,
-                nodes,
-                case.terms(&parameters),
-                &parameters,
-            ))
-        };
         // The same query on one node, as often as there are nodes.
-        let mut copied = of(AS_P5, 1, false)?;
+        let mut copied = deployment(AS_P5, nodes, one.terms(&parameters), &parameters);
         copied.aware_per_s *= nodes as f64;
         copied.unaware_per_s *= nodes as f64;
         deployments.push(copied);
-        if nodes > 1 {
-            deployments.push(of("one query", nodes, false)?);
-            deployments.push(of("copies, one answer", nodes, true)?);
+        if nodes == 1 {
+            continue;
+        }
+        for (name, copies) in [("one query", false), ("copies, one answer", true)] {
+            let case = Case::new(Workload::FixWindow, nodes, &options(nodes, copies))?;
+            let terms = case.terms(&parameters);
+            deployments.push(deployment(name, nodes, terms, &parameters));
         }
     }
     Ok(Deployments {
@@ -118,6 +120,19 @@ fn deployment(
 }
 
 impl Deployments {
+    /// Predicted gains compared with those that P5 measured.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        let deployments = self.deployments.iter();
+        let verdicts = deployments.filter_map(|deployment| {
+            let gain = (deployment.published_gain()? * 1e3).round() / 1e3;
+            let Deployment { name, nodes, .. } = deployment;
+            let what =
+                format!("predicted gain, {name} on {nodes} nodes; limit: P5's measured gain");
+            Some(Verdict::at_least(what, Some(deployment.gain()), gain))
+        });
+        verdicts.collect()
+    }
+
     /// The table.
     pub fn text(&self) -> String {
         let Parameters {

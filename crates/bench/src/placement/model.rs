@@ -53,10 +53,13 @@ pub struct Parameters {
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
 
+/// Events per second of P5's unaware fixed window on one node.
+pub const UNAWARE_ONE_NODE_PER_S: f64 = 570e3;
+
 const ASSUMED: Parameters = Parameters {
     machine: BULLION_S16,
     workers_per_node: 18,
-    unaware_one_node_per_s: 570e3,
+    unaware_one_node_per_s: UNAWARE_ONE_NODE_PER_S,
     line_local_ns: 100.0,
     lines_per_linked_row: 12.0,
     lines_of_state: 3.0,
@@ -110,14 +113,15 @@ pub fn published(workload: &str, nodes: usize) -> Option<(f64, f64)> {
 
 /// Predicts all workloads on these numbers of nodes.
 pub fn predict(nodes: &[usize]) -> Result<(Parameters, Vec<Prediction>), String> {
-    let parameters = calibrated(ASSUMED)?;
+    let parameters = calibrated(ASSUMED, &Options::default())?;
     let mut predictions = Vec::new();
     for workload in Workload::ALL {
         for &nodes in nodes {
             let case = Case::new(workload, nodes, &Options::default())?;
             let mut prediction = case.predict(&parameters);
             if let Some((unaware, aware)) = published(workload.name(), nodes) {
-                prediction.lines_for_published_gain = case.lines_for(aware / unaware - 1.0)?;
+                let gain = aware / unaware - 1.0;
+                prediction.lines_for_published_gain = case.lines_for(gain, &Options::default())?;
             }
             predictions.push(prediction);
         }
@@ -127,20 +131,21 @@ pub fn predict(nodes: &[usize]) -> Result<(Parameters, Vec<Prediction>), String>
 
 /// The parameters that give P5's fixed window on one node, unaware and aware: the lines over links are fitted
 /// to the gain.
-pub fn fitted() -> Result<Parameters, String> {
-    let case = Case::new(Workload::FixWindow, 1, &Options::default())?;
+pub fn fitted(options: &Options) -> Result<Parameters, String> {
+    let case = Case::new(Workload::FixWindow, 1, options)?;
     let (unaware, aware) = published(Workload::FixWindow.name(), 1).expect("P5 has measured it");
-    let lines = case.lines_for(aware / unaware - 1.0)?;
+    let lines = case.lines_for(aware / unaware - 1.0, options)?;
     let lines = lines.ok_or("no number of cache lines gives P5's gain on one node")?;
-    calibrated(Parameters {
+    let parameters = Parameters {
         lines_per_linked_row: lines,
         ..ASSUMED
-    })
+    };
+    calibrated(parameters, options)
 }
 
 /// The parameters with the scale that gives P5's unaware fixed window on one node.
-fn calibrated(parameters: Parameters) -> Result<Parameters, String> {
-    let case = Case::new(Workload::FixWindow, 1, &Options::default())?;
+fn calibrated(parameters: Parameters, options: &Options) -> Result<Parameters, String> {
+    let case = Case::new(Workload::FixWindow, 1, options)?;
     let (work_ns, memory_ns) = case.unaware_ns(&parameters, &case.topology);
     let per_row_ns = case.workers as f64 * 1e9 / parameters.unaware_one_node_per_s;
     let scale = (per_row_ns - memory_ns) / work_ns * parameters.scale;
@@ -362,12 +367,13 @@ impl Case {
 
     /// Cache lines over links with which the model gives a gain, found by bisection; everything else as
     /// assumed, with a new calibration.
-    fn lines_for(&self, gain: f64) -> Result<Option<f64>, String> {
+    fn lines_for(&self, gain: f64, options: &Options) -> Result<Option<f64>, String> {
         let gain_with = |lines_per_linked_row: f64| {
-            let parameters = calibrated(Parameters {
+            let parameters = Parameters {
                 lines_per_linked_row,
                 ..ASSUMED
-            });
+            };
+            let parameters = calibrated(parameters, options);
             Some(self.predict(&parameters.ok()?).gain())
         };
         let (mut low, mut high) = (0.0, LINES_MAX);

@@ -353,3 +353,6 @@ fn take_output(
     }
     Ok(std::mem::take(&mut output.chunks))
 }
+
+#[cfg(test)]
+mod tests;
