@@ -13,6 +13,7 @@ mod deployments;
 mod figures;
 mod model;
 mod scaling;
+mod terms;
 
 use std::path::PathBuf;
 

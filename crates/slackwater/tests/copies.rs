@@ -237,6 +237,9 @@ fn explain_says_what_is_copied() {
         ],
     );
     let text = explain(RUNNING, &[]);
+    contains(&text, &["gets all rows: it can't be done in two phases"]);
+    let changes = RUNNING.replace("SET 'emit' = 'every_row';", "");
+    let text = explain(&changes, &[]);
     contains(
         &text,
         &["gets all rows: it emits before its input or window has ended"],

@@ -6,7 +6,8 @@
 
 use serde::Serialize;
 
-use super::model::{Case, Options, Parameters, Terms, UNAWARE_ONE_NODE_PER_S, fitted, published};
+use super::model::{Case, Options, Parameters, UNAWARE_ONE_NODE_PER_S, fitted, published};
+use super::terms::Terms;
 use crate::hibench::workload::Workload;
 use crate::lab::{Table, Verdict};
 use slackwater::report::count;

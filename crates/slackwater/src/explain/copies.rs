@@ -70,7 +70,7 @@ fn not_in_two_phases(program: &Program, plan: &Plan) -> Vec<(usize, &'static str
     });
     let left = left.map(|(number, _)| {
         let why = match program.nodes[number].facts().combines {
-            None => "it has no first phase",
+            None => "it can't be done in two phases",
             Some(_) if program.settings.two_phase == TwoPhase::Off => "'two_phase' is 'off'",
             Some(combines) if !combines.spec.can_hold() => {
                 "it emits before its input or window has ended"

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::operator::Progress;
+use crate::operator::aggregate::combine::rows_of as stand_for;
 use crate::operator::aggregate::first_phase::{FirstPhase, GROUPS_HELD_MAX};
 
 fn let_go(first_phase: &mut FirstPhase, watermark: Option<i64>, output: &mut Output) {
@@ -93,8 +94,8 @@ fn a_watermark_lets_go_of_the_windows_that_it_closes_and_of_no_other() {
     let_go(&mut first_phase, Some(20_000), &mut output);
     let chunks = output.take_chunks();
     assert_eq!((rows_of(&chunks), first_phase.held()), (2, 1));
-    let stand_for = chunks.iter().map(|chunk| combine::rows_of(chunk, 7));
-    assert_eq!(stand_for.collect::<Vec<u64>>(), [2, 2]);
+    let rows = chunks.iter().map(|chunk| stand_for(chunk, 7));
+    assert_eq!(rows.collect::<Vec<u64>>(), [2, 2]);
     let_go(&mut first_phase, None, &mut output);
     assert_eq!((rows_of(&output.take_chunks()), first_phase.held()), (1, 0));
 }
