@@ -2,7 +2,8 @@
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: bench-python dist wheel deb tarball sbom image test-install
-.PHONY: test-power test-numa test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
+.PHONY: test-numa
+.PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
 demo: build

@@ -38,7 +38,8 @@ MACHINE = [
 ]
 # Long keys, each of them once: what is kept of them grows with the rows. 20 s in all, at 1,000 rows/s.
 FILES, ROWS, KEY_BYTES, ROWS_PER_S = 4, 5_000, 2_000, 1_000
-# Of what a process takes while rows come, at least so much must lie on its own node, of at least so many pages.
+# Of what a process takes while rows come, at least so much must lie on its own node, of at least so many
+# pages.
 OWN_MIN, PAGES_MIN = 0.9, 1_000
 QUERY = f"""
 CREATE TABLE t (ms BIGINT, k STRING, ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts) WITH (
@@ -156,7 +157,8 @@ class Copies:
                   f"since then {of_process}")
             share = of_process[node] / max(sum(of_process), 1)
             if sum(of_process) < PAGES_MIN or share < OWN_MIN:
-                raise Failed(f"process {process} of node {node} has {share:.0%} of {sum(of_process)} new pages there")
+                raise Failed(f"process {process} of node {node} has {share:.0%} of {sum(of_process)} new "
+                             "pages there")
 
     def end(self):
         """The query ends with its input."""

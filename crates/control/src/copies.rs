@@ -9,8 +9,8 @@
 //!
 //! Instance `i` of a copied subquery belongs to copy `i` modulo the copies, so what goes from instance to
 //! instance by number stays in its copy if both subqueries have a multiple of the copies. What is dealt out
-//! (in turn, by demand) is dealt out within the copy. The first phase of an aggregation is done where its rows
-//! are; what follows is one for all copies, so that there is one answer.
+//! (in turn, by demand) is dealt out within the copy. The first phase of an aggregation is done where its
+//! rows are; what follows is one for all copies, so that there is one answer.
 
 use crate::query::{Edge, Exchange, NodeKind, QueryGraph};
 use crate::split::Subqueries;
@@ -78,8 +78,8 @@ impl Copies {
         self.copied[subquery].then_some(index % self.number)
     }
 
-    /// Whether two instances may be linked where an exchange would link all with all: they are in one copy, or
-    /// some copy would have nobody to send to, or to receive from.
+    /// Whether two instances may be linked where an exchange would link all with all: they are in one copy,
+    /// or some copy would have nobody to send to, or to receive from.
     pub fn may_link(&self, split: &Subqueries, from: (usize, usize), to: (usize, usize)) -> bool {
         let all = [from.0, to.0];
         let has_all = all.map(|subquery| split.subqueries[subquery].instances >= self.number);
@@ -105,7 +105,8 @@ fn keeps_copies(exchange: &Exchange) -> bool {
     }
 }
 
-/// The number of instances for a subquery that wants some: a multiple of the copies, so that all have as many.
+/// The number of instances for a subquery that wants some: a multiple of the copies, so that all have as
+/// many.
 pub fn instances(wanted: usize, copies: usize) -> usize {
     wanted.max(1).next_multiple_of(copies.max(1))
 }

@@ -93,7 +93,8 @@ fn fuses_with(node: &Node, split: &Subqueries, parallelism: usize) -> Option<usi
 
 fn instances(node: &Node, split: &Subqueries, parallelism: usize) -> usize {
     let forward = node.inputs.iter();
-    let forward = forward.filter(|edge| edge.exchange == Exchange::Forward);
+    let forward =
+        forward.filter(|edge| matches!(edge.exchange, Exchange::Forward | Exchange::Apart));
     let fed_by = forward.map(|edge| split.subqueries[split.of_node[edge.from]].instances);
     let wanted = if node
         .inputs

@@ -131,7 +131,8 @@ pub fn first_phases(program: &Program) -> Vec<bool> {
     may.collect()
 }
 
-/// The bytes for each row of the sources that go from one place to another; `place_of` is that of each worker.
+/// The bytes for each row of the sources that go from one place to another; `place_of` is that of each
+/// worker.
 pub fn bytes_between(
     execution: &ExecutionGraph,
     demand: &Demand,

@@ -1,8 +1,9 @@
-//! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several
-//! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
-//! with any balancer, in one phase and in two, in copies on two nodes or not, while buckets of keys move
-//! between them. Workers wait in any way, with or without a latency target, also in two and three processes.
-//! Each answer is also read from a materialized view. Four of these eleven runs are due, all of them with `EVERY_CASE=1` (`make test-all`).
+//! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several over every
+//! kind of link, with random chunk sizes (I1); and as many instances, some of them slow, with any balancer,
+//! in one phase and in two, in copies on two nodes or not, while buckets of keys move between them. Workers
+//! wait in any way, with or without a latency target, also in two and three processes. Each answer is also
+//! read from a materialized view. Four of these eleven runs are due, all of them with `EVERY_CASE=1` (`make
+//! test-all`).
 
 use std::io::Read;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! HiBench's streaming workloads as they stand in `examples/hibench`, over fewer rows: the number of results, with
-//! one instance and with two.
+//! HiBench's streaming workloads as they stand in `examples/hibench`, over fewer rows: the number of results,
+//! with one instance and with two.
 
 use std::collections::BTreeMap;
 

@@ -322,6 +322,7 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
     assert_eq!(
         fields,
         [
+            "copies",
             "instances",
             "links",
             "notes",

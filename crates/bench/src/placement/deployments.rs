@@ -1,8 +1,8 @@
-//! The fixed window in the deployments that UPM-CEP's machine allows, predicted: a copy of the query on each node
-//! as P5 ran it, one query over all nodes, and copies with one answer (`SET 'copies' = 'nodes'`).
+//! The fixed window in the deployments that UPM-CEP's machine allows, predicted: a copy of the query on each
+//! node as P5 ran it, one query over all nodes, and copies with one answer (`SET 'copies' = 'nodes'`).
 //!
-//! One parameter is fitted to P5's gain on one node: the cache lines of a row over a link. What follows for more
-//! nodes is the prediction. Every rate can be computed by hand from the printed terms.
+//! One parameter is fitted to P5's gain on one node: the cache lines of a row over a link. What follows for
+//! more nodes is the prediction. Every rate can be computed by hand from the printed terms.
 
 use serde::Serialize;
 
@@ -143,9 +143,9 @@ impl Deployments {
             ..
         } = &self.parameters;
         let mut text = format!(
-            "fixwindow by deployment, predicted: {lines_per_linked_row:.1} lines of a row over a link are fitted \
-             to P5's gain on one node,\n{scale:.1} ns of CPU time for each assumed one; {} groups in a window of \
-             {WINDOW_S} s\n\n",
+            "fixwindow by deployment, predicted: {lines_per_linked_row:.1} lines of a row over a link are \
+             fitted to P5's gain on one node,\n{scale:.1} ns of CPU time for each assumed one; {} groups in a \
+             window of {WINDOW_S} s\n\n",
             count(self.groups_per_window as u64)
         );
         let head = [
@@ -194,10 +194,12 @@ impl Deployments {
         }
         text.push_str(&table.columns());
         text.push_str(&format!(
-            "\nplaced: ns = work + {line_local_ns} × (state + link × distance / 10), events/s = 18 × nodes × 1e9 \
-             / (ns × busiest).\nunaware: ns = work + {line_local_ns} × (state + link) × unaware / 10, events/s = 18 × \
-             nodes × 1e9 / ns.\nstate, link: cache lines of an event. busiest: the busiest worker's share, compared \
-             with an equal one.\nbytes: between nodes for each event. P5's copies have an answer each.\n"
+            "\nplaced: ns = work + {line_local_ns} × (state + link × distance / 10), events/s = 18 × nodes × \
+             1e9 / (ns × busiest).\n\
+             unaware: ns = work + {line_local_ns} × (state + link) × unaware / 10, events/s = 18 × nodes × \
+             1e9 / ns.\n\
+             state, link: cache lines of an event. busiest: the busiest worker's share, compared with an equal \
+             one.\nbytes: between nodes for each event. P5's copies have an answer each.\n"
         ));
         text
     }

@@ -9,7 +9,6 @@
 //! start among the keys), the keys, the aggregates.
 
 mod combine;
-mod first_phase;
 pub(super) mod groups;
 mod keys;
 mod refire;
@@ -32,8 +31,7 @@ use crate::expression::reject;
 use crate::key::KeyColumns;
 use crate::state::{Clock, KeyedState};
 use crate::time::{EventTime, MAX_WATERMARK};
-pub use combine::Combine;
-pub use first_phase::FirstPhase;
+pub use combine::{Combine, FirstPhase};
 use groups::Groups;
 pub(super) use groups::{order_keys, scan_filtered};
 pub use keys::Keys;

@@ -8,8 +8,8 @@ use datafusion_expr::{
 
 use crate::names::SUBQUERY_MARK;
 
-/// The function, of the name of the subquery. It counts as volatile, so that no rule moves it. Where a plan is
-/// read without a graph, every row meets it.
+/// The function, of the name of the subquery. It counts as volatile, so that no rule moves it. Where a plan
+/// is read without a graph, every row meets it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct SubqueryMark {
     signature: Signature,

@@ -1,6 +1,7 @@
 //! Hints: `/*+ OPTIONS('key' = 'value') */` after the name of a table sets options of that table for this
-//! use. `/*+ SUBQUERY */` after SELECT begins a subquery ([`super::subquery_hint`]). Other hints choose how to run a query, which settings do here: they are rejected, with a hint what to
-//! write instead. A comment without the `+` is an ordinary comment.
+//! use. `/*+ SUBQUERY */` after SELECT begins a subquery ([`super::subquery_hint`]). Other hints choose how
+//! to run a query, which settings do here: they are rejected, with a hint what to write instead. A comment
+//! without the `+` is an ordinary comment.
 
 use std::collections::BTreeMap;
 

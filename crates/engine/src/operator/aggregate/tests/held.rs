@@ -3,7 +3,7 @@
 use super::*;
 use crate::operator::Progress;
 use crate::operator::aggregate::combine::rows_of as stand_for;
-use crate::operator::aggregate::first_phase::{FirstPhase, GROUPS_HELD_MAX};
+use crate::operator::aggregate::combine::{FirstPhase, GROUPS_HELD_MAX};
 
 fn let_go(first_phase: &mut FirstPhase, watermark: Option<i64>, output: &mut Output) {
     while first_phase.let_go(watermark, output).unwrap() == Progress::More {}

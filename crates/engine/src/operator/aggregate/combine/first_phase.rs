@@ -1,6 +1,6 @@
-//! The first phase of an aggregation, kept from chunk to chunk: rows that reach the same sender are aggregated
-//! there until their window closes, and each group leaves as one combined row ([`super::combine`]). So what
-//! goes to another NUMA node or host is groups and not rows.
+//! The first phase of an aggregation, kept from chunk to chunk: rows that reach the same sender are
+//! aggregated there until their window closes, and each group leaves as one combined row
+//! ([`super::combine`]). So what goes to another NUMA node or host is groups and not rows.
 //!
 //! It holds rows back, so it has to let go of them before anything that may overtake them:
 //!
@@ -21,11 +21,11 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::groups::Groups;
-use super::{AggregateSpec, RUNNING, WindowKey};
 use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::key::KeyColumns;
+use crate::operator::aggregate::groups::Groups;
+use crate::operator::aggregate::{AggregateSpec, RUNNING, WindowKey};
 use crate::operator::window::{timestamp_column, timestamp_ticks};
 use crate::operator::{Output, Progress};
 use crate::time::EventTime;
