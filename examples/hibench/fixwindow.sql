@@ -1,4 +1,5 @@
--- HiBench's fixed window: the visits of each address in 30 seconds, the first of them, and when that was emitted.
+-- HiBench's fixed window: the visits of each address in 30 seconds, the first of them, and when that was
+-- emitted.
 
 CREATE TABLE visits (
   ts_ms BIGINT, page_id BIGINT, ip STRING, url STRING, visit_date STRING, ad_revenue DOUBLE,

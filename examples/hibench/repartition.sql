@@ -1,4 +1,4 @@
--- HiBench's repartition: rows go to other instances in turn, and are copied there. With --parallelism 2 they do.
+-- HiBench's repartition: rows go to other instances in turn (with --parallelism 2), and are copied there.
 
 SET 'balancer' = 'round_robin';
 SET 'order' = 'none';

@@ -337,6 +337,14 @@ pub struct SourcePart {
     pub parsers: usize,
 }
 
+/// A first phase of an aggregation.
+pub enum FirstPhases {
+    /// Of each chunk on its own.
+    OfChunk(Box<dyn Stateless>),
+    /// Of all rows until their groups are let go of.
+    Held(Box<FirstPhase>),
+}
+
 /// Makes the sources, operators and sinks that the nodes of a query graph stand for.
 pub trait Catalog {
     /// The source at `node` for one instance.
@@ -345,19 +353,17 @@ pub trait Catalog {
     /// The operator at `node`.
     fn operator(&self, node: usize) -> Result<Operator>;
 
-    /// The first phase of the aggregation at `node`, for plans that ask for it.
-    fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
+    /// The first phase of the aggregation at `node`, for plans that ask for it; `holds` says whether it holds
+    /// groups back.
+    fn first_phase(&self, node: usize, holds: bool) -> Result<FirstPhases> {
+        let kind = if holds {
+            "that holds groups back"
+        } else {
+            "to run separately"
+        };
         Err(Error::new(
             format!("node {node}"),
-            "has no first phase to run separately",
-        ))
-    }
-
-    /// The first phase of the aggregation at `node` that holds groups back, for plans that ask for it.
-    fn first_phase(&self, node: usize) -> Result<FirstPhase> {
-        Err(Error::new(
-            format!("node {node}"),
-            "has no first phase to run separately",
+            format!("has no first phase {kind}"),
         ))
     }
 

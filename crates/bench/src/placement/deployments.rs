@@ -143,9 +143,9 @@ impl Deployments {
             ..
         } = &self.parameters;
         let mut text = format!(
-            "fixwindow by deployment, predicted: {lines_per_linked_row:.1} lines of a row over a link are \
-             fitted to P5's gain on one node,\n{scale:.1} ns of CPU time for each assumed one; {} groups in a \
-             window of {WINDOW_S} s\n\n",
+            "fixwindow by deployment, predicted: {lines_per_linked_row:.1} lines of a row over a link \
+             are fitted to P5's gain on one node,\n\
+             {scale:.1} ns of CPU time for each assumed one; {} groups in a window of {WINDOW_S} s\n\n",
             count(self.groups_per_window as u64)
         );
         let head = [
@@ -198,8 +198,8 @@ impl Deployments {
              1e9 / (ns × busiest).\n\
              unaware: ns = work + {line_local_ns} × (state + link) × unaware / 10, events/s = 18 × nodes × \
              1e9 / ns.\n\
-             state, link: cache lines of an event. busiest: the busiest worker's share, compared with an equal \
-             one.\nbytes: between nodes for each event. P5's copies have an answer each.\n"
+             state, link: cache lines of an event. busiest: the busiest worker's share, compared with an \
+             equal one.\nbytes: between nodes for each event. P5's copies have an answer each.\n"
         ));
         text
     }

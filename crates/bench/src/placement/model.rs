@@ -174,7 +174,6 @@ pub struct Case {
     workers: usize,
     /// The whole machine.
     topology: Topology,
-    program: Program,
     plan: Plan,
     /// Rows of state that each instance accesses for each row that all sources read together.
     state_rows: Vec<f64>,
@@ -258,7 +257,6 @@ impl Case {
             nodes,
             workers,
             topology,
-            program,
             plan,
         })
     }

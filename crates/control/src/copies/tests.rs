@@ -6,7 +6,10 @@ use crate::expand::{expand, expand_copies};
 use crate::query::{Node, NodeKind};
 use crate::split::split;
 
-fn graph(nodes: &[(NodeKind, &[(usize, Exchange)], usize)]) -> QueryGraph {
+/// A node: its kind, its inputs, the most instances.
+type Given<'a> = (NodeKind, &'a [(usize, Exchange)], usize);
+
+fn graph(nodes: &[Given<'_>]) -> QueryGraph {
     let mut graph = QueryGraph::default();
     for (kind, inputs, instances_max) in nodes {
         let inputs = inputs.iter().map(|(from, exchange)| Edge {

@@ -68,9 +68,6 @@ SELECT /*+ SUBQUERY */ id, s FROM (SELECT id, s, ROW_NUMBER() OVER (PARTITION BY
 --- beside options
 SELECT /*+ subquery */ v.id FROM v /*+ OPTIONS('path' = 'data/edges.csv') */ WHERE v.id < 3;
 
---- a subquery is explained
-EXPLAIN SELECT /*+ SUBQUERY('twice') */ id * 2 AS twice FROM v WHERE id > 0;
-
 --- a subquery in the middle of a SELECT
 SELECT id, /*+ SUBQUERY */ s FROM v;
 
