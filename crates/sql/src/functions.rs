@@ -15,6 +15,7 @@ mod rewritten;
 mod rounding;
 mod rows;
 mod scalar;
+mod subquery_mark;
 mod system_time;
 mod text;
 mod time;
@@ -27,6 +28,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
+use subquery_mark::SubqueryMark;
 use system_time::SystemTimeAsOf;
 use to_timestamp_ltz::ToTimestampLtz;
 
@@ -138,6 +140,7 @@ fn built_in() -> All {
     scalars.extend(patterns);
     scalars.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
     scalars.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
+    scalars.push(Arc::new(ScalarUDF::new_from_impl(SubqueryMark::new())));
     let own = [
         clock::functions(),
         time::functions(),

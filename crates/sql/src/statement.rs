@@ -37,6 +37,7 @@ mod rewrite;
 pub mod server;
 mod sets;
 mod sink;
+mod subquery_hint;
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -121,17 +122,26 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         };
         let first = inner.iter().find(|token| !is_space(token));
         let first = first.map_or(tokens[0].span, |token| token.span);
-        let statement = hints::take(inner).and_then(|(rest, hinted)| {
+        let statement = hints::take(inner).and_then(|(rest, hinted, begins)| {
             let statement = forms::rewrite(&rest)
                 .and_then(|tokens| rewrite(&tokens))
                 .and_then(parse_one)
                 .and_then(|statement| sets.checked(statement, first))?;
-            Ok((statement, hinted))
+            Ok((statement, hinted, begins))
         });
         let statement = statement.map_err(|error| misspelt(error.among(inner), inner))?;
-        let (mut statement, hinted) = statement;
+        let (mut statement, hinted, mut begins) = statement;
         if !hinted.is_empty() {
-            keep_names(&mut statement)?;
+            change(&mut statement, &mut hints::keep_names)?;
+        }
+        if !begins.is_empty() {
+            change(&mut statement, &mut |query| {
+                subquery_hint::mark(query, &mut begins)
+            })
+            .map_err(|error| error.among(inner))?;
+        }
+        if let Some(left) = begins.first() {
+            return Err(subquery_hint::misplaced(left.span).among(inner));
         }
         statements.push(Placed {
             statement,
@@ -149,15 +159,19 @@ pub fn is_sink(tokens: &[TokenWithSpan]) -> bool {
     solid.nth(1).is_some_and(|token| is_word(token, "SINK"))
 }
 
-fn keep_names(statement: &mut Statement) -> Result<()> {
+/// Changes the query of a statement.
+fn change(
+    statement: &mut Statement,
+    of_query: &mut dyn FnMut(&mut Query) -> Result<()>,
+) -> Result<()> {
     match statement {
         Statement::CreateView { query, .. }
         | Statement::Insert { query, .. }
-        | Statement::Select(query) => hints::keep_names(query),
-        Statement::CreateMaterializedView(view) => hints::keep_names(&mut view.query),
-        Statement::Explain(inner) => keep_names(inner),
+        | Statement::Select(query) => of_query(query),
+        Statement::CreateMaterializedView(view) => of_query(&mut view.query),
+        Statement::Explain(inner) => change(inner, of_query),
         Statement::CreateTable(table) => match &mut table.query {
-            Some(query) => hints::keep_names(query),
+            Some(query) => of_query(query),
             None => Ok(()),
         },
         Statement::CreateFunction(_)
