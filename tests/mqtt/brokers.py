@@ -91,8 +91,8 @@ class RabbitMQ(Broker):
             os.environ, HOME=str(data), RABBITMQ_NODENAME=f"rounds{self.port}@localhost",
             RABBITMQ_MNESIA_BASE=str(data / "mnesia"), RABBITMQ_LOG_BASE=str(data / "log"),
             RABBITMQ_PID_FILE=str(data / "pid"), RABBITMQ_ENABLED_PLUGINS_FILE=str(plugins),
-            RABBITMQ_CONFIG_FILE=str(settings), RABBITMQ_DIST_PORT=str(distribution), ERL_EPMD_PORT=str(free_port()),
-            RABBITMQ_CONF_ENV_FILE=str(data / "none"),
+            RABBITMQ_CONFIG_FILE=str(settings), RABBITMQ_DIST_PORT=str(distribution),
+            ERL_EPMD_PORT=str(free_port()), RABBITMQ_CONF_ENV_FILE=str(data / "none"),
         )
         command = [server if server.exists() else found("rabbitmq-server")]
         with self.log.open("w") as log:

@@ -256,7 +256,8 @@ def parsed(arguments):
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement [5]")
     parser.add_argument("--rounds", type=int, default=3, help="of all measurements [3]")
     parser.add_argument("--qos", type=int, default=1, choices=(0, 1))
-    parser.add_argument("--nice", type=int, default=0, help="the niceness of all parts; below 0 needs root [0]")
+    parser.add_argument("--realtime", action="store_true",
+                        help="all parts come before other programs of the host (SCHED_RR; needs root)")
     parser.add_argument("--json", help="a file for all figures")
     parser.add_argument("--check", action="store_true", help="fail if an answer is missing")
     parser.add_argument("--echo", type=int, help=argparse.SUPPRESS)
@@ -271,8 +272,6 @@ def parsed(arguments):
     for middle in options.middles:
         if middle not in MIDDLES:
             parser.error(f"--middles: '{middle}' is unknown: use {', '.join(MIDDLES)}")
-    if not -20 <= options.nice <= 19:
-        parser.error("--nice is from -20 to 19")
     if not 0.1 <= options.seconds <= 600 or not 1 <= options.rounds <= 100:
         parser.error("--seconds is from 0.1 to 600, --rounds from 1 to 100")
     if max(options.rates) * options.seconds > MESSAGES_MAX:
@@ -293,10 +292,11 @@ def main(arguments):
     if missing:
         print(f"skipped: {missing}")
         return 0
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, options.nice)
-    except PermissionError:
-        raise SystemExit(f"error: --nice {options.nice} needs root") from None
+    if options.realtime:
+        try:
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        except PermissionError:
+            raise SystemExit("error: --realtime: the kernel refuses it: run as root, or without it") from None
     results = []
     with tempfile.TemporaryDirectory(prefix="slackwater-rounds-") as folder:
         for number in range(options.rounds):
@@ -309,10 +309,10 @@ def main(arguments):
                     if options.json:
                         Path(options.json).write_text(json.dumps(results, indent=1))
     print(f"{options.broker}, qos {options.qos}, {os.cpu_count()} core(s), Linux {platform.release()}; "
-          f"niceness {options.nice}, "
+          f"{'real-time, ' if options.realtime else ''}"
           f"{options.rounds} round(s) of {options.seconds:g} s, medians (lowest to highest)")
-    print(f"{'rate/s middle':19} {'p50 ms':>24} {'p99 ms':>26} {'CPU % middle':>22} {'broker':>7} {'client':>7} "
-          f"{'lost':>5} {'steal%':>6} {'load':>5}")
+    print(f"{'rate/s middle':19} {'p50 ms':>24} {'p99 ms':>26} {'CPU % middle':>22} {'broker':>7} "
+          f"{'client':>7} {'lost':>5} {'steal%':>6} {'load':>5}")
     for rate in options.rates:
         for middle in options.middles:
             print(summary(results, middle, rate))

@@ -23,6 +23,7 @@ pub use hints::{Hinted, OPTIONS_OF};
 pub use materialized::{CreateMaterializedView, plain_view, query_of};
 pub use sets::{closing, opening};
 
+mod broadcast_hint;
 mod create;
 mod declaration;
 mod distinct_from;
@@ -121,7 +122,9 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         };
         let first = inner.iter().find(|token| !is_space(token));
         let first = first.map_or(tokens[0].span, |token| token.span);
-        let statement = hints::take(inner).and_then(|(rest, hinted)| {
+        let (unhinted, mut broadcasts) =
+            broadcast_hint::take(inner).map_err(|error| error.among(inner))?;
+        let statement = hints::take(&unhinted).and_then(|(rest, hinted)| {
             let statement = forms::rewrite(&rest)
                 .and_then(|tokens| rewrite(&tokens))
                 .and_then(parse_one)
@@ -130,8 +133,14 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         });
         let statement = statement.map_err(|error| misspelt(error.among(inner), inner))?;
         let (mut statement, hinted) = statement;
+        if !broadcasts.is_empty() {
+            change(&mut statement, &mut |query| {
+                broadcast_hint::mark(query, &mut broadcasts)
+            })
+            .map_err(|error| error.among(inner))?;
+        }
         if !hinted.is_empty() {
-            keep_names(&mut statement)?;
+            change(&mut statement, &mut hints::keep_names)?;
         }
         statements.push(Placed {
             statement,
@@ -149,15 +158,19 @@ pub fn is_sink(tokens: &[TokenWithSpan]) -> bool {
     solid.nth(1).is_some_and(|token| is_word(token, "SINK"))
 }
 
-fn keep_names(statement: &mut Statement) -> Result<()> {
+/// Changes the query of a statement.
+fn change(
+    statement: &mut Statement,
+    of_query: &mut dyn FnMut(&mut Query) -> Result<()>,
+) -> Result<()> {
     match statement {
         Statement::CreateView { query, .. }
         | Statement::Insert { query, .. }
-        | Statement::Select(query) => hints::keep_names(query),
-        Statement::CreateMaterializedView(view) => hints::keep_names(&mut view.query),
-        Statement::Explain(inner) => keep_names(inner),
+        | Statement::Select(query) => of_query(query),
+        Statement::CreateMaterializedView(view) => of_query(&mut view.query),
+        Statement::Explain(inner) => change(inner, of_query),
         Statement::CreateTable(table) => match &mut table.query {
-            Some(query) => hints::keep_names(query),
+            Some(query) => of_query(query),
             None => Ok(()),
         },
         Statement::CreateFunction(_)

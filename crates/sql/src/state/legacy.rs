@@ -34,6 +34,8 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
                 let rows = columns(&side.rows);
                 format!("{rows} by {:?} at {}", side.keys, side.time)
             };
+            // Such checkpoints contain no join with a side in every instance.
+            let everywhere = join.broadcast.map_or("", |_| ", broadcast");
             let kind = join_kind(join.kind);
             vec![
                 (
@@ -42,7 +44,7 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
                 ),
                 (
                     "interval",
-                    format!("{kind} [{}, {}]", join.from_us, join.to_us),
+                    format!("{kind} [{}, {}]{everywhere}", join.from_us, join.to_us),
                 ),
             ]
         }

@@ -93,6 +93,7 @@ struct Tried {
     has_key: bool,
     has_condition: bool,
     behind_us: EventTime,
+    broadcast: Option<usize>,
 }
 
 impl Tried {
@@ -113,6 +114,7 @@ impl Tried {
             sides,
             bounds: self.bounds,
             kind: self.kind,
+            broadcast: self.broadcast,
             condition,
             behind_us: self.behind_us,
             schema: schema(&[side.clone(), side].concat()),
@@ -172,6 +174,7 @@ fn any_tried() -> impl Strategy<Value = Tried> {
         has_key: flags.0,
         has_condition: flags.1,
         behind_us: flags.2,
+        broadcast: None,
     })
 }
 
@@ -224,8 +227,19 @@ impl Run {
         }
     }
 
-    /// The rows of a side that belong to an instance, by the bucket of their key.
-    fn of_instance(&self, rows: &[Row], index: usize) -> Vec<Row> {
+    /// The rows of a side that an instance gets: those whose keys have a bucket of its own; with a side that
+    /// every instance has, all of that side, and any part of the other.
+    fn of_instance(&self, side: usize, rows: &[Row], index: usize) -> Vec<Row> {
+        if let Some(everywhere) = self.tried.broadcast {
+            let count = self.instances.all.len();
+            let is_mine =
+                |number: usize| side == everywhere || (number + rows.len()) % count == index;
+            let mine = rows.iter().enumerate();
+            return mine
+                .filter(|(number, _)| is_mine(*number))
+                .map(|(_, row)| *row)
+                .collect();
+        }
         let all = chunk(rows);
         let keys = match self.tried.has_key {
             true => vec![all.batch.column(0).clone()],
@@ -244,7 +258,7 @@ impl Run {
         self.next[side] = to;
         let rows = self.rows[side][from..to].to_vec();
         for index in 0..self.instances.all.len() {
-            let mine = self.of_instance(&rows, index);
+            let mine = self.of_instance(side, &rows, index);
             let Instance {
                 operator: join,
                 output,
@@ -345,6 +359,37 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Several rows of one time are equal, in both inputs: each counts, and once, however many instances have
+    /// stored it.
+    #[test]
+    fn a_side_that_every_instance_has_equals_a_nested_loop_through_snapshots_and_restarts(
+        tried in any_tried(),
+        everywhere in 0usize..2,
+        mut rows in (random_rows(40), random_rows(40)),
+        acts in prop::collection::vec(any_act(), 0..40),
+        chunk_rows in 1usize..12,
+        count in 1usize..4,
+    ) {
+        for row in rows.0.iter_mut().chain(&mut rows.1) {
+            (row.number, row.time) = (row.number % 3, row.time / 6 * 6);
+        }
+        let tried = Tried { kind: JoinKind::Inner, broadcast: Some(everywhere), ..tried };
+        let expected = tried.nested_loop([&rows.0, &rows.1]);
+        let mut run = Run::new(tried, [rows.0, rows.1], chunk_rows);
+        run.act(Act::Restart(count));
+        for act in acts {
+            // No buckets move: rows of neither side are placed by key.
+            if !matches!(act, Act::Move(_)) {
+                run.act(act);
+            }
+        }
+        prop_assert_eq!(run.end(), expected);
+    }
+}
+
 fn tried(kind: JoinKind, bounds: [EventTime; 2]) -> Tried {
     Tried {
         kind,
@@ -352,6 +397,7 @@ fn tried(kind: JoinKind, bounds: [EventTime; 2]) -> Tried {
         has_key: true,
         has_condition: false,
         behind_us: 0,
+        broadcast: None,
     }
 }
 
