@@ -87,7 +87,7 @@ class RabbitMQ(Broker):
                             f"mqtt.listeners.tcp.local = 127.0.0.1:{self.port}\nmqtt.prefetch = 1000\n")
         # The script that Debian installs in /usr/sbin changes to another user; this is the server's own.
         server = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-        environment = dict(
+        self.environment = dict(
             os.environ, HOME=str(data), RABBITMQ_NODENAME=f"rounds{self.port}@localhost",
             RABBITMQ_MNESIA_BASE=str(data / "mnesia"), RABBITMQ_LOG_BASE=str(data / "log"),
             RABBITMQ_PID_FILE=str(data / "pid"), RABBITMQ_ENABLED_PLUGINS_FILE=str(plugins),
@@ -96,10 +96,16 @@ class RabbitMQ(Broker):
         )
         command = [server if server.exists() else found("rabbitmq-server")]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, env=environment, cwd=data, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self.environment, cwd=data, stdout=log, stderr=log)
         self.await_port("rabbitmq")
         # The script starts the virtual machine and waits for it, or becomes it.
         self.pid = self.machine()
+
+    def stop(self):
+        super().stop()
+        # The node has started Erlang's daemon of names, which stays behind.
+        if found("epmd"):
+            subprocess.run([found("epmd"), "-kill"], env=self.environment, capture_output=True, timeout=20)
 
     def machine(self):
         """The process of the node: the one of its descendants that has used the most CPU time."""
