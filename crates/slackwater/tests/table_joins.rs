@@ -103,8 +103,8 @@ fn timely(partitions: &[Vec<Row>], delay_ms: i64) -> (Vec<(Row, usize, usize)>, 
     (timely, late)
 }
 
-/// Runs the case; `hint` is what stands after SELECT, `from` what stands after the word JOIN. Returns what came
-/// out, and how many were late.
+/// Runs the case; `hint` is what stands after SELECT, `from` what stands after the word JOIN. Returns what
+/// came out, and how many were late.
 fn found(case: &Case, hint: &str, from: &str, watermarked: bool) -> (Vec<String>, u64) {
     let folder = tempfile::tempdir().unwrap();
     write("stream", &case.stream, folder.path());

@@ -292,8 +292,9 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(guarded.data)
 }
 
-/// Removes the optimizer's copies of that condition, and of the hint BROADCAST. From a condition on key columns the optimizer infers one
-/// on the other side's columns, and pushes it below the join if it names one side only.
+/// Removes the optimizer's copies of that condition, and of the hint BROADCAST. From a condition on key
+/// columns the optimizer infers one on the other side's columns, and pushes it below the join if it names one
+/// side only.
 pub fn without_copies(plan: LogicalPlan) -> Result<LogicalPlan> {
     let cleared = plan.transform_up(|part| {
         let LogicalPlan::Filter(filter) = &part else {

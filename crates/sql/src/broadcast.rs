@@ -1,8 +1,9 @@
 //! `SELECT /*+ BROADCAST(b) */ … FROM a JOIN b ON …`: every instance of the join gets all rows of `b`.
 //!
-//! In the plan the hint is a condition of the join: a function of the name, the place of the hint, and columns
-//! of both sides, so that the planner leaves it at the join ([`crate::statement`] adds it). The first of these
-//! columns belongs to the side ([`guard`]), which can then be found wherever the optimizer moves the join to.
+//! In the plan the hint is a condition of the join: a function of the name, the place of the hint, and
+//! columns of both sides, so that the planner leaves it at the join ([`crate::statement`] adds it). The first
+//! of these columns belongs to the side ([`guard`]), which can then be found wherever the optimizer moves the
+//! join to.
 
 use std::sync::Arc;
 

@@ -310,7 +310,11 @@ impl<S: Session> Connection<S> {
                 return Ok((stream, ack, input));
             }
             match stream.read(&mut input.bytes[input.filled..]) {
-                Ok(0) => return Err(End::Away("it closes the connection at once".into())),
+                Ok(0) => {
+                    return Err(End::Away(
+                        "it closes the connection (has it MQTT 5?)".into(),
+                    ));
+                }
                 Ok(bytes) => input.filled += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -45,13 +45,15 @@ fn a_target_is_corrected_on_all_hosts() {
     }
 }
 
-/// A table of a join is sent to all instances, and so is a stream that a hint names: through a tree its messages
-/// enter each other host once, whatever the shape, and the answer is the same. The other stream stays.
+/// A table of a join is sent to all instances, and so is a stream that a hint names: through a tree its
+/// messages enter each other host once, whatever the shape, and the answer is the same. The other stream
+/// stays.
 #[test]
 fn a_broadcast_is_sent_once_to_each_host() {
     const TABLE_ROWS: usize = 300;
     let table = "SELECT s.file, s.k, t.name FROM s JOIN t ON s.k = t.k";
-    let stream = "SELECT /*+ BROADCAST(t) */ s.file, s.k, t.name FROM s JOIN t ON t.ts BETWEEN s.ts AND s.ts";
+    let stream = "SELECT /*+ BROADCAST(t) */ s.file, s.k, t.name FROM s JOIN t
+                  ON t.ts BETWEEN s.ts AND s.ts";
     let broadcast = |query: &str, algorithm: &str, processes: usize| {
         let time = match query == stream {
             true => ", ts AS TO_TIMESTAMP_LTZ(k, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND",
@@ -70,7 +72,8 @@ fn a_broadcast_is_sent_once_to_each_host() {
         folder.write("table.csv", rows.collect::<String>().as_bytes());
         let text = format!(
             "SET 'broadcast' = '{algorithm}'; SET 'chunk_rows' = '64'; SET 'parallelism' = '{instances}';
-             CREATE TABLE s (k BIGINT, file BIGINT{time}) WITH ('connector' = 'file', 'path' = 'stream-*.csv');
+             CREATE TABLE s (k BIGINT, file BIGINT{time})
+             WITH ('connector' = 'file', 'path' = 'stream-*.csv');
              CREATE TABLE t (k BIGINT, name STRING{time}) WITH ('connector' = 'file', 'path' = 'table.csv');
              CREATE TABLE o (file BIGINT, k BIGINT, name STRING)
              WITH ('connector' = 'file', 'path' = 'out');

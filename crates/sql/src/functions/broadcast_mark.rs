@@ -7,7 +7,8 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signatur
 use crate::error::SqlError;
 use crate::names::BROADCAST_MARK;
 
-/// The function, of the name of the side, the place of the hint and columns of both sides. It is never called.
+/// The function, of the name of the side, the place of the hint and columns of both sides. It is never
+/// called.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct BroadcastMark {
     signature: Signature,

@@ -76,9 +76,8 @@ impl Translator<'_> {
             if let Some(hint) = hint
                 && kind != JoinKind::Inner
             {
-                return Err(hint.refused(
-                    "no instance knows whether a row has a partner in another one, so it must be an INNER JOIN",
-                ));
+                return Err(hint
+                    .refused("it is no INNER JOIN, and no instance knows of partners in others"));
             }
             if let Some(joined) = self.interval_join(join, kind, &streams, side)? {
                 return Ok(joined);

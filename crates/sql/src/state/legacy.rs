@@ -34,9 +34,7 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
                 let rows = columns(&side.rows);
                 format!("{rows} by {:?} at {}", side.keys, side.time)
             };
-            // Such checkpoints contain no join with a side in every instance.
-            let everywhere = join.broadcast.map_or("", |_| ", broadcast");
-            let kind = join_kind(join.kind);
+            let kind = join.broadcast.map_or(join_kind(join.kind), |_| "broadcast");
             vec![
                 (
                     "rows",
@@ -44,7 +42,7 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
                 ),
                 (
                     "interval",
-                    format!("{kind} [{}, {}]{everywhere}", join.from_us, join.to_us),
+                    format!("{kind} [{}, {}]", join.from_us, join.to_us),
                 ),
             ]
         }

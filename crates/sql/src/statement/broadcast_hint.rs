@@ -1,5 +1,5 @@
-//! The hint `/*+ BROADCAST(t) */` after SELECT: every instance of the join of `t` gets all of its rows, so the
-//! other side doesn't move ([`crate::broadcast`]).
+//! The hint `/*+ BROADCAST(t) */` after SELECT: every instance of the join of `t` gets all of its rows, so
+//! the other side doesn't move ([`crate::broadcast`]).
 //!
 //! It is carried to the plan as a condition of the join, over the columns that the other conditions name.
 
