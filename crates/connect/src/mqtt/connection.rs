@@ -230,7 +230,7 @@ impl<S: Session> Connection<S> {
             let Broker { table, address, .. } = &*self.broker;
             eprintln!(
                 "warning: table '{table}': the mqtt broker {address} can't be reached: {reason}; \
-                 waiting for it (is 'address' right, and does it run?)"
+                 waiting for it (is 'address' right, does it run, and has it MQTT 5?)"
             );
         }
     }
@@ -310,11 +310,7 @@ impl<S: Session> Connection<S> {
                 return Ok((stream, ack, input));
             }
             match stream.read(&mut input.bytes[input.filled..]) {
-                Ok(0) => {
-                    return Err(End::Away(
-                        "it closes the connection (has it MQTT 5?)".into(),
-                    ));
-                }
+                Ok(0) => return Err(End::Away("it closes the connection at once".into())),
                 Ok(bytes) => input.filled += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
