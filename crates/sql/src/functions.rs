@@ -16,6 +16,7 @@ mod rewritten;
 mod rounding;
 mod rows;
 mod scalar;
+mod subquery_mark;
 mod system_time;
 mod text;
 mod time;
@@ -29,6 +30,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
 use broadcast_mark::BroadcastMark;
+use subquery_mark::SubqueryMark;
 use system_time::SystemTimeAsOf;
 use to_timestamp_ltz::ToTimestampLtz;
 
@@ -141,6 +143,7 @@ fn built_in() -> All {
     scalars.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
     scalars.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
     scalars.push(Arc::new(ScalarUDF::new_from_impl(BroadcastMark::new())));
+    scalars.push(Arc::new(ScalarUDF::new_from_impl(SubqueryMark::new())));
     let own = [
         clock::functions(),
         time::functions(),

@@ -38,6 +38,7 @@ mod rewrite;
 pub mod server;
 mod sets;
 mod sink;
+mod subquery_hint;
 
 /// One statement.
 #[derive(Debug, Clone)]
@@ -124,23 +125,35 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         let first = first.map_or(tokens[0].span, |token| token.span);
         let (unhinted, mut broadcasts) =
             broadcast_hint::take(inner).map_err(|error| error.among(inner))?;
-        let statement = hints::take(&unhinted).and_then(|(rest, hinted)| {
+        let statement = hints::take(&unhinted).and_then(|(rest, hinted, begins)| {
             let statement = forms::rewrite(&rest)
                 .and_then(|tokens| rewrite(&tokens))
                 .and_then(parse_one)
                 .and_then(|statement| sets.checked(statement, first))?;
-            Ok((statement, hinted))
+            Ok((statement, hinted, begins))
         });
         let statement = statement.map_err(|error| misspelt(error.among(inner), inner))?;
-        let (mut statement, hinted) = statement;
+        let (mut statement, hinted, mut begins) = statement;
+        if !hinted.is_empty() {
+            change(&mut statement, &mut hints::keep_names)?;
+        }
         if !broadcasts.is_empty() {
             change(&mut statement, &mut |query| {
                 broadcast_hint::mark(query, &mut broadcasts)
             })
             .map_err(|error| error.among(inner))?;
         }
-        if !hinted.is_empty() {
-            change(&mut statement, &mut hints::keep_names)?;
+        if let Some(left) = broadcasts.first() {
+            return Err(left.misplaced().among(inner));
+        }
+        if !begins.is_empty() {
+            change(&mut statement, &mut |query| {
+                subquery_hint::mark(query, &mut begins)
+            })
+            .map_err(|error| error.among(inner))?;
+        }
+        if let Some(left) = begins.first() {
+            return Err(subquery_hint::misplaced(left.span).among(inner));
         }
         statements.push(Placed {
             statement,

@@ -31,7 +31,7 @@ use crate::expression::reject;
 use crate::key::KeyColumns;
 use crate::state::{Clock, KeyedState};
 use crate::time::{EventTime, MAX_WATERMARK};
-pub use combine::Combine;
+pub use combine::{Combine, FirstPhase};
 use groups::Groups;
 pub(super) use groups::{order_keys, reject_rows, scan_filtered};
 pub use keys::Keys;

@@ -86,3 +86,11 @@ SELECT b.ms FROM bids /*+ BROADCAST(bids) */ AS b;
 
 --- the function that stands for it
 SELECT b.ms FROM bids AS b WHERE broadcasts_side('b', '1:1 1:1', b.ms);
+
+--- of a table with options
+SELECT /*+ BROADCAST(people) */ b.ms, people.ms FROM bids AS b JOIN people /*+ OPTIONS('on_error' = 'fail') */
+ON b.bidder = people.name AND b.ts = people.ts + INTERVAL '0.5' SECOND;
+
+--- a hint in a subquery in a condition
+SELECT ms FROM bids WHERE auction IN (SELECT /*+ BROADCAST(p) */ b.auction FROM bids AS b JOIN people AS p
+ON b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '1' SECOND);

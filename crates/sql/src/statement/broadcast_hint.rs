@@ -30,6 +30,18 @@ pub struct Broadcast {
     span: Span,
 }
 
+impl Broadcast {
+    /// The error for a hint that belongs to no SELECT of a query.
+    pub fn misplaced(&self) -> SqlError {
+        misplaced(self.span)
+    }
+}
+
+fn misplaced(span: Span) -> SqlError {
+    let message = "the hint BROADCAST is only allowed after SELECT";
+    SqlError::new(message).at(span).hint(USE)
+}
+
 /// Removes these hints from a statement.
 pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Broadcast>)> {
     let mut rest = Vec::with_capacity(tokens.len());
@@ -42,8 +54,7 @@ pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Broadca
         let solid = |token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_));
         let before = rest.iter().rev().find(solid);
         let Some(select) = before.filter(|token| is_word(token, "SELECT")) else {
-            let message = "the hint BROADCAST is only allowed after SELECT";
-            return Err(SqlError::new(message).at(token.span).hint(USE));
+            return Err(misplaced(token.span));
         };
         found.push(Broadcast {
             select: select.span,

@@ -5,6 +5,8 @@
 //! states, then the number of rows that each group stands for. So keys and windows stay in their columns,
 //! and links and balancers need not know. [`super::Aggregate`] merges the states instead of adding rows.
 
+mod first_phase;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +21,10 @@ use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::key::KeyColumns;
 use crate::operator::{Output, Stateless};
+
+pub use first_phase::FirstPhase;
+#[cfg(test)]
+pub use first_phase::GROUPS_HELD_MAX;
 
 /// The number of groups per row from which combining doesn't pay: the chunk is sent as it is.
 const GROUPS_PER_ROW_MAX: f64 = 0.5;
