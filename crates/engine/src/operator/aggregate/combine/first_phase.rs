@@ -132,7 +132,7 @@ impl FirstPhase {
         }
         match self.spec.window {
             Some(window) => self.add_to_windows(window, chunk, output)?,
-            None => self.add(RUNNING, &chunk)?,
+            None => self.add(RUNNING, &chunk, output)?,
         }
         if self.is_full() {
             let rows = self
@@ -237,7 +237,7 @@ impl FirstPhase {
         let ticks = timestamp_ticks(chunk.batch.column(window.column))?;
         let first = ticks.first().copied().unwrap_or_default();
         if ticks.iter().all(|&at| at == first) {
-            return self.add(first, &chunk);
+            return self.add(first, &chunk, output);
         }
         let mut rows_of = BTreeMap::<i64, Vec<u32>>::new();
         for (row, &at) in ticks.iter().enumerate() {
@@ -245,12 +245,12 @@ impl FirstPhase {
         }
         rows_of.into_iter().try_for_each(|(at, rows)| {
             let part = chunk.take(&UInt32Array::from(rows))?;
-            self.add(at, &part)
+            self.add(at, &part, output)
         })
     }
 
     /// Adds rows of one window.
-    fn add(&mut self, at: i64, chunk: &Chunk) -> Result<()> {
+    fn add(&mut self, at: i64, chunk: &Chunk, output: &mut Output) -> Result<()> {
         let keys = KeyColumns::of_chunk(chunk, &self.spec.keys)?;
         if !self.tables.contains_key(&at) {
             let held = match self.spare.take() {
@@ -267,7 +267,7 @@ impl FirstPhase {
         let before = held.rows.len();
         held.table.keys.groups(&keys, &mut self.groups)?;
         held.table.resize();
-        held.table.update(&self.spec, &self.groups, chunk)?;
+        held.table.update(&self.spec, &self.groups, chunk, output)?;
         held.rows.resize(held.table.keys.len(), 0);
         for &group in &self.groups {
             held.rows[group as usize] += 1;
