@@ -1,5 +1,5 @@
 # The commands that the README mentions. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
 .PHONY: test-numa
@@ -113,6 +113,13 @@ test-mqtt:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
 	cargo test $(PACKAGES) --lib --test main mqtt
+	python3 -m unittest discover -s tests/mqtt
+	python3 tests/mqtt/rounds.py --program target/debug/slackwater --rates 50 --seconds 1 --rounds 1 --check
+
+# The round client, broker, query, broker, client: its latency and the CPU time of each part, with mosquitto.
+# BENCH='--broker rabbitmq --middles broker,python' is the same with RabbitMQ. Release build first.
+bench-rounds:
+	python3 tests/mqtt/rounds.py --program target/release/slackwater $(BENCH)
 
 # The registry against real servers of ZooKeeper, Debian's: one, and three that vote, started on free ports of
 # the loopback address with their data in a temporary folder, killed and stopped during the tests. FIGURES=1

@@ -230,6 +230,16 @@ fn any_wait(seeded: &mut Seeded) -> Vec<(&'static str, String)> {
     settings
 }
 
+#[test]
+fn quakes_interval_join_with_a_side_in_every_instance() {
+    let text = include_str!("answers/quakes.intervaljoin_60s_other_net.sql");
+    let text = text.replace("SELECT a.id", "SELECT /*+ BROADCAST(a) */ a.id");
+    assert!(text.contains("BROADCAST"));
+    check("quakes.intervaljoin_60s_other_net", &text, false);
+    let dealt = format!("SET 'order' = 'none';\n{text}");
+    check("quakes.intervaljoin_60s_other_net", &dealt, false);
+}
+
 macro_rules! answers {
     ($($test:ident: $name:literal, $only_last:literal;)*) => {
         /// The queries: names, SQL, and whether the last row of a key is what counts.

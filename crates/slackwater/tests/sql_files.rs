@@ -270,6 +270,7 @@ files! {
     joins
     table_joins
     interval_joins
+    broadcast_joins
     semi_joins
     over
     lookup_joins

@@ -5,6 +5,7 @@
 //! ([`rows`]). A build adds its own in the same way ([`Functions`], `docs/functions.md`).
 
 mod aggregate;
+mod broadcast_mark;
 mod clock;
 mod declared;
 mod json;
@@ -28,6 +29,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
+use broadcast_mark::BroadcastMark;
 use subquery_mark::SubqueryMark;
 use system_time::SystemTimeAsOf;
 use to_timestamp_ltz::ToTimestampLtz;
@@ -140,6 +142,7 @@ fn built_in() -> All {
     scalars.extend(patterns);
     scalars.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
     scalars.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
+    scalars.push(Arc::new(ScalarUDF::new_from_impl(BroadcastMark::new())));
     scalars.push(Arc::new(ScalarUDF::new_from_impl(SubqueryMark::new())));
     let own = [
         clock::functions(),

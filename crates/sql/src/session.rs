@@ -24,6 +24,7 @@ use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlTo
 use sqlparser::ast::{Expr as AstExpr, LimitClause, Query, Statement as AstStatement, Value};
 
 use crate::as_of;
+use crate::broadcast;
 use crate::check;
 use crate::common_types;
 use crate::constants;
@@ -265,7 +266,7 @@ impl Session {
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
         let plan = plan.map_err(|error| self.with_nearest_name(error.into()))?;
         check_filters(&plan)?;
-        as_of::guard(common_types::unify(plan)?)
+        broadcast::guard(as_of::guard(common_types::unify(plan)?)?)
     }
 
     /// Adds a suggestion to errors about unknown functions and fields, which the planner reports without one.

@@ -23,6 +23,7 @@ pub use hints::{Hinted, OPTIONS_OF};
 pub use materialized::{CreateMaterializedView, plain_view, query_of};
 pub use sets::{closing, opening};
 
+mod broadcast_hint;
 mod create;
 mod declaration;
 mod distinct_from;
@@ -122,7 +123,9 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         };
         let first = inner.iter().find(|token| !is_space(token));
         let first = first.map_or(tokens[0].span, |token| token.span);
-        let statement = hints::take(inner).and_then(|(rest, hinted, begins)| {
+        let (unhinted, mut broadcasts) =
+            broadcast_hint::take(inner).map_err(|error| error.among(inner))?;
+        let statement = hints::take(&unhinted).and_then(|(rest, hinted, begins)| {
             let statement = forms::rewrite(&rest)
                 .and_then(|tokens| rewrite(&tokens))
                 .and_then(parse_one)
@@ -133,6 +136,15 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         let (mut statement, hinted, mut begins) = statement;
         if !hinted.is_empty() {
             change(&mut statement, &mut hints::keep_names)?;
+        }
+        if !broadcasts.is_empty() {
+            change(&mut statement, &mut |query| {
+                broadcast_hint::mark(query, &mut broadcasts)
+            })
+            .map_err(|error| error.among(inner))?;
+        }
+        if let Some(left) = broadcasts.first() {
+            return Err(left.misplaced().among(inner));
         }
         if !begins.is_empty() {
             change(&mut statement, &mut |query| {

@@ -52,7 +52,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("expressions", "expression functions simplify"),
             (
                 "plan",
-                "as_of common_types constants grouping_sets nulls operands outputs prune session \
+                "as_of broadcast common_types constants grouping_sets nulls operands outputs prune session \
                  subqueries table window",
             ),
             (

@@ -24,7 +24,7 @@ SELECT /* STATE_TTL('v' = '1 d') */ id FROM v /* + OPTIONS('path' = 'data/edges.
 SELECT /*+ STATE_TTL('v' = '1d') */ id, COUNT(*) FROM v GROUP BY id;
 
 --- how to join
-SELECT /*+ BROADCAST(v) */ id FROM v;
+SELECT /*+ SHUFFLE_HASH(v) */ id FROM v;
 
 --- how to look up
 SELECT id FROM v /*+ LOOKUP('table' = 'v', 'async' = 'true') */;

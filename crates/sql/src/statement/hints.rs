@@ -214,7 +214,7 @@ fn refused(name: &str) -> SqlError {
         "STATE_TTL" => {
             "use SET 'state_ttl' = '1 d' before the query, which applies to all of its state"
         }
-        "BROADCAST" | "SHUFFLE_HASH" | "SHUFFLE_MERGE" | "NEST_LOOP" | "MULTI_JOIN" => {
+        "SHUFFLE_HASH" | "SHUFFLE_MERGE" | "NEST_LOOP" | "MULTI_JOIN" => {
             "remove it: the conditions of a join decide how it runs, and EXPLAIN shows it"
         }
         "LOOKUP" => {
@@ -222,7 +222,7 @@ fn refused(name: &str) -> SqlError {
         }
         _ => {
             "remove it; the supported hints are OPTIONS('key' = 'value') after the name of a table, and \
-             SUBQUERY after SELECT"
+             SUBQUERY and BROADCAST(t) after SELECT"
         }
     };
     SqlError::new(format!("the hint {name} is not supported")).hint(hint)
