@@ -1,7 +1,8 @@
 # The commands that the README mentions. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
-.PHONY: bench-python dist wheel deb tarball sbom image test-install
+.PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
+.PHONY: test-numa
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
@@ -112,6 +113,13 @@ test-mqtt:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
 	cargo test $(PACKAGES) --lib --test main mqtt
+	python3 -m unittest discover -s tests/mqtt
+	python3 tests/mqtt/rounds.py --program target/debug/slackwater --rates 50 --seconds 1 --rounds 1 --check
+
+# The round client, broker, query, broker, client: its latency and the CPU time of each part, with mosquitto.
+# BENCH='--broker rabbitmq --middles broker,python' is the same with RabbitMQ. Release build first.
+bench-rounds:
+	python3 tests/mqtt/rounds.py --program target/release/slackwater $(BENCH)
 
 # The registry against real servers of ZooKeeper, Debian's: one, and three that vote, started on free ports of
 # the loopback address with their data in a temporary folder, killed and stopped during the tests. FIGURES=1
@@ -199,6 +207,17 @@ test-power:
 	  { echo "missing: apt-get install redis-server redis-sentinel"; exit 1; }
 	cargo test -p slackwater-power -- --include-ignored --skip measure
 
+# Copies of a query on a machine of two NUMA nodes: a kernel of Debian 12 in QEMU, with the packages of
+# test-cpufreq. Some five minutes; takes no KVM. NUMA="--kvm" uses it. See tests/numa/README.md.
+NUMA ?=
+test-numa:
+	@command -v apt-get > /dev/null && command -v dpkg-deb > /dev/null || \
+	  { echo "missing: apt-get and dpkg-deb, of Debian 12"; exit 1; }
+	@[ -f target/cpufreq/done ] || [ "$$(id -u)" != 0 ] || apt-get update
+	python3 -B tests/cpufreq/fetch.py target/cpufreq
+	cargo build --release -p slackwater
+	python3 -B tests/numa/run.py --program target/release/slackwater $(NUMA)
+
 # The power manager with the kernel's own acpi-cpufreq: a kernel of Debian 12 in QEMU, whose firmware has
 # P-states. 90 MB of packages are unpacked into target/cpufreq. Some ten minutes; takes no KVM.
 # CPUFREQ="--only sigterm_restores" plays some. See tests/cpufreq/README.md.
@@ -210,6 +229,21 @@ test-cpufreq:
 	python3 -B tests/cpufreq/fetch.py target/cpufreq
 	cargo build --release -p slackwater-power
 	python3 -B tests/cpufreq/run.py --program target/release/slackwater-power $(CPUFREQ)
+
+# Programs whose TCP connections within this host go through shared memory: what they see is compared with
+# what TCP shows them. bench-sockets compares the speed, with Debian's Redis and iperf3; five minutes.
+test-sockets:
+	cargo test -p slackwater-sockets
+
+SOCKETS ?=
+bench-sockets:
+	@{ command -v redis-benchmark && command -v redis-server && command -v iperf3; } > /dev/null || \
+	  [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends redis-server redis-tools iperf3; }
+	@{ command -v redis-benchmark && command -v redis-server && command -v iperf3; } > /dev/null || \
+	  echo "note: some programs are missing: apt-get install redis-server redis-tools iperf3"
+	cargo build --release -p slackwater-sockets
+	python3 -B tests/sockets/bench.py --library target/release/libslackwater_sockets.so $(SOCKETS)
 
 # psql alone, which is quick.
 test-psql:
@@ -339,16 +373,14 @@ tarball: dist
 sbom: dist
 	target/packaging/bin/python -B packaging/sbom.py --out target/dist/tree/share/doc/slackwater --check
 
-# An image of containers; needs podman or docker.
+# An image of containers; needs podman or docker: ENGINE=docker if there are both.
+ENGINE ?=
 image: tarball
-	@command -v podman > /dev/null || command -v docker > /dev/null || { \
-	  echo "missing: apt-get install podman"; exit 1; }
-	cd target/dist && $$(command -v podman || command -v docker) build --file ../../packaging/Containerfile \
-	  --build-arg TARBALL="$$(ls -t slackwater-*.tar.gz | head -n 1)" --tag slackwater .
+	ENGINE="$(ENGINE)" packaging/image.sh
 
 # The packages that are in target/dist, installed as users do it: the wheel into a fresh environment without
 # Rust, the deb and the tarball into namespaces with a root of their own, services under a systemd of their
-# own, which are killed. INSTALL="--only wheel" does some. The namespaces need root.
+# own, which are killed, the image in containers. INSTALL="--only wheel" does some. The namespaces need root.
 INSTALL ?=
 test-install: target/packaging/bin/maturin
 	target/packaging/bin/python -B packaging/test_install.py $(INSTALL)

@@ -2,6 +2,7 @@
 # Builds what is published, into target/dist:
 #
 #   tree/bin/      slackwater, slackwater-power
+#   tree/lib/      slackwater/libslackwater_sockets.so
 #   tree/share/    manual pages, completions of shells; doc/slackwater: licenses, the SBOM
 #
 # The programs are release builds without symbols, linked for an old glibc: see zig-cc. All packages are made
@@ -15,10 +16,12 @@ tree=target/dist/tree
 # used again.
 cargo rustc --profile "$PROFILE" -p slackwater --bin slackwater --features "$FEATURES" -- $LINK
 cargo rustc --profile "$PROFILE" -p slackwater-power --bin slackwater-power -- $LINK
+cargo rustc --profile "$PROFILE" -p slackwater-sockets --lib -- $LINK
 
 rm -rf target/dist/tree
-mkdir -p "$tree/bin" "$tree/share/man/man1" "$tree/share/doc/slackwater"
+mkdir -p "$tree/bin" "$tree/lib/slackwater" "$tree/share/man/man1" "$tree/share/doc/slackwater"
 cp "$BUILT/slackwater" "$BUILT/slackwater-power" "$tree/bin/"
+cp "$BUILT/libslackwater_sockets.so" "$tree/lib/slackwater/"
 slackwater="$tree/bin/slackwater"
 "$slackwater" man "$tree/share/man/man1"
 gzip -9n "$tree"/share/man/man1/*.1

@@ -22,7 +22,9 @@ import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Each package that is published, and whether it has the features.
-PUBLISHED = {"slackwater": True, "slackwater-power": False, "slackwater-python": True}
+PUBLISHED = {
+    "slackwater": True, "slackwater-power": False, "slackwater-sockets": False, "slackwater-python": True,
+}
 # C libraries in crates: name, license, the file that has the version, and its license file, in the crate.
 BUNDLED = {
     "libmimalloc-sys": ("mimalloc", "MIT", "", r"", "c_src/mimalloc/v2/LICENSE"),

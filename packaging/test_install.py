@@ -2,6 +2,7 @@
 """Installs the packages in target/dist as users do, and runs what is in them.
 
     python3 packaging/test_install.py [--only wheel]
+    python3 packaging/test_install.py --only image --make-bases
 
 What can't be checked here is named. See roots.py: this machine remains as it is.
 """
@@ -22,6 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
+import image  # noqa: E402
 import services  # noqa: E402
 from roots import ENVIRONMENT, Failed, Skipped, Throwaway, checked, first_rows, glibc, in_root  # noqa: E402
 from roots import needs_root  # noqa: E402
@@ -128,8 +130,10 @@ def tarball_over_glibc(folder):
     (folder / "state").mkdir()
     sources = {"/slackwater/": unpacked, "/state": folder / "state"}
     user, entry = "0:0", None
-    image = (HERE / "Containerfile").read_text().rpartition("\nFROM ")[2].partition("\n")[2]
-    for line in filter(lambda line: line and not line.startswith("#"), image.splitlines()):
+    stage = (HERE / "Containerfile").read_text().rpartition("\nFROM ")[2].partition("\n")[2]
+    for line in stage.replace("\\\n", "").splitlines():
+        if not line or line.startswith("#"):
+            continue
         word, _, rest = line.partition(" ")
         if word == "COPY":
             *flags, source, target = shlex.split(rest)
@@ -142,7 +146,7 @@ def tarball_over_glibc(folder):
             user = rest
         elif word == "ENTRYPOINT":
             entry = eval(rest)  # pylint: disable=eval-used
-        elif word not in ("WORKDIR", "CMD"):
+        elif word not in ("WORKDIR", "CMD", "LABEL", "EXPOSE"):
             raise Failed(f"Containerfile: {word} is not played by this test")
     (root / "tmp").chmod(0o1777)
     lines = first_rows(in_root(root, [*entry, "demo", "--no-page"], user), WANTED, env=ENVIRONMENT)
@@ -197,9 +201,12 @@ def main():
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--only", default="", help="only checks whose name has this")
+    parser.add_argument("--make-bases", action="store_true", help="the images that the Containerfile begins "
+                        "with are made of Debian's packages, and not pulled; needs root and mmdebstrap")
     options = parser.parse_args()
+    checks = {**CHECKS, "image: built, run, stopped": lambda folder: image.check(folder, options.make_bases)}
     failed = played = 0
-    for name, check in CHECKS.items():
+    for name, check in checks.items():
         if options.only not in name:
             continue
         folder = pathlib.Path(tempfile.mkdtemp(prefix="slackwater-install-"))

@@ -22,19 +22,24 @@ class Late(Failed):
     """It does not answer in time."""
 
 
-class Guest:
-    """One of them. What its kernel says is in `console`."""
+def with_table(table):
+    """A machine whose firmware has this table."""
+    return ["-cpu", MODEL, "-smp", f"{CPUS},sockets=1,cores={CPUS},threads=1", "-m", "768",
+            "-acpitable", f"file={table}"]
 
-    def __init__(self, tools, folder, archive, table, seconds, kvm=False):
+
+class Guest:
+    """One of them, of these options of QEMU. What its kernel says is in `console`."""
+
+    def __init__(self, tools, folder, archive, machine, seconds, kvm=False):
         self.console = pathlib.Path(folder) / "console"
         self.until = time.monotonic() + seconds
         share = tools.root / "usr/share"
         command = [
-            tools.find("qemu-system-x86_64"), "-machine", "pc", "-cpu", MODEL,
-            "-accel", "kvm" if kvm else "tcg",
-            "-smp", f"{CPUS},sockets=1,cores={CPUS},threads=1", "-m", "768", "-nodefaults", "-no-user-config",
+            tools.find("qemu-system-x86_64"), "-machine", "pc", *machine,
+            "-accel", "kvm" if kvm else "tcg", "-nodefaults", "-no-user-config",
             "-no-reboot", "-display", "none", "-vga", "none", "-net", "none",
-            "-kernel", str(tools.kernel()[0]), "-initrd", str(archive), "-acpitable", f"file={table}",
+            "-kernel", str(tools.kernel()[0]), "-initrd", str(archive),
             "-append", "console=ttyS0 panic=-1 quiet loglevel=6 ignore_loglevel random.trust_cpu=1",
             # The kernel's messages, the commands, and the two ports that stand for clocks.
             "-serial", f"file:{self.console}", "-serial", "stdio", "-serial", "null", "-serial", "null",

@@ -25,7 +25,7 @@ sys.dont_write_bytecode = True
 
 import image  # noqa: E402
 import scenarios  # noqa: E402,F401
-from guest import Failed, Guest  # noqa: E402
+from guest import Failed, Guest, with_table  # noqa: E402
 from world import SCENARIOS, World  # noqa: E402
 
 
@@ -58,7 +58,7 @@ def play_all(names, by_hardware, tools, folder, archive, options):
     good, guest = 0, None
     begun = time.monotonic()
     try:
-        guest = Guest(tools, folder, archive, table, options.minutes * 60, options.kvm)
+        guest = Guest(tools, folder, archive, with_table(table), options.minutes * 60, options.kvm)
         world = World(guest)
         world.start_servers()
         print(f"booted, {'the hardware coordinates' if by_hardware else 'the kernel coordinates'}"

@@ -95,7 +95,8 @@ class Joins:
         time = renamed[la, left.time] if kind not in ("RIGHT", "FULL") else None
         if not left.unique or not right.unique:
             unique = ()
-        return Join(left, la, right, ra, kind, on, Items(items), "interval", time, unique=unique, comma=self.chance(0.2))
+        return Join(left, la, right, ra, kind, on, Items(items), "interval", time, unique=unique, comma=self.chance(0.2),
+                    broadcast=rng.choice(["", "", la, ra]))
 
     def within(self, la, left, ra, right, low, high):
         a, b = Expr("TIMESTAMP(3)", f"{la}.{left.time}", f"{la}.{left.time}"), Expr("TIMESTAMP(3)", f"{ra}.{right.time}", f"{ra}.{right.time}")

@@ -258,6 +258,8 @@ class Join(Relation):
     where: Expr = None
     comma: bool = False
     """An inner join written as `FROM a, b WHERE …`."""
+    broadcast: str = ""
+    """The side that the hint names, if there is one: the answer is the same without it."""
 
     def __post_init__(self):
         self.changes = self.way == "stream" and (self.kind != "INNER" or self.left.changes or self.right.changes)
@@ -280,7 +282,9 @@ class Join(Relation):
             joined = f"{left} {self.kind} JOIN {right} ON {on}"
             if not to.ours and self.kind in ("LEFT SEMI", "LEFT ANTI"):
                 joined = f"{left} {self.kind[5:]} JOIN {right} ON {on}"
-        return f"SELECT {self.items.text(to)}{more} FROM {joined}{where(behind)}"
+        is_hinted = to.ours and self.broadcast and self.kind == "INNER" and not self.comma
+        hint = f"/*+ BROADCAST({self.broadcast}) */ " if is_hinted else ""
+        return f"SELECT {hint}{self.items.text(to)}{more} FROM {joined}{where(behind)}"
 
     def hidden(self):
         # A join with a table passes a stream's rows on unchanged.

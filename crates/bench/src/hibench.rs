@@ -1,4 +1,4 @@
-//! `slackwater bench hibench`: the four streaming workloads of HiBench over generated visits, compared
+//! `slackwater bench hibench`: the streaming workloads of HiBench over generated visits, compared
 //! with the same fixwindow written by hand (`crates/bench/limit`).
 //!
 //! Every run is a process of its own, with its own CPU time and memory; before each one the hand-written
@@ -85,7 +85,8 @@ impl Experiment for Arguments {
 
     fn announcement(&self) -> String {
         let (rows, runs) = (count(self.rows), self.runs);
-        format!("four workloads over {rows} generated records, {runs} round(s)")
+        let workloads = Workload::ALL.len();
+        format!("{workloads} workloads over {rows} generated records, {runs} round(s)")
     }
 
     fn measure(&self) -> Result<Figures, String> {

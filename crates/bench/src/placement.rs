@@ -9,9 +9,11 @@
 //! The first half is a prediction and not a reproduction, because no such machine is available. Its
 //! parameters are printed, together with which of them UPM-CEP's paper gives (`papers.md` P5).
 
+mod deployments;
 mod figures;
 mod model;
 mod scaling;
+mod terms;
 
 use std::path::PathBuf;
 
@@ -80,17 +82,21 @@ impl Experiment for Arguments {
 
     fn measure(&self) -> Result<Figures, String> {
         let (parameters, predictions) = model::predict(&self.nodes)?;
+        let deployed = deployments::predict(&self.nodes)?;
         let folder = self.folder.as_deref();
         let measure = || scaling::measure(self.rows, &self.parallelism, self.runs, folder);
         Ok(Figures {
             parameters,
             predictions,
+            deployed,
             scaling: (!self.predict_only).then(measure).transpose()?,
         })
     }
 
     fn verdicts(&self, figures: &Figures) -> Vec<Verdict> {
-        figures::verdicts(&figures.predictions, figures.scaling.as_ref())
+        let mut all = figures::verdicts(&figures.predictions, figures.scaling.as_ref());
+        all.extend(figures.deployed.verdicts());
+        all
     }
 
     fn text(&self, figures: &Figures) -> String {

@@ -24,9 +24,11 @@ fn every_workload_is_compared_with_the_hand_written_program() {
     for part in [
         "HiBench streaming: 20,000 records",
         "identity",
+        "identity-rows",
         "repartition",
         "wordcount",
         "fixwindow",
+        "countwindow",
         "limit: fixwindow written by hand",
         "MB over 20,000 records",
     ] {
@@ -35,7 +37,7 @@ fn every_workload_is_compared_with_the_hand_written_program() {
     }
     let figures = folder.json("hibench.json");
     let workloads = figures["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 4);
+    assert_eq!(workloads.len(), 6);
     for workload in workloads {
         let ratio = workload["limit_ratio"]["median"].as_f64().unwrap();
         assert!(ratio > 0.0, "{workload}");

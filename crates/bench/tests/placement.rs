@@ -29,7 +29,18 @@ fn predictions_are_compared_with_published_figures() {
         );
     }
     let figures = folder.json("placement.json");
-    assert_eq!(figures["predictions"].as_array().unwrap().len(), 8);
+    assert_eq!(figures["predictions"].as_array().unwrap().len(), 12);
+    let deployments = figures["deployed"]["deployments"].as_array().unwrap();
+    // On one node there is one.
+    assert_eq!(deployments.len(), 1 + 3);
+    for part in [
+        "copies as in P5",
+        "one query",
+        "copies, one answer",
+        "placed: ns = work",
+    ] {
+        assert!(out.contains(part), "'{part}' is not in:\n{out}");
+    }
     assert!(figures["scaling"].is_null());
     assert_eq!(figures["parameters"]["machine"], "bullion-s16");
     let wrong = ["placement", "--nodes", "17"];

@@ -210,7 +210,12 @@ fn check_known(options: &Options<'_>, what: &str, known: &[&str]) -> Result<(), 
     all.sort_unstable();
     let mut fix = format!("the options are: {}", all.join(", "));
     let belongs_elsewhere = known_table_options().contains(&name);
-    if !belongs_elsewhere && let Some(near) = nearest(name, known) {
+    // librdkafka's names have a prefix in tables: `properties.`.
+    let prefixed = known
+        .iter()
+        .find(|known| known.ends_with(&format!(".{name}")));
+    let near = prefixed.copied().or_else(|| nearest(name, known));
+    if !belongs_elsewhere && let Some(near) = near {
         fix = format!("did you mean '{near}'? {fix}");
     }
     let reason = format!("is not an option of {what}");

@@ -1,5 +1,6 @@
 //! How much CPU time instances need and how much links carry, as far as this is known before they run.
 
+use crate::copies::Copies;
 use crate::expand::ExecutionGraph;
 use crate::query::{NodeKind, QueryGraph};
 use crate::split::Subqueries;
@@ -40,11 +41,13 @@ pub fn rows_into(graph: &QueryGraph, costs: &[NodeCost], source_rows_per_s: &[f6
     rows
 }
 
-/// The demand of a query. Work and rows are assumed to be spread evenly over instances and links.
+/// The demand of a query, of which there may be copies. Work and rows are assumed to be spread evenly over
+/// instances and links.
 pub fn demand(
     graph: &QueryGraph,
     split: &Subqueries,
     execution: &ExecutionGraph,
+    copies: Option<&Copies>,
     costs: &[NodeCost],
     source_rows_per_s: &[f64],
 ) -> Demand {
@@ -65,10 +68,61 @@ pub fn demand(
         let links = links_of[&(from, link.to_node, link.input)];
         rows[from] * costs[from].rows_out * costs[from].row_bytes / links as f64
     });
-    Demand {
+    let mut demand = Demand {
         cores: cores.collect(),
         bytes_per_s: bytes_per_s.collect(),
+    };
+    let nodes = 0..graph.nodes.len();
+    for node in nodes.filter(|&node| copies.is_some_and(|copies| copies.first_phase[node])) {
+        let left = rows_left(graph, split, costs, node);
+        let cores = rows[node] * costs[node].per_row_ns / 1e9;
+        move_first_phase(graph, split, execution, node, (cores, left), &mut demand);
     }
+    demand
+}
+
+/// Moves the first phase of an aggregation that needs `cores` to its senders, which send the share `left` of
+/// its rows.
+fn move_first_phase(
+    graph: &QueryGraph,
+    split: &Subqueries,
+    execution: &ExecutionGraph,
+    node: usize,
+    (cores, left): (f64, f64),
+    demand: &mut Demand,
+) {
+    let inputs = graph.nodes[node].inputs.iter();
+    let senders = inputs.map(|edge| split.of_node[edge.from]);
+    let senders = senders.collect::<Vec<usize>>();
+    for (own, instance) in demand.cores.iter_mut().zip(&execution.instances) {
+        let share = cores / instance.instances as f64;
+        if instance.subquery == split.of_node[node] {
+            *own -= share * (1.0 - left);
+        } else if senders.contains(&instance.subquery) {
+            *own += share / senders.len() as f64;
+        }
+    }
+    for (bytes, link) in demand.bytes_per_s.iter_mut().zip(&execution.links) {
+        if link.to_node == node {
+            *bytes *= left;
+        }
+    }
+}
+
+/// The share of the rows into an aggregation that is left after its first phase: each sender has at most the
+/// groups of all.
+pub fn rows_left(graph: &QueryGraph, split: &Subqueries, costs: &[NodeCost], node: usize) -> f64 {
+    let inputs = graph.nodes[node].inputs.iter();
+    let senders = inputs.map(|edge| split.subqueries[split.of_node[edge.from]].instances);
+    (costs[node].rows_out * senders.sum::<usize>() as f64).min(1.0)
+}
+
+/// The bytes per second that go from one place (a NUMA node, a host) to another; `place_of` is the place of
+/// each instance.
+pub fn bytes_between(execution: &ExecutionGraph, demand: &Demand, place_of: &[usize]) -> f64 {
+    let links = execution.links.iter().zip(&demand.bytes_per_s);
+    let crossing = links.filter(|(link, _)| place_of[link.from] != place_of[link.to]);
+    crossing.map(|(_, bytes)| bytes).sum()
 }
 
 #[cfg(test)]
@@ -101,7 +155,7 @@ mod tests {
             row_bytes: 8.0,
         };
         let costs = [cost(100.0, 1.0), cost(10.0, 0.25), cost(400.0, 1.0)];
-        let demand = demand(&graph, &split, &execution, &costs, &[1e6, 0.0, 0.0]);
+        let demand = demand(&graph, &split, &execution, None, &costs, &[1e6, 0.0, 0.0]);
         // 1 M rows/s of 110 ns, and a quarter of them of 400 ns, each on two instances.
         assert_eq!(demand.cores, [0.055, 0.055, 0.05, 0.05]);
         // 250 k rows/s of 8 bytes over four links.

@@ -1,5 +1,6 @@
 //! From subqueries to the execution graph: the instances of each subquery, and the links between them.
 
+use crate::copies::Copies;
 use crate::query::{Exchange, QueryGraph};
 use crate::split::Subqueries;
 
@@ -51,6 +52,15 @@ pub struct LinkEdge {
 
 /// Expands subqueries into instances and links.
 pub fn expand(graph: &QueryGraph, split: &Subqueries) -> ExecutionGraph {
+    expand_copies(graph, split, None)
+}
+
+/// Like [`expand`], for a query of which there may be copies: what is dealt out to many stays in its copy.
+pub fn expand_copies(
+    graph: &QueryGraph,
+    split: &Subqueries,
+    copies: Option<&Copies>,
+) -> ExecutionGraph {
     let mut execution = ExecutionGraph::default();
     let mut first_instance = Vec::with_capacity(split.subqueries.len());
     for (subquery, part) in split.subqueries.iter().enumerate() {
@@ -75,14 +85,18 @@ pub fn expand(graph: &QueryGraph, split: &Subqueries) -> ExecutionGraph {
             );
             for from in 0..from_count {
                 for to in 0..to_count {
+                    let may_link = || {
+                        copies.is_none_or(|copies| {
+                            copies.may_link(split, (from_part, from), (to_part, to))
+                        })
+                    };
                     let linked = match edge.exchange {
-                        Exchange::Forward => from % to_count == to,
+                        Exchange::Forward | Exchange::Apart => from % to_count == to,
                         Exchange::Single => to == 0,
-                        Exchange::Key(_)
-                        | Exchange::RoundRobin
-                        | Exchange::Demand
-                        | Exchange::Broadcast => true,
-                        Exchange::Spread => from_count < to_count || from % to_count == to,
+                        Exchange::Key(_) | Exchange::Broadcast => true,
+                        Exchange::RoundRobin | Exchange::Demand => may_link(),
+                        Exchange::Spread if from_count < to_count => may_link(),
+                        Exchange::Spread => from % to_count == to,
                     };
                     if linked {
                         execution.links.push(LinkEdge {

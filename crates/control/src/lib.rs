@@ -3,7 +3,7 @@
 //! ```text
 //! query graph  →  subqueries  →  execution graph  →  placement
 //!   query.rs        split.rs        expand.rs          place.rs  (demand.rs, topology.rs, cluster.rs)
-//!                                       ▲  links of broadcasts: broadcast.rs
+//!                                       ▲  links of broadcasts: broadcast.rs; copies per node: copies.rs
 //! ```
 //!
 //! Of other hosts: what their clocks show (`clock.rs`), when they are lost (`lease.rs`), how many are wanted
@@ -15,6 +15,7 @@
 pub mod query;
 pub mod split;
 
+pub mod copies;
 pub mod expand;
 
 pub mod demand;

@@ -4,6 +4,7 @@
 //! instances, links, demand ─┬─ spread: dealt out by number; workers over nodes in turn
 //!          (demand.rs)      ├─ numa: problem.rs ─► search.rs ─► exact.rs if it is small
 //!                           │  on several hosts: workers over hosts in turn, then the same
+//!                           ├─ copies: workers over nodes or hosts in turn, instances by number
 //!                           └─ os: dealt out by number; the kernel chooses cores
 //! ```
 //!
@@ -94,6 +95,36 @@ pub struct Question<'a> {
     /// The requested strategy; `None` for [`Strategy::Numa`] on a machine of several nodes,
     /// [`Strategy::Spread`] elsewhere.
     pub strategy: Option<Strategy>,
+    /// Whether there is a copy of the query in each place: then instance `i` of every subquery is in place
+    /// `i` modulo the places.
+    pub copies: Option<Places>,
+}
+
+/// What has a copy of a query each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Places {
+    /// The NUMA nodes, of all hosts.
+    Nodes,
+    /// The hosts.
+    Hosts,
+}
+
+/// The place of each worker, if its core is known: a NUMA node by its index in the topology, or a host.
+pub fn place_of_workers(
+    topology: &Topology,
+    host_of_nodes: &[usize],
+    places: Places,
+    cores: &[Option<usize>],
+) -> Vec<Option<usize>> {
+    let cores = cores.iter();
+    let places = cores.map(|core| {
+        let node = topology.node_of((*core)?);
+        match places {
+            Places::Nodes => Some(node),
+            Places::Hosts => host_of_nodes.get(node).copied(),
+        }
+    });
+    places.collect()
 }
 
 /// The most instances for which the best placement is searched exhaustively, and the most attempts for
@@ -121,8 +152,9 @@ pub fn place(question: &Question<'_>) -> Placement {
         false => Strategy::Os,
     };
     let dealt = deal(question, workers);
-    let (worker_of, cores) = match strategy {
-        Strategy::Os => {
+    let host = |core: &CoreOfNode| question.host_of_nodes.get(core.node).copied().unwrap_or(0);
+    let (worker_of, cores) = match (strategy, question.copies) {
+        (Strategy::Os, _) => {
             return Placement {
                 strategy,
                 worker_of: dealt,
@@ -131,12 +163,14 @@ pub fn place(question: &Question<'_>) -> Placement {
                 distance_mean: None,
             };
         }
-        Strategy::Numa if has_several_hosts(question) => {
+        (_, Some(Places::Nodes)) => (dealt, in_turn(&cores, workers, |core| core.node)),
+        (_, Some(Places::Hosts)) => (dealt, in_turn(&cores, workers, host)),
+        (Strategy::Numa, None) if has_several_hosts(question) => {
             over_hosts(question, workers, &cores, dealt)
         }
-        Strategy::Numa if several => optimise(question, workers, &cores, &dealt),
-        Strategy::Numa => (dealt, cores[..workers].to_vec()),
-        Strategy::Spread => (dealt, in_turn(&cores, workers, |core| core.node)),
+        (Strategy::Numa, None) if several => optimise(question, workers, &cores, &dealt),
+        (Strategy::Numa, None) => (dealt, cores[..workers].to_vec()),
+        (Strategy::Spread, None) => (dealt, in_turn(&cores, workers, |core| core.node)),
     };
     let topology = question.topology;
     let node_id = |core: &CoreOfNode| topology.nodes[core.node].id;

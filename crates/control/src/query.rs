@@ -51,6 +51,8 @@ pub struct Edge {
 pub enum Exchange {
     /// Instance `i` of `n` sends to instance `i % m` of `m`: the order of each source partition is kept.
     Forward,
+    /// As [`Exchange::Forward`], to a subquery of its own: the query says so.
+    Apart,
     /// By the hash of these columns.
     Key(Vec<usize>),
     /// All rows to one instance.

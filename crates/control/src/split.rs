@@ -2,7 +2,7 @@
 //!
 //! A subquery is a maximal tree of operators that run as plain calls. A new one begins at every source,
 //! at every stateful operator, at every operator with several inputs, and wherever rows change instances
-//! (by key, in turn, by demand, or to a sink that fewer instances can write).
+//! (by key, in turn, by demand, or to a sink that fewer instances can write), or where the query says so.
 
 use crate::query::{Exchange, Node, NodeKind, QueryGraph};
 
@@ -93,7 +93,8 @@ fn fuses_with(node: &Node, split: &Subqueries, parallelism: usize) -> Option<usi
 
 fn instances(node: &Node, split: &Subqueries, parallelism: usize) -> usize {
     let forward = node.inputs.iter();
-    let forward = forward.filter(|edge| edge.exchange == Exchange::Forward);
+    let forward =
+        forward.filter(|edge| matches!(edge.exchange, Exchange::Forward | Exchange::Apart));
     let fed_by = forward.map(|edge| split.subqueries[split.of_node[edge.from]].instances);
     let wanted = if node
         .inputs
@@ -158,6 +159,19 @@ mod tests {
         assert_eq!(instances(&one), [1, 1, 1]);
         // At most four instances can read the source.
         assert_eq!(instances(&split(&graph, 8)), [4, 8, 1, 8]);
+    }
+
+    #[test]
+    fn a_query_can_begin_a_subquery_where_nothing_else_does() {
+        let mut graph = QueryGraph::default();
+        graph.add(node(NodeKind::Source, &[], 2));
+        graph.add(node(NodeKind::Stateless, &[(0, Exchange::Forward)], 9));
+        graph.add(node(NodeKind::Stateless, &[(1, Exchange::Apart)], 9));
+        graph.add(node(NodeKind::Sink, &[(2, Exchange::Forward)], 9));
+        let split = split(&graph, 3);
+        assert_eq!(split.of_node, [0, 0, 1, 1]);
+        // Rows of a partition stay together: there are as many instances as before.
+        assert_eq!(split.subqueries[1].instances, 2);
     }
 
     #[test]

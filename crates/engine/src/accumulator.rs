@@ -27,6 +27,10 @@ use crate::time::EventTime;
 /// then partition, then position in the partition (I1).
 pub type OrderKey = (EventTime, u32, u64);
 
+/// What an accumulator could not compute: an index into the rows or groups that it was given, and the
+/// reason.
+pub type Failures = Vec<(usize, String)>;
+
 /// The values of one aggregate function for groups 0, 1, 2, ….
 pub trait Accumulator: Send {
     /// Sets the number of groups: new ones are empty, and those above it are forgotten. The memory stays.
@@ -36,8 +40,14 @@ pub trait Accumulator: Send {
     fn reset(&mut self, groups: &[u32]);
 
     /// Adds rows: row `i` belongs to group `groups[i]`. `order` has an entry per row if
-    /// [`AggregateFunction::needs_order`], else none.
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], order: &[OrderKey]) -> Result<()>;
+    /// [`AggregateFunction::needs_order`], else none. Returns the rows that it could not add, which change
+    /// nothing; the others were added.
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        order: &[OrderKey],
+    ) -> Result<Failures>;
 
     /// The current value of each of `groups`.
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values>;
@@ -51,7 +61,8 @@ pub trait Accumulator: Send {
     /// About how many bytes it holds.
     fn bytes(&self) -> usize;
 
-    /// Adds rows one after the other, and returns the value of each row's group after that row.
+    /// Adds rows one after the other, and returns the value of each row's group after that row. A row that
+    /// could not be added is among the failures; the value is that of its group without it.
     fn scan(
         &mut self,
         groups: &[u32],
@@ -70,9 +81,10 @@ pub trait Accumulator: Send {
             } else {
                 &order[row..=row]
             };
-            self.update(&groups[row..=row], &arguments, order)?;
+            let added = self.update(&groups[row..=row], &arguments, order)?;
             let value = self.evaluate(&groups[row..=row])?;
-            failed.extend(value.failed.into_iter().map(|(_, reason)| (row, reason)));
+            let of_row = added.into_iter().chain(value.failed);
+            failed.extend(of_row.map(|(_, reason)| (row, reason)));
             values.push(value.column);
         }
         let slices = values
@@ -140,7 +152,7 @@ pub struct Values {
     pub column: ArrayRef,
     /// The failures: an index into the requested groups and the reason, such as a sum that does not fit
     /// its type.
-    pub failed: Vec<(usize, String)>,
+    pub failed: Failures,
 }
 
 impl Values {

@@ -17,6 +17,7 @@ use crate::counters::{InstanceCounters, LinkCounters};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::intake::{IntakeSpec, Notices};
+use crate::operator::aggregate::FirstPhase;
 use crate::operator::{Operator, Stateful, Stateless};
 use crate::recorder::{Recorder, Suspect};
 use crate::sink::Sink;
@@ -280,6 +281,10 @@ pub enum StepKind {
     Operator,
     /// Does the first phase of the aggregation at the step's node, which gets its output by key.
     Combine,
+    /// The same, and holds groups back until their window closes
+    /// ([`FirstPhase`](crate::operator::aggregate::FirstPhase)). Only in an instance whose
+    /// input does not lead into an operator that keeps state.
+    FirstPhase,
     /// Writes to a sink.
     Sink {
         /// The latency, in nanoseconds, that the 99th percentile of rows is to stay below.
@@ -332,6 +337,14 @@ pub struct SourcePart {
     pub parsers: usize,
 }
 
+/// A first phase of an aggregation.
+pub enum FirstPhases {
+    /// Of each chunk on its own.
+    OfChunk(Box<dyn Stateless>),
+    /// Of all rows until their groups are let go of.
+    Held(Box<FirstPhase>),
+}
+
 /// Makes the sources, operators and sinks that the nodes of a query graph stand for.
 pub trait Catalog {
     /// The source at `node` for one instance.
@@ -340,11 +353,17 @@ pub trait Catalog {
     /// The operator at `node`.
     fn operator(&self, node: usize) -> Result<Operator>;
 
-    /// The first phase of the aggregation at `node`, for plans that ask for it.
-    fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
+    /// The first phase of the aggregation at `node`, for plans that ask for it; `holds` says whether it holds
+    /// groups back.
+    fn first_phase(&self, node: usize, holds: bool) -> Result<FirstPhases> {
+        let kind = if holds {
+            "that holds groups back"
+        } else {
+            "to run separately"
+        };
         Err(Error::new(
             format!("node {node}"),
-            "has no first phase to run separately",
+            format!("has no first phase {kind}"),
         ))
     }
 

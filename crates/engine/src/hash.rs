@@ -57,6 +57,12 @@ fn hash_bytes(state: u64, bytes: &[u8]) -> u64 {
     hash
 }
 
+/// The hash of some bytes, which nothing that is stored depends on.
+#[inline]
+pub(crate) fn of_bytes(bytes: &[u8]) -> u64 {
+    mix(hash_bytes(SEED, bytes), SEED)
+}
+
 /// The bytes after the last whole word, 1 to 7 of them, followed by zeros. Overlapping loads take half
 /// the time of a copy whose length is only known at run time.
 #[inline]

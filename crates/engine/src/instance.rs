@@ -197,7 +197,7 @@ impl Instance {
             match &mut placed.step {
                 Step::Operator { operator, .. } => operator.begin_unit()?,
                 Step::Sink(sink) => sink.open(waiter)?,
-                Step::Route(_) => {}
+                Step::FirstPhase(_) | Step::Route(_) => {}
             }
         }
         match &mut self.input {
@@ -362,6 +362,7 @@ impl Instance {
         let bytes = match (&self.input, self.steps.first().map(|placed| &placed.step)) {
             (InstanceInput::Head(_, head), _) => head.operator.bytes(),
             (_, Some(Step::Operator { operator, .. })) => operator.bytes(),
+            (_, Some(Step::FirstPhase(first_phase))) => first_phase.bytes(),
             _ => return,
         };
         let bytes = bytes as u64;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch as Batch, RecordBatchOptions, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList, PyTuple};
 use slackwater::embed;
 
 use crate::array::Array;
 use crate::capsule;
-use crate::error::raised;
+use crate::error::{raised, wrong};
 use crate::values::{Types, column_of, objects};
 
 /// The column that says what a row does to a result that changes.
@@ -215,7 +215,7 @@ impl Rows {
         let fields = fields.map(|field| field.as_ref().clone().with_nullable(true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let batch = Batch::try_new(Arc::clone(&schema), columns);
-        let batch = batch.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let batch = batch.map_err(|error| wrong(py, error.to_string()))?;
         let batches = vec![batch];
         Ok(Rows { schema, batches })
     }
@@ -267,8 +267,8 @@ impl Rows {
     }
 
     /// The columns as CREATE TABLE writes them.
-    fn sql_columns(&self) -> String {
-        embed::sql_columns(&self.schema)
+    fn sql_columns(&self, py: Python<'_>) -> PyResult<String> {
+        embed::sql_columns(&self.schema).map_err(|error| raised(py, &error))
     }
 
     fn __len__(&self) -> usize {
@@ -306,7 +306,8 @@ impl Rows {
 /// The columns of a schema of Arrow as CREATE TABLE writes them.
 #[pyfunction]
 pub fn sql_columns(schema: &Bound<'_, PyAny>) -> PyResult<String> {
-    Ok(embed::sql_columns(&capsule::rows_schema(schema)?))
+    let columns = embed::sql_columns(&capsule::rows_schema(schema)?);
+    columns.map_err(|error| raised(schema.py(), &error))
 }
 
 /// The names of the columns in the text of CREATE TABLE's columns.

@@ -351,6 +351,7 @@ fn wrong(
 ) -> String {
     let field = Field::new("c", data_type.clone(), true);
     let columns = embed::sql_columns(&Arc::new(Schema::new(vec![field])));
+    let columns = columns.unwrap_or_else(|_| data_type.to_string());
     let kind = columns.trim_start_matches("\"c\" ");
     let shown = value.repr().map(|text| text.to_string());
     let shown = shown.unwrap_or_else(|_| "a value".to_string());

@@ -25,6 +25,12 @@ pub fn raised(py: Python<'_>, error: &embed::Error) -> PyErr {
     }
 }
 
+/// The exception for rows or columns that can't be taken.
+pub fn wrong(py: Python<'_>, reason: impl Into<String>) -> PyErr {
+    let hint = "give rows with the columns of the table, or Arrow's data with types that SQL has";
+    raised(py, &embed::Error::sql(reason, hint))
+}
+
 /// What was raised, with the end of its traceback: why a row is rejected, or a query fails.
 pub fn reason(py: Python<'_>, error: PyErr) -> String {
     let shown = || {

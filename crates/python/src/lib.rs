@@ -31,6 +31,7 @@ static ALLOCATOR: slackwater::Allocator = slackwater::Allocator;
 #[pymodule]
 fn _slackwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("PARTITIONS_MAX", slackwater::embed::PARTITIONS_MAX)?;
     module.add_class::<array::Array>()?;
     module.add_class::<batch::RecordBatch>()?;
     module.add_class::<batch::Rows>()?;

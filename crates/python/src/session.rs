@@ -110,11 +110,6 @@ impl Session {
         let partitions = reader.getattr(py, "partitions")?.extract::<u32>(py)?;
         let is = |what: &str| reader.getattr(py, what)?.extract::<bool>(py);
         let (has_offsets, ends) = (is("has_offsets")?, is("ends")?);
-        if !(1..=embed::PARTITIONS_MAX).contains(&partitions) {
-            let message = format!("table '{name}': a source can't have {partitions} partitions");
-            let hint = format!("from 1 to {}: each has a thread", embed::PARTITIONS_MAX);
-            return Err(raised(py, &embed::Error::sql(message, &hint)));
-        }
         let reader = Box::new(custom::Source { reader });
         let custom = embed::Custom::source(
             reader,

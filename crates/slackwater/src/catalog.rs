@@ -1,5 +1,6 @@
 //! Connectors for the SQL layer, and sources, operators and sinks for the engine.
 
+mod aggregates;
 mod controls;
 mod endings;
 mod held;
@@ -7,6 +8,7 @@ mod informed;
 mod kind;
 mod statement;
 mod tables;
+mod wasm;
 mod written;
 
 use std::collections::HashMap;
@@ -18,10 +20,10 @@ use slackwater_connect::{FileDeadLetters, Findings, TableDefinition};
 use slackwater_engine::budget::Budget;
 use slackwater_engine::checkpoint::Chain;
 use slackwater_engine::chunk::PARTITIONS_PER_SOURCE;
-use slackwater_engine::deploy::{Adopted, Catalog, SourcePart, SourceParts};
+use slackwater_engine::deploy::{Adopted, Catalog, FirstPhases, SourcePart, SourceParts};
 use slackwater_engine::intake::{IntakeSpec, Notices};
-use slackwater_engine::operator::aggregate::Combine;
-use slackwater_engine::operator::{Operator, Stateless};
+use slackwater_engine::operator::Operator;
+use slackwater_engine::operator::aggregate::{Combine, FirstPhase};
 use slackwater_engine::recorder::{Recorder, Suspect};
 use slackwater_engine::sink::{Sink, SinkRequest};
 use slackwater_engine::source::{DeadLetters, SourceRequest, Tuning};
@@ -365,15 +367,18 @@ impl Catalog for ProgramCatalog<'_> {
         })
     }
 
-    fn combiner(&self, node: usize) -> Result<Box<dyn Stateless>> {
-        match self.program.nodes[node].facts().combines {
-            Some(combines) => Ok(Box::new(Combine::new(
-                combines.spec.clone(),
-                combines.input,
-                self.combining[node].clone(),
-            )?)),
-            None => Err(Error::new(format!("node {node}"), "is not an aggregation")),
-        }
+    fn first_phase(&self, node: usize, holds: bool) -> Result<FirstPhases> {
+        let Some(combines) = self.program.nodes[node].facts().combines else {
+            return Err(Error::new(format!("node {node}"), "is not an aggregation"));
+        };
+        let (spec, input) = (combines.spec.clone(), combines.input);
+        Ok(match holds {
+            true => FirstPhases::Held(Box::new(FirstPhase::new(spec, input)?)),
+            false => {
+                let is_on = self.combining[node].clone();
+                FirstPhases::OfChunk(Box::new(Combine::new(spec, input, is_on)?))
+            }
+        })
     }
 
     fn sink(&self, node: usize, instance: usize, instances: usize) -> Result<Box<dyn Sink>> {

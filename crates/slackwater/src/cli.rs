@@ -13,6 +13,7 @@ mod explained;
 mod generated;
 mod hosts;
 mod serve;
+mod sockets;
 mod standby;
 
 use std::path::{Path, PathBuf};
@@ -241,6 +242,9 @@ save their state and end it.
     /// Let replicas of servers such as Redis follow as slowly as their allowed lag lets them.
     #[command(disable_help_flag = true, after_help = experiments::POWER_HELP)]
     Power(experiments::Arguments),
+    /// Run a program whose TCP connections within this host go through shared memory.
+    #[command(after_help = sockets::HELP)]
+    Sockets(sockets::Arguments),
 }
 
 /// Runs the command line of this process.
@@ -297,9 +301,8 @@ pub fn main() -> ExitCode {
             };
             // Checked before the query runs: otherwise the figures of the run would be lost.
             let folder = report.as_deref().and_then(Path::parent);
-            if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty())
-                && !folder.is_dir()
-            {
+            let named = folder.filter(|folder| !folder.as_os_str().is_empty());
+            if let Some(folder) = named.filter(|folder| !folder.is_dir()) {
                 let folder = folder.display();
                 return complain(&format!("--report: there is no folder {folder}"), USAGE);
             }
@@ -399,6 +402,7 @@ pub fn main() -> ExitCode {
         },
         Command::Bench(words) => complain(&experiments::become_bench(&words), FAILED),
         Command::Power(words) => complain(&experiments::become_power(&words), FAILED),
+        Command::Sockets(arguments) => complain(&sockets::become_program(&arguments), FAILED),
     }
 }
 

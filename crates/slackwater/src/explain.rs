@@ -11,6 +11,7 @@ use crate::broadcast;
 use crate::parallel::Parsing;
 use crate::plan::{Plan, instance_name};
 
+mod copies;
 mod dot;
 mod hosts;
 mod json;
@@ -131,6 +132,7 @@ pub fn explain(program: &Program, plan: &Plan) -> String {
     for warning in &program.warnings {
         text.push_str(&format!("  warning: {warning}\n"));
     }
+    text.push_str(&copies::copies(program, plan));
     text.push_str(&hosts::between_hosts(program, plan));
     text.push_str(&messages(program, plan));
     text.push_str(&latency::targets(program, plan));
@@ -169,6 +171,7 @@ fn shared_sources<'a>(
 fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
     match &edge.exchange {
         Exchange::Forward => String::new(),
+        Exchange::Apart => "apart".to_string(),
         Exchange::Key(columns) => {
             let fields = program.nodes[edge.from].schema().fields();
             let names = columns.iter().map(|&column| {

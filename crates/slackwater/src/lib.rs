@@ -47,6 +47,8 @@ mod checkpoints;
 mod notices;
 
 mod bound;
+pub mod copies;
+
 pub mod broadcast;
 mod messages;
 mod parallel;

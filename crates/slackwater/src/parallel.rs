@@ -274,7 +274,7 @@ fn endless(
 fn is_divided(program: &Program, node: usize) -> bool {
     let found = &program.graph.nodes[node];
     let is_divided = |from: usize, exchange: &Exchange| match exchange {
-        Exchange::Forward => is_divided(program, from),
+        Exchange::Forward | Exchange::Apart => is_divided(program, from),
         Exchange::Single => false,
         _ => true,
     };

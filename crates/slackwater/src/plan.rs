@@ -5,10 +5,11 @@ mod processes;
 use slackwater_control::broadcast::links::Broadcast;
 use slackwater_control::broadcast::model::Choice;
 use slackwater_control::cluster::Cluster;
+use slackwater_control::copies::Copies;
 use slackwater_control::demand::demand;
-use slackwater_control::expand::{ExecutionGraph, expand};
+use slackwater_control::expand::{ExecutionGraph, expand_copies};
 use slackwater_control::latency::message::{LinkLoad, MessagePlan};
-use slackwater_control::place::{Placement, Question, Strategy, place};
+use slackwater_control::place::{Placement, Places, Question, Strategy, place, place_of_workers};
 use slackwater_control::query::{Exchange, NodeKind, QueryGraph};
 use slackwater_control::split::{Subqueries, split_apart};
 use slackwater_engine::balancer::BalancerPlan;
@@ -23,9 +24,11 @@ use slackwater_sql::settings::{Processes, TwoPhase};
 
 use crate::bound::Bound;
 use crate::checkpoints::takes_part;
+use crate::copies::{self, Copied};
 use crate::costs::{QueryCosts, source_rates};
 use crate::machine::Machine;
 use crate::parallel::Parsing;
+use crate::report::CopiesReport;
 
 /// A query graph with everything that was decided for it.
 #[derive(Debug, Clone)]
@@ -36,6 +39,11 @@ pub struct Plan {
     pub execution: ExecutionGraph,
     /// The workers and cores of the instances.
     pub placement: Placement,
+    /// The copies of the query, if there are several.
+    pub copies: Option<Copied>,
+    /// The bytes for each row that the sources read that go from one place ([`PlanRequest::places`]) to
+    /// another; `None` if the places are not known.
+    pub bytes_between: Option<f64>,
     /// The process of each worker.
     pub process_of: Vec<usize>,
     /// The number of processes.
@@ -106,6 +114,13 @@ impl Size {
 }
 
 impl Plan {
+    /// The copies in a report; `None` if there is one query.
+    pub fn copies_report(&self) -> Option<CopiesReport> {
+        let of_node = &self.subqueries.of_node;
+        let copied = self.copies.as_ref()?;
+        Some(copied.report(of_node, self.bytes_between))
+    }
+
     /// Whether an edge between two nodes leads from one subquery to another.
     pub fn crosses(&self, from: usize, to: usize) -> bool {
         self.subqueries.of_node[from] != self.subqueries.of_node[to]
@@ -148,6 +163,10 @@ pub struct PlanRequest<'a> {
     pub processes: Processes,
     /// Whether all movable instances start on the first worker.
     pub elastic: bool,
+    /// What is to have a copy of the query each, and how many they are.
+    pub copies: Option<(Places, usize)>,
+    /// What the bytes between them are to be predicted for.
+    pub places: Option<Places>,
     /// How instances are placed, if it was set.
     pub strategy: Option<Strategy>,
     /// The machine.
@@ -161,7 +180,16 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
     let graph = &request.program.graph;
     let groups = request.bound.groups(request.program);
     let subqueries = split_apart(graph, request.parallelism, &groups);
-    let execution = expand(graph, &subqueries);
+    let wanted = request.copies.map(|(places, number)| {
+        let first_phases = copies::first_phases(request.program);
+        (
+            places,
+            Copies::of(graph, &subqueries, number, &first_phases),
+        )
+    });
+    let copied = wanted.filter(|(_, copies)| copies.is_used());
+    let copies = copied.as_ref().map(|(_, copies)| copies);
+    let execution = expand_copies(graph, &subqueries, copies);
     let heads = subqueries.subqueries.iter();
     let sources = heads.map(|part| graph.nodes[part.nodes[0]].kind == NodeKind::Source);
     let sources = sources.collect();
@@ -170,16 +198,23 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
     let costs = &request.costs.of_node;
     let cluster = request.machine.hosts.as_ref();
     let host_of_nodes = cluster.map_or_else(Vec::new, Cluster::host_of_nodes);
+    let demand = demand(graph, &subqueries, &execution, copies, costs, &rates);
     let mut placement = place(&Question {
         graph,
         split: &subqueries,
         execution: &execution,
-        demand: &demand(graph, &subqueries, &execution, costs, &rates),
+        demand: &demand,
         workers: request.workers,
         topology: &request.machine.topology,
         host_of_nodes: &host_of_nodes,
         bound: &request.bound.of_node,
         strategy: request.strategy,
+        copies: copied.as_ref().map(|(places, _)| *places),
+    });
+    let bytes_between = request.places.and_then(|places| {
+        let (topology, cores) = (&request.machine.topology, &placement.cores);
+        let place_of = place_of_workers(topology, &host_of_nodes, places, cores);
+        copies::bytes_between(&execution, &demand, &placement.worker_of, &place_of, &rates)
     });
     if request.elastic {
         placement.worker_of.fill(0);
@@ -193,6 +228,12 @@ pub fn plan(request: &PlanRequest<'_>) -> Plan {
     };
     Plan {
         processes: process_of.iter().max().map_or(1, |last| last + 1),
+        copies: copied.map(|(places, copies)| Copied {
+            places,
+            copies,
+            bytes_without: None,
+        }),
+        bytes_between,
         process_of,
         host_of,
         memory_nodes: match request.machine.binds_memory {
@@ -298,10 +339,11 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
                 None => {
                     steps.push(route(program, plan, instance, from, to, input));
                     let route = steps.len() - 1;
-                    if combines(program, &steps[route], to) {
+                    if let Some(kind) = first_phase(program, plan, node.subquery, &steps[route], to)
+                    {
                         steps.push(StepPlan {
                             node: to,
-                            kind: StepKind::Combine,
+                            kind,
                             next: vec![route],
                         });
                     }
@@ -341,6 +383,23 @@ fn instance_plan(program: &Program, plan: &Plan, instance: usize) -> InstancePla
         input,
         steps,
         roots,
+    }
+}
+
+/// The first phase, before `route`, of the aggregation at `to`.
+fn first_phase(
+    program: &Program,
+    plan: &Plan,
+    subquery: usize,
+    route: &StepPlan,
+    to: usize,
+) -> Option<StepKind> {
+    let copies = plan.copies.as_ref().map(|copied| &copied.copies);
+    match copies {
+        Some(copies) if copies.first_phase[to] && copies.copied[subquery] => {
+            Some(StepKind::FirstPhase)
+        }
+        _ => combines(program, route, to).then_some(StepKind::Combine),
     }
 }
 
@@ -415,7 +474,7 @@ fn route(
                 .decided(from, to)
                 .and_then(|decided| decided.choice.segment_bytes),
         },
-        Exchange::Forward | Exchange::Single => BalancerPlan::PointToPoint,
+        Exchange::Forward | Exchange::Apart | Exchange::Single => BalancerPlan::PointToPoint,
     };
     StepPlan {
         node: from,

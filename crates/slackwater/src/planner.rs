@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use slackwater_control::cluster::Cluster;
-use slackwater_control::place::Strategy;
+use slackwater_control::copies::instances;
+use slackwater_control::place::{Places, Strategy};
 use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::Program;
@@ -11,10 +12,11 @@ use slackwater_sql::settings::{Parallelism, Processes};
 
 use crate::bound::Bound;
 use crate::broadcast;
+use crate::copies;
 use crate::costs::{Learned, query_costs};
 use crate::machine::Machine;
 use crate::messages;
-use crate::parallel::{Parsing, Why, choose};
+use crate::parallel::{Chosen, Parsing, Why, choose};
 use crate::plan::{Plan, PlanRequest, has_target, plan};
 
 /// Plans a program for a machine, with the costs that earlier runs have measured. The same program, machine
@@ -52,10 +54,14 @@ pub fn plan_bound(
             chosen.of_node[node] = chosen.of_node[node].clamp(least, most);
         }
     }
+    let copies = Copying::new(program, machine, cores_max)?;
+    copies.divide(&mut chosen);
     let processes = processes(machine, settings.processes);
     // With a target, workers are created to distribute instances over; an idle one costs nothing.
-    let elastic =
-        has_target(program) && processes == Processes::Count(1) && machine.hosts.is_none();
+    let elastic = has_target(program)
+        && processes == Processes::Count(1)
+        && machine.hosts.is_none()
+        && copies.wanted.is_none();
     let wanted = if elastic { cores_max } else { chosen.most };
     // On each host there is at least one.
     let hosts = machine.hosts.as_ref().map_or(1, hosts_used);
@@ -65,7 +71,7 @@ pub fn plan_bound(
     };
     let workers = settings
         .workers
-        .unwrap_or(wanted.min(cores_max).max(processes_min));
+        .unwrap_or(copies.workers(wanted.min(cores_max), processes_min));
     check(processes, processes_min, workers, cores, settings.placement)?;
     let parsers = chosen.parsers.iter().map(|&wanted| match settings.parsers {
         Some(threads) => Parsing {
@@ -78,19 +84,28 @@ pub fn plan_bound(
         },
     });
     let parsers = parsers.collect::<Vec<Parsing>>();
-    let mut plan = plan(&PlanRequest {
-        program,
-        parallelism: &chosen.of_node,
-        parsers: &parsers,
-        most: chosen.most,
-        costs: &costs,
-        workers,
-        processes,
-        elastic,
-        strategy: settings.placement,
-        machine,
-        bound,
-    });
+    let planned = |copies: Option<(Places, usize)>| {
+        plan(&PlanRequest {
+            program,
+            parallelism: &chosen.of_node,
+            parsers: &parsers,
+            most: chosen.most,
+            costs: &costs,
+            workers,
+            processes,
+            elastic,
+            copies,
+            places: settings.copies,
+            strategy: settings.placement,
+            machine,
+            bound,
+        })
+    };
+    let mut plan = planned(copies.wanted);
+    if let Some(copied) = &mut plan.copies {
+        copied.bytes_without = planned(None).bytes_between;
+    }
+    plan.notes.extend(copies.notes(&plan));
     broadcast::decide(program, &mut plan);
     messages::decide(program, &mut plan, &costs);
     plan.notes.extend(machine.notes.iter().cloned());
@@ -124,6 +139,69 @@ pub fn plan_bound(
         plan.wait = WaitMode::Interrupt;
     }
     Ok(plan)
+}
+
+/// Copies of a query, as far as the machine decides it.
+struct Copying {
+    wanted: Option<(Places, usize)>,
+    /// The cores of the smallest place.
+    cores: usize,
+    note: Option<String>,
+}
+
+impl Copying {
+    fn new(program: &Program, machine: &Machine, cores_max: usize) -> Result<Copying, SqlError> {
+        let settings = &program.settings;
+        let none = |note| Copying {
+            wanted: None,
+            cores: 0,
+            note,
+        };
+        let Some(places) = settings.copies else {
+            return Ok(none(None));
+        };
+        let wanted = copies::wanted(machine, places, settings.workers, cores_max)?;
+        Ok(match wanted {
+            Err(why) => none(Some(why)),
+            Ok((number, cores)) => Copying {
+                wanted: Some((places, number)),
+                cores,
+                note: None,
+            },
+        })
+    }
+
+    /// Gives every copy as many instances.
+    fn divide(&self, chosen: &mut Chosen) {
+        if let Some((_, number)) = self.wanted {
+            for wanted in chosen.of_node.iter_mut().chain([&mut chosen.most]) {
+                *wanted = instances(*wanted, number);
+            }
+        }
+    }
+
+    /// As many workers in each place, if there are cores for them; at least `least` in all.
+    fn workers(&self, wanted: usize, least: usize) -> usize {
+        match self.wanted {
+            Some((_, number)) => {
+                let of_place = (wanted / number).max(least.div_ceil(number));
+                of_place.clamp(1, self.cores) * number
+            }
+            None => wanted.max(least),
+        }
+    }
+
+    fn notes(&self, plan: &Plan) -> Option<String> {
+        let unused = "'copies' has no effect: no source has more than one partition";
+        match self.wanted {
+            None => self.note.clone(),
+            Some(_) if plan.copies.is_none() => Some(unused.to_string()),
+            Some(_) if plan.placement.strategy == Strategy::Os => {
+                Some("threads are not pinned: the kernel decides where each copy runs".to_string())
+            }
+            Some(_) => None,
+        }
+    }
 }
 
 /// The number of hosts on which a query may use cores.

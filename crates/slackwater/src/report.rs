@@ -3,6 +3,7 @@
 //! Field names are fixed, because scripts read them.
 
 mod checkpoints;
+mod copies;
 mod hosts;
 mod links;
 mod partitions;
@@ -15,6 +16,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 pub use checkpoints::{CheckpointReport, CommitDelay};
+pub use copies::CopiesReport;
 pub use hosts::{FencedReport, HostReport, RefusedReport};
 pub use links::{LinkReport, LinkSideReport};
 pub use partitions::{
@@ -142,6 +144,8 @@ pub struct PlanReport {
     /// The mean distance that a byte between two instances travels, by NUMA distances (0 within a core, 10
     /// within a node); `null` if it is not known.
     pub distance_mean: Option<f64>,
+    /// The copies of the query; `null` if there was one.
+    pub copies: Option<CopiesReport>,
     /// How idle workers waited, in the words of the setting.
     pub wait: String,
     /// Notes for the user about restrictions and decisions.
@@ -378,6 +382,12 @@ impl Report {
         }
         for note in &self.plan.notes {
             line("note", note.clone());
+        }
+        // Why nothing came out; otherwise `slackwater doctor` is asked.
+        if self.rows_in > 0 && self.rows_out == 0 {
+            for sentence in &self.diagnosis {
+                line("doctor", sentence.clone());
+            }
         }
         for file in dead_letters {
             let DeadLetterFile {

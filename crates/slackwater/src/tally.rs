@@ -330,6 +330,7 @@ impl Tally<'_> {
                 placement: self.plan.placement.strategy.name(),
                 nodes: self.plan.placement.nodes.clone(),
                 distance_mean: self.plan.placement.distance_mean,
+                copies: self.plan.copies_report(),
                 wait: self.plan.wait.to_string(),
                 notes: self.plan.notes.clone(),
                 subqueries: subqueries.collect(),

@@ -1,8 +1,9 @@
-//! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several
-//! over every kind of link, with random chunk sizes (I1); and as many instances, some of them slow,
-//! with any balancer, in one phase and in two, while buckets of keys move between them. Workers wait in any
-//! way, with or without a latency target, also in two and three processes. Each answer is also read from a
-//! materialized view. Four of these eleven runs are due, all of them with `EVERY_CASE=1` (`make test-all`).
+//! Reference answers over real data, at parallelism 1, 2, 4 and 64, in one process and in several over every
+//! kind of link, with random chunk sizes (I1); and as many instances, some of them slow, with any balancer,
+//! in one phase and in two, in copies on two nodes or not, while buckets of keys move between them. Workers
+//! wait in any way, with or without a latency target, also in two and three processes. Each answer is also
+//! read from a materialized view. Four of these eleven runs are due, all of them with `EVERY_CASE=1` (`make
+//! test-all`).
 
 use std::io::Read;
 use std::path::Path;
@@ -176,7 +177,10 @@ fn message_bytes(seeded: &mut Seeded) -> String {
 /// Random parallelism, threads, balancer and phases; keys that move all the time.
 pub(crate) fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'static str, String)> {
     let processes = 1 + seeded.below(3);
+    // Two nodes (`run_slowly`) have as many workers each.
+    let in_copies = seeded.below(2) == 0;
     let workers = processes.max(2 + seeded.below(3));
+    let workers = workers.next_multiple_of(1 + u64::from(in_copies));
     let mut settings = vec![
         ("parallelism", (2 + seeded.below(7)).to_string()),
         ("parsers", (1 + seeded.below(6)).to_string()),
@@ -196,6 +200,9 @@ pub(crate) fn many_instances(seeded: &mut Seeded, only_last: bool) -> Vec<(&'sta
     if balancer != "auto" && !only_last {
         settings.push(("order", "none".to_string()));
         settings.push(("balancer", balancer.to_string()));
+    }
+    if in_copies {
+        settings.push(("copies", "nodes".to_string()));
     }
     settings.extend(any_wait(seeded));
     settings
@@ -221,6 +228,16 @@ fn any_wait(seeded: &mut Seeded) -> Vec<(&'static str, String)> {
         settings.push(("latency_target", target.to_string()));
     }
     settings
+}
+
+#[test]
+fn quakes_interval_join_with_a_side_in_every_instance() {
+    let text = include_str!("answers/quakes.intervaljoin_60s_other_net.sql");
+    let text = text.replace("SELECT a.id", "SELECT /*+ BROADCAST(a) */ a.id");
+    assert!(text.contains("BROADCAST"));
+    check("quakes.intervaljoin_60s_other_net", &text, false);
+    let dealt = format!("SET 'order' = 'none';\n{text}");
+    check("quakes.intervaljoin_60s_other_net", &dealt, false);
 }
 
 macro_rules! answers {

@@ -4,10 +4,12 @@ mod answers;
 mod calibrate;
 mod checkpoints;
 mod command_line;
+mod copies;
 mod crash;
 mod doctor;
 mod early_firing;
 mod functions;
+mod hibench;
 mod host_files;
 mod hosts;
 mod idle;
@@ -50,3 +52,5 @@ mod topologies;
 mod traces;
 mod updates;
 mod views;
+#[cfg(feature = "wasm")]
+mod wasm_functions;

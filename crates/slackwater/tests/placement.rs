@@ -31,7 +31,7 @@ fn answer(folder: &Folder) -> Vec<String> {
 
 /// This machine as two nodes, where it has two cores: the first core alone, and all others. Which
 /// memory belongs to the second node nobody knows.
-fn two_nodes() -> Option<String> {
+pub fn two_nodes() -> Option<String> {
     let cores = slackwater_engine::link::allowed_cores();
     if cores.len() < 2 {
         eprintln!("skipped: one core");
@@ -322,6 +322,7 @@ fn a_plan_is_drawn_for_people_graphviz_browsers_and_scripts() {
     assert_eq!(
         fields,
         [
+            "copies",
             "instances",
             "links",
             "notes",
@@ -386,5 +387,33 @@ fn a_query_is_planned_for_several_hosts() {
     );
     for wrong in ["0", "many", "1001"] {
         explain(&["--hosts", wrong]).fails(2, &["--hosts", "from 1 to 1000"]);
+    }
+}
+
+#[test]
+fn a_hint_begins_a_subquery_on_a_worker_of_its_own() {
+    let folder = counted();
+    let hinted = COUNTING.replace(
+        "SELECT k, SUM(n) FROM t GROUP BY k",
+        "SELECT /*+ SUBQUERY('twice') */ k, n * 2 FROM t WHERE n > 5",
+    );
+    folder.write("query.sql", hinted.as_bytes());
+    let explain = [
+        "explain",
+        "query.sql",
+        "--parallelism",
+        "1",
+        "--workers",
+        "2",
+    ];
+    let out = folder.slackwater(&explain).ok().out;
+    for part in [
+        "subquery   twice  <- #0 apart",
+        "0    source #0  (1 instance)",
+        "1    subquery #1 -> filter #2 -> ",
+        "): source #0\n",
+        "): subquery #1",
+    ] {
+        assert!(out.contains(part), "'{part}' is not in:\n{out}");
     }
 }

@@ -17,10 +17,15 @@ const ROWS: u64 = 1_500;
 /// Nothing takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A query that calls `f` for each number of a file, a few at a time.
-fn query(folder: &Path, function: &str) -> String {
+/// Writes the input.
+fn numbers(folder: &Path) {
     let numbers = (0..ROWS).map(|n| format!("{n}\n"));
     fs::write(folder.join("in.csv"), numbers.collect::<String>()).unwrap();
+}
+
+/// A query that calls `f` for each number of a file, a few at a time.
+fn query(folder: &Path, function: &str) -> String {
+    numbers(folder);
     let text = format!(
         "CREATE FUNCTION f(n BIGINT) RETURNS BIGINT LANGUAGE python AS $$\n{function}\n$$;
         CREATE TABLE t (n BIGINT) WITH ('connector' = 'file', 'path' = 'in.csv', 'replay_rate' = '1000');
@@ -30,6 +35,44 @@ fn query(folder: &Path, function: &str) -> String {
     );
     fs::write(folder.join("q.sql"), text).unwrap();
     "q.sql".to_string()
+}
+
+/// A query that adds the numbers of each window and key by an aggregate function.
+fn aggregating_query(folder: &Path) {
+    numbers(folder);
+    let text = "CREATE AGGREGATE FUNCTION total(n BIGINT) RETURNS BIGINT LANGUAGE python AS $$
+class total:
+    sum = 0
+    def accumulate(self, n):
+        self.sum += n
+    def merge(self, other):
+        self.sum += other.sum
+    def finish(self):
+        return self.sum
+$$;
+        CREATE TABLE t (n BIGINT, ts AS TO_TIMESTAMP_LTZ(n, 3), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'file', 'path' = 'in.csv', 'replay_rate' = '1000');
+        CREATE TABLE out (first BIGINT, k BIGINT, s BIGINT)
+        WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');
+        SET 'checkpoint_interval' = '50 ms';
+        INSERT INTO out SELECT MIN(n), n % 7, total(n)
+        FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '0.1' SECOND)
+        GROUP BY window_start, window_end, n % 7;";
+    fs::write(folder.join("q.sql"), text).unwrap();
+}
+
+/// What it gives.
+fn aggregated() -> Vec<String> {
+    let mut rows = Vec::new();
+    for window in (0..ROWS).step_by(100) {
+        for key in 0..7 {
+            let numbers = (window..window + 100).filter(|n| n % 7 == key);
+            let first = numbers.clone().next().expect("each key is in each window");
+            rows.push(format!("{first},{key},{}", numbers.sum::<u64>()));
+        }
+    }
+    rows.sort();
+    rows
 }
 
 fn program(folder: &Path, arguments: &[&str]) -> Command {
@@ -119,10 +162,15 @@ fn expected(factor: u64) -> Vec<String> {
 fn a_worker_that_is_killed_is_replaced_and_no_row_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     query(folder.path(), "def f(n): return 2 * n");
-    let mut child = program(folder.path(), &["--parallelism", "1"])
-        .spawn()
-        .unwrap();
-    await_some("the first rows", || has_written(folder.path()));
+    let errors = with_workers_killed(folder.path(), &["--parallelism", "1"]);
+    // What was killed was repeated, and no row was blamed for it.
+    assert_eq!(written(folder.path()), expected(2), "{errors}");
+}
+
+/// Runs a query, and kills its worker again and again. Returns what it has said.
+fn with_workers_killed(folder: &Path, arguments: &[&str]) -> String {
+    let mut child = program(folder, arguments).spawn().unwrap();
+    await_some("the first rows", || has_written(folder));
     let mut killed = Vec::new();
     // As often as there is another one before the input ends.
     while child.try_wait().unwrap().is_none() {
@@ -137,8 +185,38 @@ fn a_worker_that_is_killed_is_replaced_and_no_row_is_lost() {
     assert!(!killed.is_empty());
     let (output, errors) = ended(child);
     assert!(output.status.success(), "{errors}");
-    // What was killed was repeated, and no row was blamed for it.
-    assert_eq!(written(folder.path()), expected(2), "{errors}");
+    errors
+}
+
+#[test]
+fn groups_survive_the_workers_that_are_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    aggregating_query(folder.path());
+    let errors = with_workers_killed(folder.path(), &["--parallelism", "1"]);
+    assert_eq!(written(folder.path()), aggregated(), "{errors}");
+}
+
+#[test]
+fn groups_of_a_program_that_is_killed_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    aggregating_query(folder.path());
+    let arguments = [
+        "--state",
+        "state",
+        "--parallelism",
+        "2",
+        "--set",
+        "two_phase=on",
+    ];
+    let mut child = program(folder.path(), &arguments).spawn().unwrap();
+    await_some("the first rows", || has_written(folder.path()));
+    child.kill().unwrap();
+    let (_, errors) = ended(child);
+    let before = written(folder.path()).len();
+    assert!(before < aggregated().len(), "{errors}");
+    let (output, again) = ended(program(folder.path(), &arguments).spawn().unwrap());
+    assert!(output.status.success(), "{errors}{again}");
+    assert_eq!(written(folder.path()), aggregated(), "{errors}{again}");
 }
 
 #[test]

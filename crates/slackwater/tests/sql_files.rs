@@ -270,6 +270,7 @@ files! {
     joins
     table_joins
     interval_joins
+    broadcast_joins
     semi_joins
     over
     split
@@ -292,6 +293,7 @@ files! {
     numbers_at_their_limits
     equal_keys
     functions
+    python_aggregates
     python_functions
     python_functions_wrong
     wrong_changelogs

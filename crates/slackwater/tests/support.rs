@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use slackwater::machine::Machine;
 use slackwater::report::Report;
 use slackwater::run::{Failure, Outcome, RunOptions, StateOptions, run};
 use slackwater::slow::Slowness;
 use slackwater::views::Views;
+use slackwater_control::topology::Topology;
 use slackwater_engine::expression::row_text;
+use slackwater_engine::link::allowed_cores;
 
 /// The folder of real inputs with reference answers, where the checkout has one beside it.
 pub fn data() -> Option<PathBuf> {
@@ -33,11 +36,41 @@ pub fn run_slowly(
     settings: &[(&str, &str)],
     slow: Option<u64>,
 ) -> Result<Report, String> {
+    let is_copied = settings.iter().any(|(key, _)| *key == "copies");
     let options = RunOptions {
+        machine: is_copied.then(on_two_nodes),
         slowness: slow.map(|seed| Arc::new(Slowness::ByChance(seed.into()))),
         ..options(settings)
     };
     ran(text, &options)
+}
+
+/// This machine as one of two nodes, where it has two cores.
+fn on_two_nodes() -> Machine {
+    let cores = allowed_cores();
+    if cores.len() < 2 {
+        return Machine::this();
+    }
+    let mut topology = Topology::of_nodes(
+        2,
+        cores.len() / 2,
+        |one, other| {
+            if one == other { 10 } else { 20 }
+        },
+    );
+    for (core, &id) in topology.cores.iter_mut().zip(&cores) {
+        (core.id, core.siblings) = (id, vec![id]);
+    }
+    for (node, own) in topology.nodes.iter_mut().zip(cores.chunks(cores.len() / 2)) {
+        node.cores = own.to_vec();
+    }
+    Machine {
+        topology,
+        quota_cores: None,
+        binds_memory: false,
+        notes: Vec::new(),
+        hosts: None,
+    }
 }
 
 /// Runs a text whose materialized views are read.

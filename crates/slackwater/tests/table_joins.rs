@@ -1,4 +1,5 @@
-//! Joins with tables and with their versions against naive ones: random rows, disorder, instances,
+//! Joins with tables, with their versions, and within an interval with a side that is broadcast, against
+//! naive ones: random rows, disorder, instances,
 //! processes, links, balancers and ways to broadcast (I1).
 
 use std::fmt::Write;
@@ -102,8 +103,9 @@ fn timely(partitions: &[Vec<Row>], delay_ms: i64) -> (Vec<(Row, usize, usize)>, 
     (timely, late)
 }
 
-/// Runs the case; `from` is what stands behind FROM. Returns what came out, and how many were late.
-fn found(case: &Case, from: &str, watermarked: bool) -> (Vec<String>, u64) {
+/// Runs the case; `hint` is what stands after SELECT, `from` what stands after the word JOIN. Returns what
+/// came out, and how many were late.
+fn found(case: &Case, hint: &str, from: &str, watermarked: bool) -> (Vec<String>, u64) {
     let folder = tempfile::tempdir().unwrap();
     write("stream", &case.stream, folder.path());
     write("table", &case.table, folder.path());
@@ -120,7 +122,7 @@ fn found(case: &Case, from: &str, watermarked: bool) -> (Vec<String>, u64) {
          CREATE TABLE t {columns}{of_table}) WITH ('connector' = 'file', 'path' = '{path}/table*.csv');
          CREATE TABLE result (ms BIGINT, k STRING, v BIGINT, w BIGINT)
          WITH ('connector' = 'file', 'path' = '{}', 'csv.header' = 'true');
-         INSERT INTO result SELECT s.ms, s.k, s.v, t.v FROM s {} {from};",
+         INSERT INTO result SELECT {hint} s.ms, s.k, s.v, t.v FROM s {} {from};",
         out.display(),
         if case.left { "LEFT JOIN" } else { "JOIN" },
     );
@@ -141,7 +143,7 @@ proptest! {
     #[test]
     fn a_table_join_equals_a_naive_one(case in case()) {
         let from = "t ON s.k = t.k AND s.v + t.v > -20";
-        let (found, late) = found(&case, from, false);
+        let (found, late) = found(&case, "", from, false);
         let mut expected = Vec::new();
         for &stream in case.stream.iter().flatten() {
             let partners = case.table.iter().flatten();
@@ -162,7 +164,7 @@ proptest! {
     #[test]
     fn a_temporal_join_equals_a_naive_one(case in case()) {
         let from = "t FOR SYSTEM_TIME AS OF s.ts ON s.k = t.k AND s.v + t.v > -20";
-        let (found, late) = found(&case, from, true);
+        let (found, late) = found(&case, "", from, true);
         let (stream, late_rows) = timely(&case.stream, case.delay_ms);
         let (versions, late_versions) = timely(&case.table, case.delay_ms);
         let mut expected = Vec::new();
@@ -181,5 +183,34 @@ proptest! {
         expected.sort();
         prop_assert_eq!(found, expected);
         prop_assert_eq!(late, late_rows + late_versions);
+    }
+
+    #[test]
+    fn an_interval_join_with_a_side_in_every_instance_equals_a_naive_one(
+        case in case(),
+        side in prop::sample::select(vec!["s", "t"]),
+    ) {
+        let (is_keyed, case) = (case.left, Case { left: false, ..case });
+        let interval = "t.ts BETWEEN s.ts - INTERVAL '2' SECOND AND s.ts + INTERVAL '1' SECOND";
+        let from = format!(
+            "t ON {interval} AND s.v + t.v > 20 {}",
+            if is_keyed { "AND s.k = t.k" } else { "" }
+        );
+        let (found, late) = found(&case, &format!("/*+ BROADCAST({side}) */"), &from, true);
+        // At its partition's watermark a row is late, too.
+        let (stream, late_rows) = timely(&case.stream, case.delay_ms - 1);
+        let (table, late_others) = timely(&case.table, case.delay_ms - 1);
+        let mut expected = Vec::new();
+        for (of_stream, _, _) in stream {
+            let partners = table.iter().filter(|(of_table, _, _)| {
+                (-2_000..=1_000).contains(&(of_table.0 - of_stream.0))
+                    && of_stream.2 + of_table.2 > 20
+                    && (!is_keyed || (of_stream.1.is_some() && of_table.1 == of_stream.1))
+            });
+            expected.extend(partners.map(|(of_table, _, _)| row(of_stream, Some(of_table.2))));
+        }
+        expected.sort();
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(late, late_rows + late_others);
     }
 }

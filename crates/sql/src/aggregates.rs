@@ -20,7 +20,7 @@ use datafusion_physical_expr::PhysicalSortExpr;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_expr::expressions::{Column, Literal};
 use slackwater_engine::accumulator::{
-    Accumulator, AccumulatorFactory, AggregateFunction, OrderKey, Signature, Values,
+    Accumulator, AccumulatorFactory, AggregateFunction, Failures, OrderKey, Signature, Values,
 };
 
 use crate::error::{Result, SqlError};
@@ -408,10 +408,11 @@ impl Accumulator for PerGroup {
         groups: &[u32],
         arguments: &[ArrayRef],
         _: &[OrderKey],
-    ) -> slackwater_engine::Result<()> {
+    ) -> slackwater_engine::Result<Failures> {
         self.by_group(groups, arguments, |accumulator, rows| {
             accumulator.update_batch(rows)
-        })
+        })?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> slackwater_engine::Result<Values> {

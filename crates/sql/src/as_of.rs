@@ -26,6 +26,7 @@ use sqlparser::ast::{
     TableFactor, TableWithJoins,
 };
 
+use crate::broadcast;
 use crate::error::{Result, SqlError};
 use crate::names::{SYSTEM_TIME_AS_OF, VERSION};
 use crate::table::Table;
@@ -291,15 +292,17 @@ pub fn guard(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(guarded.data)
 }
 
-/// Removes the optimizer's copies of that condition. From a condition on key columns the optimizer infers one
-/// on the other side's columns, and pushes it below the join if it names one side only.
+/// Removes the optimizer's copies of that condition, and of the hint BROADCAST. From a condition on key
+/// columns the optimizer infers one on the other side's columns, and pushes it below the join if it names one
+/// side only.
 pub fn without_copies(plan: LogicalPlan) -> Result<LogicalPlan> {
     let cleared = plan.transform_up(|part| {
         let LogicalPlan::Filter(filter) = &part else {
             return Ok(Transformed::no(part));
         };
         let parts = split_conjunction(&filter.predicate);
-        let rest = parts.iter().copied().filter(|part| !is_call(part));
+        let rest = parts.iter().copied();
+        let rest = rest.filter(|part| !is_call(part) && !broadcast::is_mark(part));
         let rest = rest.cloned().collect::<Vec<Expr>>();
         if rest.len() == parts.len() {
             return Ok(Transformed::no(part));

@@ -6,6 +6,7 @@
 
 mod aggregate;
 mod arrays;
+mod broadcast_mark;
 mod clock;
 mod declared;
 mod json;
@@ -17,6 +18,7 @@ mod rewritten;
 mod rounding;
 mod rows;
 mod scalar;
+mod subquery_mark;
 mod system_time;
 mod text;
 mod time;
@@ -29,7 +31,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
+use broadcast_mark::BroadcastMark;
 use operator::OperatorFunction;
+use subquery_mark::SubqueryMark;
 use system_time::SystemTimeAsOf;
 use to_timestamp_ltz::ToTimestampLtz;
 
@@ -148,6 +152,8 @@ fn built_in() -> All {
     scalars.extend(patterns);
     scalars.push(Arc::new(ScalarUDF::new_from_impl(ToTimestampLtz::new())));
     scalars.push(Arc::new(ScalarUDF::new_from_impl(SystemTimeAsOf::new())));
+    scalars.push(Arc::new(ScalarUDF::new_from_impl(BroadcastMark::new())));
+    scalars.push(Arc::new(ScalarUDF::new_from_impl(SubqueryMark::new())));
     let own = [
         clock::functions(),
         time::functions(),

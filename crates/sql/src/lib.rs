@@ -30,6 +30,7 @@ mod simplify;
 
 // Plan: from statements to logical plans.
 mod as_of;
+mod broadcast;
 mod common_types;
 mod constants;
 mod grouping_sets;

@@ -38,6 +38,12 @@ pub const VERSION: &str = "SYSTEM_TIME";
 /// The function that stands for FOR SYSTEM_TIME AS OF in the condition of a join.
 pub const SYSTEM_TIME_AS_OF: &str = "system_time_as_of";
 
+/// The function that stands for the hint SUBQUERY, in the condition of a query.
+pub const SUBQUERY_MARK: &str = "begins_subquery";
+
+/// The function that stands for the hint BROADCAST in the condition of a join.
+pub const BROADCAST_MARK: &str = "broadcasts_side";
+
 /// The function that `CEIL(ts TO unit)` becomes.
 pub const CEIL: &str = "date_ceil";
 

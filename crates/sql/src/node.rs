@@ -47,6 +47,8 @@ mod over_functions;
 mod ranks;
 mod top_n;
 
+mod subquery;
+
 mod beside_table;
 mod changelog_join;
 mod interval_join;
@@ -83,6 +85,8 @@ pub use translator::{Needs, Translation, Translator};
 /// How the parts of a logical plan become nodes: the first translation that returns a stream is used.
 const TRANSLATIONS: &[Translation] = &[
     source::TRANSLATION,
+    // Before filters: its mark is a condition.
+    subquery::TRANSLATION,
     // Before filters and projections: it matches a condition together with the projection above it.
     top_n::TRANSLATION,
     map::TRANSLATION,

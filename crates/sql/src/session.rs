@@ -24,6 +24,7 @@ use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlTo
 use sqlparser::ast::{Expr as AstExpr, LimitClause, Query, Statement as AstStatement, Value};
 
 use crate::as_of;
+use crate::broadcast;
 use crate::check;
 use crate::common_types;
 use crate::constants;
@@ -168,7 +169,14 @@ impl Session {
         }
         let declared = Arc::clone(&function.function);
         self.functions.insert(name.clone(), declared);
-        self.scalars.insert(name, Arc::new(function.udf()));
+        match function.aggregate() {
+            Some(aggregate) => {
+                self.aggregates.insert(name, aggregate);
+            }
+            None => {
+                self.scalars.insert(name, Arc::new(function.udf()));
+            }
+        }
         Ok(())
     }
 
@@ -190,6 +198,16 @@ impl Session {
         let functions = functions.filter(|(name, _)| used.contains(*name));
         let functions = functions.map(|(name, function)| (name.clone(), Arc::clone(function)));
         functions.collect()
+    }
+
+    /// Notes that a statement calls a function, if it was declared.
+    fn calls(&self, name: &str) {
+        if self.functions.contains_key(name) {
+            let used = self.functions_used.lock();
+            let mut used = used.unwrap_or_else(PoisonError::into_inner);
+            used.insert(name.to_string());
+            self.uses(name);
+        }
     }
 
     /// Whether there is a view with this name.
@@ -249,7 +267,7 @@ impl Session {
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
         let plan = plan.map_err(|error| self.with_nearest_name(error.into()))?;
         check_filters(&plan)?;
-        as_of::guard(common_types::unify(plan)?)
+        broadcast::guard(as_of::guard(common_types::unify(plan)?)?)
     }
 
     /// Adds a suggestion to errors about unknown functions and fields, which the planner reports without one.
@@ -439,12 +457,7 @@ impl ContextProvider for Session {
             .get(name)
             .or_else(|| self.scalars.get(&name.to_lowercase()));
         let found = found?;
-        if self.functions.contains_key(found.name()) {
-            let used = self.functions_used.lock();
-            let mut used = used.unwrap_or_else(PoisonError::into_inner);
-            used.insert(found.name().to_string());
-            self.uses(found.name());
-        }
+        self.calls(found.name());
         Some(Arc::clone(found))
     }
 
@@ -453,7 +466,9 @@ impl ContextProvider for Session {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        self.aggregates.get(&name.to_lowercase()).cloned()
+        let found = self.aggregates.get(&name.to_lowercase())?;
+        self.calls(found.name());
+        Some(Arc::clone(found))
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {

@@ -1,6 +1,7 @@
 //! `SET 'key' = 'value'`: the settings of a query. `table.rs` has an entry for each.
 
 mod choices;
+mod copies;
 mod elsewhere;
 mod hosts;
 mod python;
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use slackwater_control::broadcast::Algorithm;
-use slackwater_control::place::Strategy;
+use slackwater_control::place::{Places, Strategy};
 use slackwater_engine::runtime::WaitMode;
 
 use crate::error::{Result, SqlError, nearest};
@@ -45,6 +46,8 @@ pub struct Settings {
     pub processes: Processes,
     /// How instances are placed; `None` lets the machine decide.
     pub placement: Option<Strategy>,
+    /// What has a copy of the query each; `None` for one query.
+    pub copies: Option<Places>,
     /// What connects the processes.
     pub link: LinkKind,
     /// The size of messages between processes.
@@ -199,6 +202,7 @@ impl Default for Settings {
             parsers: None,
             processes: Processes::Count(1),
             placement: None,
+            copies: None,
             link: LinkKind::Auto,
             message_bytes: MessageBytes::Auto,
             chunk_rows: CHUNK_ROWS,

@@ -165,6 +165,9 @@ pub struct IntervalJoin {
     pub from_us: i64,
     /// The maximum of that difference.
     pub to_us: i64,
+    /// The side whose rows every instance has: 0 is the left one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broadcast: Option<usize>,
 }
 
 /// A join with the versions of a table.

@@ -18,11 +18,12 @@ use rewrite::{rewrite, split_shift};
 use sets::Sets;
 
 pub use declaration::{ColumnDefinition, ColumnKind, CreateTable, Like};
-pub use function::{Body, CreateFunction, FunctionOptions};
+pub use function::{Body, CreateFunction, FunctionOptions, Language};
 pub use hints::{Hinted, OPTIONS_OF};
 pub use materialized::{CreateMaterializedView, plain_view, query_of};
 pub use sets::{closing, opening};
 
+mod broadcast_hint;
 mod create;
 mod declaration;
 mod distinct_from;
@@ -37,6 +38,7 @@ mod rewrite;
 pub mod server;
 mod sets;
 mod sink;
+mod subquery_hint;
 mod table_function;
 
 /// One statement.
@@ -122,18 +124,38 @@ pub fn parse(text: &str) -> Result<Vec<Placed>> {
         };
         let first = inner.iter().find(|token| !is_space(token));
         let first = first.map_or(tokens[0].span, |token| token.span);
-        let statement = hints::take(inner).and_then(|(rest, hinted)| {
+        let (unhinted, mut broadcasts) =
+            broadcast_hint::take(inner).map_err(|error| error.among(inner))?;
+        let statement = hints::take(&unhinted).and_then(|(rest, hinted, begins)| {
             let statement = forms::rewrite(&rest)
                 .and_then(|tokens| table_function::rewrite(&tokens))
                 .and_then(|tokens| rewrite(&tokens))
                 .and_then(parse_one)
                 .and_then(|statement| sets.checked(statement, first))?;
-            Ok((statement, hinted))
+            Ok((statement, hinted, begins))
         });
         let statement = statement.map_err(|error| misspelt(error.among(inner), inner))?;
-        let (mut statement, hinted) = statement;
+        let (mut statement, hinted, mut begins) = statement;
         if !hinted.is_empty() {
-            keep_names(&mut statement)?;
+            change(&mut statement, &mut hints::keep_names)?;
+        }
+        if !broadcasts.is_empty() {
+            change(&mut statement, &mut |query| {
+                broadcast_hint::mark(query, &mut broadcasts)
+            })
+            .map_err(|error| error.among(inner))?;
+        }
+        if let Some(left) = broadcasts.first() {
+            return Err(left.misplaced().among(inner));
+        }
+        if !begins.is_empty() {
+            change(&mut statement, &mut |query| {
+                subquery_hint::mark(query, &mut begins)
+            })
+            .map_err(|error| error.among(inner))?;
+        }
+        if let Some(left) = begins.first() {
+            return Err(subquery_hint::misplaced(left.span).among(inner));
         }
         statements.push(Placed {
             statement,
@@ -151,15 +173,19 @@ pub fn is_sink(tokens: &[TokenWithSpan]) -> bool {
     solid.nth(1).is_some_and(|token| is_word(token, "SINK"))
 }
 
-fn keep_names(statement: &mut Statement) -> Result<()> {
+/// Changes the query of a statement.
+fn change(
+    statement: &mut Statement,
+    of_query: &mut dyn FnMut(&mut Query) -> Result<()>,
+) -> Result<()> {
     match statement {
         Statement::CreateView { query, .. }
         | Statement::Insert { query, .. }
-        | Statement::Select(query) => hints::keep_names(query),
-        Statement::CreateMaterializedView(view) => hints::keep_names(&mut view.query),
-        Statement::Explain(inner) => keep_names(inner),
+        | Statement::Select(query) => of_query(query),
+        Statement::CreateMaterializedView(view) => of_query(&mut view.query),
+        Statement::Explain(inner) => change(inner, of_query),
         Statement::CreateTable(table) => match &mut table.query {
-            Some(query) => hints::keep_names(query),
+            Some(query) => of_query(query),
             None => Ok(()),
         },
         Statement::CreateFunction(_)

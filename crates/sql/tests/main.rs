@@ -3,8 +3,12 @@
 #[expect(dead_code, reason = "only tests that run cases use all fields")]
 mod cases;
 
+#[path = "../../slackwater/src/catalog/aggregates.rs"]
+mod aggregates;
 #[path = "../../slackwater/src/catalog/tables.rs"]
 mod tables;
+#[path = "../../slackwater/src/catalog/wasm.rs"]
+mod wasm;
 
 use std::fs;
 use std::sync::Once;
@@ -78,5 +82,5 @@ fn check(share: usize) {
         failures.extend(expected.finish(&cases).err());
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(wrong > 50, "{wrong} cases that do not compile");
+    assert!(wrong > 40, "{wrong} cases that do not compile");
 }

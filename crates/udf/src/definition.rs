@@ -29,6 +29,8 @@ pub struct Definition {
     pub arguments: Vec<DataType>,
     /// The type of the result.
     pub result: DataType,
+    /// Whether it is an aggregate function: a class whose objects are groups.
+    pub is_aggregate: bool,
     /// How it gets its arguments.
     pub mode: Mode,
     /// Whether it gets NULLs; if not, the result for a NULL is NULL.
@@ -56,6 +58,8 @@ impl Definition {
             "file": self.file,
             "handler": self.handler,
             "mode": mode,
+            "aggregate": self.is_aggregate,
+            "nulls": self.takes_nulls,
             "arguments": arguments,
             "result": kind(&self.result),
             "memory": self.memory.unwrap_or(0),
@@ -166,4 +170,23 @@ impl Problem {
             place: None,
         }
     }
+}
+
+/// A function in WebAssembly.
+#[derive(Debug, Clone)]
+pub struct WasmDefinition {
+    /// The name in SQL, for messages.
+    pub name: String,
+    /// The name of the exported function.
+    pub handler: String,
+    /// The module: its text, or its bytes in Base64.
+    pub module: String,
+    /// The types of the arguments.
+    pub arguments: Vec<DataType>,
+    /// The type of the result.
+    pub result: DataType,
+    /// The most bytes of an instance's memory.
+    pub memory: u64,
+    /// The most fuel of a call: about one for each instruction.
+    pub fuel: u64,
 }

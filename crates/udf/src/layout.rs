@@ -15,7 +15,7 @@
 mod read;
 mod write;
 
-pub use read::column;
+pub use read::columns;
 pub use write::Arguments;
 
 /// Bytes before the first node.

@@ -7,10 +7,12 @@
 //!                           └ message.rs: 32 bytes over a socket in each direction
 //! ```
 //!
-//! Invariants: nothing of a function runs in this process. A worker has one call at a time. The engine writes
-//! one memory and the worker the other, and each reads only between the messages that hand it over; what is
-//! read is copied and checked, so that a worker can't make this process fail, whatever it writes. A worker
-//! that does nothing waits in `recv`, and costs nothing.
+//! Functions in WebAssembly are interpreted in this process ([`WasmFunction`]).
+//!
+//! Invariants: nothing of a function in Python runs in this process. A worker has one call at a time. The
+//! engine writes one memory and the worker the other, and each reads only between the messages that hand it
+//! over; what is read is copied and checked, so that a worker can't make this process fail, whatever it
+//! writes. A worker that does nothing waits in `recv`, and costs nothing.
 //!
 //! Shutdown: a worker ends when its socket does. It is waited for, and killed if it does not end; if this
 //! process is killed, the kernel kills its workers.
@@ -23,7 +25,16 @@ mod output;
 mod pool;
 mod process;
 mod spawner;
+#[cfg(feature = "wasm")]
+mod wasm;
+#[cfg(not(feature = "wasm"))]
+#[path = "wasm/absent.rs"]
+mod wasm;
 mod worker;
 
-pub use definition::{Definition, Failure, Mode, Problem, unsupported};
+mod aggregate;
+
+pub use aggregate::Added;
+pub use definition::{Definition, Failure, Mode, Problem, WasmDefinition, unsupported};
 pub use pool::Function;
+pub use wasm::{WasmFunction, module_text, wasm_unsupported};

@@ -2,9 +2,9 @@
 //!
 //! | bytes | request | reply |
 //! |---|---|---|
-//! | 0–3 | 1 start, 2 call | 1 result, 2 failed, 3 ready |
+//! | 0–3 | 1 start, 2 call, 3–7 see `aggregate.rs` | 1 result, 2 failed, 3 ready |
 //! | 4–7 | 0 | 0 |
-//! | 8–15 | the number of rows | the row that has failed, or -1 |
+//! | 8–15 | the number of rows | the row that has failed, -1 if it is not known, -2 if any row would fail |
 //! | 16–23 | the size of the memory of arguments | that of results |
 //! | 24–31 | the bytes of it that are used | the bytes that are used; of a reason, its length |
 
@@ -25,10 +25,18 @@ pub struct Message {
 
 pub const START: u32 = 1;
 pub const CALL: u32 = 2;
+pub const ACCUMULATE: u32 = 3;
+pub const RETRACT: u32 = 4;
+pub const MERGE: u32 = 5;
+pub const FINISH: u32 = 6;
+pub const SCAN: u32 = 7;
 
 pub const RESULT: u32 = 1;
 pub const FAILED: u32 = 2;
 pub const READY: u32 = 3;
+
+/// Instead of the row that has failed: any row would fail.
+pub const ANY_ROW: i64 = -2;
 
 impl Message {
     /// Sends the message.

@@ -9,7 +9,8 @@ use arrow_select::filter::filter;
 use arrow_select::take::take;
 
 use crate::definition::{Definition, Failure, Problem};
-use crate::worker::{Ended, Worker};
+use crate::message::CALL;
+use crate::worker::{Call, Ended, Worker};
 
 /// The deaths of workers one after the other, without a call that has succeeded, after which a function is
 /// given up. A chunk of `n` rows is repeated in halves to find a row that kills, and that row once more: at
@@ -150,24 +151,20 @@ impl Function {
         if rows == 0 {
             return Ok(new_null_array(&self.definition.result, 0));
         }
+        let results = [(self.definition.result.clone(), Some(rows))];
+        let call = Call {
+            what: CALL,
+            rows,
+            columns,
+            results: &results,
+        };
         let mut is_repeated = false;
         loop {
-            let mut worker = self.take()?;
-            let ended = match worker.call(&self.definition, columns, rows) {
-                Ok(results) => {
-                    self.workers().deaths = 0;
-                    let _ = self.give_back(Ok::<Worker, ()>(worker));
-                    return Ok(results);
-                }
-                Err(ended) => ended,
+            let (failure, is_late) = match self.attempt(&call) {
+                Ok(mut results) => return Ok(results.remove(0)),
+                Err(Ended::Failed(failure)) => return Err(failure),
+                Err(Ended::Died { failure, is_late }) => (failure, is_late),
             };
-            let Ended::Died { failure, is_late } = ended else {
-                let _ = self.give_back(Ok::<Worker, ()>(worker));
-                return Err(ended.failure());
-            };
-            drop(worker);
-            let _ = self.give_back(Err(()));
-            let failure = self.after_death(failure);
             // Somebody else may have killed it, or the kernel for the memory of others: a single row is to
             // blame if it kills two.
             let is_blamed = rows > 1 || is_repeated || is_late;
@@ -176,6 +173,40 @@ impl Function {
             }
             is_repeated = true;
         }
+    }
+
+    /// Calls a worker once.
+    pub(crate) fn attempt(&self, call: &Call<'_>) -> Result<Vec<ArrayRef>, Ended> {
+        let mut worker = self.take().map_err(Ended::Failed)?;
+        match worker.call(&self.definition, call) {
+            Ok(results) => {
+                self.workers().deaths = 0;
+                let _ = self.give_back(Ok::<Worker, ()>(worker));
+                Ok(results)
+            }
+            Err(Ended::Died { failure, is_late }) => {
+                drop(worker);
+                let _ = self.give_back(Err(()));
+                let failure = self.after_death(failure);
+                Err(Ended::Died { failure, is_late })
+            }
+            Err(failed) => {
+                let _ = self.give_back(Ok::<Worker, ()>(worker));
+                Err(failed)
+            }
+        }
+    }
+
+    /// Whether an aggregate function can retract rows. Starts a worker if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be started.
+    pub fn can_retract(&self) -> Result<bool, Failure> {
+        let worker = self.take()?;
+        let can_retract = worker.can_retract;
+        let _ = self.give_back(Ok::<Worker, ()>(worker));
+        Ok(can_retract)
     }
 
     /// Counts a death, and gives the function up if there were too many.

@@ -1,5 +1,6 @@
 //! The process of a worker: how it is started, waited for, and ended.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read};
@@ -8,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,6 +28,8 @@ const WORKER: &str = concat!(
     "\n\n",
     include_str!("worker_py/columns.py"),
     "\n\n",
+    include_str!("worker_py/aggregates.py"),
+    "\n\n",
     include_str!("worker_py/main.py"),
 );
 
@@ -42,6 +46,9 @@ space = {'__name__': 'slackwater_worker', '__file__': 'slackwater_worker.py'}
 exec(compile(text, 'slackwater_worker.py', 'exec'), space)
 space['main'](connection)
 ";
+
+/// How long an interpreter may take to say its version.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a worker may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -73,6 +80,35 @@ pub fn interpreter() -> OsString {
         Some(folder) => Path::new(&folder).join("bin/python3").into(),
         None => "python3".into(),
     }
+}
+
+/// Whether a program is Python 3. Another one would show the text of a worker in its errors. Each is asked
+/// once.
+pub fn is_python(program: &OsString) -> io::Result<bool> {
+    static KNOWN: Mutex<BTreeSet<OsString>> = Mutex::new(BTreeSet::new());
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if known().contains(program) {
+        return Ok(true);
+    }
+    let mut command = Command::new(program);
+    command
+        .args(["-I", "-S", "-c", "import sys; print(sys.version_info[0])"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0);
+    let mut child = spawner::spawn(command)?;
+    let mut said = [0; 2];
+    let answer = child.stdout.as_mut().expect("it is a pipe");
+    let patience = Timespec::try_from(ANSWER_PATIENCE).ok();
+    let has_answered = poll(&mut [PollFd::new(answer, PollFlags::IN)], patience.as_ref());
+    let is_python = matches!(has_answered, Ok(1..)) && answer.read_exact(&mut said).is_ok();
+    abandon(child);
+    let is_python = is_python && said == *b"3\n";
+    if is_python {
+        known().insert(program.clone());
+    }
+    Ok(is_python)
 }
 
 impl Process {

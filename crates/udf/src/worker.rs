@@ -5,12 +5,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use arrow_array::ArrayRef;
+use arrow_schema::DataType;
 
 use crate::definition::{Definition, Failure, Mode, Problem};
-use crate::layout::{Arguments, Flags, HEADER_BYTES, column};
+use crate::layout::{Arguments, Flags, HEADER_BYTES, columns};
 use crate::memory::Memory;
-use crate::message::{CALL, FAILED, Message, READY, RESULT, START};
-use crate::process::{Heard, Process, interpreter};
+use crate::message::{ANY_ROW, FAILED, Message, READY, RESULT, START};
+use crate::process::{Heard, Process, interpreter, is_python};
 
 /// How long the text of a function may take to load: large models are read there.
 const START_PATIENCE: Duration = Duration::from_secs(300);
@@ -40,12 +41,27 @@ impl Ended {
     }
 }
 
+/// A call.
+pub struct Call<'a> {
+    /// The kind of request.
+    pub what: u32,
+    /// The number of rows.
+    pub rows: usize,
+    /// The arguments.
+    pub columns: &'a [ArrayRef],
+    /// The types of the results, and how many values each has, if that is known.
+    pub results: &'a [(DataType, Option<usize>)],
+}
+
 /// A worker that has loaded its function.
 pub struct Worker {
+    /// Whether its function can retract rows.
+    pub can_retract: bool,
     process: Process,
     arguments: Memory,
     results: Memory,
-    flags: Flags,
+    /// How arguments and results are stored.
+    flags: [Flags; 2],
 }
 
 impl Worker {
@@ -71,14 +87,27 @@ impl Worker {
             Memory::new().map_err(cannot)?,
             Memory::new().map_err(cannot)?,
         );
+        if !is_python(&python).map_err(cannot)? {
+            return Err(Problem::new(
+                format!(
+                    "function '{}': '{}' is not Python 3",
+                    definition.name,
+                    python.to_string_lossy()
+                ),
+                "name an interpreter of Python 3.9 or later: SET 'python' = '/path/to/python3'",
+            ));
+        }
         let process = Process::start(&definition.name, &python, [&arguments, &results]);
         let mut worker = Worker {
             process: process.map_err(cannot)?,
             arguments,
             results,
+            can_retract: false,
             flags: match definition.mode {
-                Mode::Rows => Flags::Bytes,
-                Mode::Columns => Flags::Bits,
+                Mode::Rows => [Flags::Bytes; 2],
+                // The value of a group is a value of Python in either mode.
+                Mode::Columns if definition.is_aggregate => [Flags::Bits, Flags::Bytes],
+                Mode::Columns => [Flags::Bits; 2],
             },
         };
         worker.load(definition)?;
@@ -96,6 +125,7 @@ impl Worker {
         loop {
             match self.process.hear(START_PATIENCE) {
                 Heard::Reply(reply) if reply.what == READY => {
+                    self.can_retract = reply.row == 1;
                     return match self.results.follow(reply.size as usize) {
                         Ok(()) => Ok(()),
                         Err(error) => Err(Problem::new(format!("function '{name}': {error}"), "")),
@@ -130,30 +160,33 @@ impl Worker {
         }
     }
 
-    /// The results for columns of the declared types.
+    /// The results of a call.
     pub fn call(
         &mut self,
         definition: &Definition,
-        columns: &[ArrayRef],
-        rows: usize,
-    ) -> Result<ArrayRef, Ended> {
+        call: &Call<'_>,
+    ) -> Result<Vec<ArrayRef>, Ended> {
         let failed = |reason: String| Ended::Failed(Failure::of(reason));
-        let arguments = Arguments::of(columns, self.flags).map_err(failed)?;
+        let [flags, of_results] = self.flags;
+        let arguments = Arguments::of(call.columns, flags).map_err(failed)?;
         let written = arguments.write(&mut self.arguments);
         written.map_err(|error| failed(format!("can't get shared memory: {error}")))?;
         self.results.write(0, &(-1_i64).to_le_bytes());
         self.process
-            .send(&self.request(CALL, rows, arguments.bytes()));
+            .send(&self.request(call.what, call.rows, arguments.bytes()));
         let reply = self.reply(definition)?;
         let followed = usize::try_from(reply.size).map_err(io::Error::other);
         let followed = followed.and_then(|size| self.results.follow(size));
         followed.map_err(|error| failed(format!("can't map the result: {error}")))?;
         match reply.what {
-            RESULT => column(&self.results, &definition.result, rows, self.flags).map_err(failed),
+            RESULT => columns(&self.results, call.results, of_results).map_err(failed),
             FAILED => {
-                let row = usize::try_from(reply.row).ok().filter(|row| *row < rows);
+                let row = usize::try_from(reply.row)
+                    .ok()
+                    .filter(|row| *row < call.rows);
                 Err(Ended::Failed(Failure {
                     row,
+                    is_final: reply.row == ANY_ROW,
                     ..Failure::of(self.reason(&reply))
                 }))
             }

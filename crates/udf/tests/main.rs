@@ -1,5 +1,6 @@
 //! Functions in Python, with the interpreter of this host.
 
+mod aggregates;
 mod calls;
 mod columns;
 mod deaths;
@@ -20,6 +21,7 @@ pub fn definition(text: &str, arguments: &[DataType], result: DataType) -> Defin
         file: "<function f>".to_string(),
         arguments: arguments.to_vec(),
         result,
+        is_aggregate: false,
         mode: Mode::Rows,
         takes_nulls: false,
         workers: None,

@@ -5,6 +5,9 @@ from typing import Any
 
 __version__: str
 
+# The most partitions of a source.
+PARTITIONS_MAX: int
+
 class Array:
     def __len__(self) -> int: ...
     @property

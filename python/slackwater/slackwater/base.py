@@ -139,9 +139,7 @@ class BaseQuery(ABC):
 
     def to_arrow(self) -> Any:
         """Waits for the end; a `pyarrow.Table`."""
-        import pyarrow
-
-        return pyarrow.table(self.rows())
+        return convert.pyarrow("to_arrow()").table(self.rows())
 
     def to_pandas(self) -> Any:
         """Waits for the end; a `pandas.DataFrame`, by way of pyarrow."""

@@ -56,6 +56,7 @@ def declared(
     watermark: str | float | timedelta | None,
 ) -> str:
     """What CREATE TABLE has in its parentheses."""
+    names: list[str] | None = None
     if isinstance(schema, str):
         columns = schema
     elif hasattr(schema, "__arrow_c_schema__"):
@@ -63,9 +64,13 @@ def declared(
     elif (rows := arrow_rows(schema)) is not None:
         columns = rows.sql_columns()
     else:
-        pairs = schema.items() if isinstance(schema, Mapping) else schema
+        pairs = _pairs(schema)
+        names = [name for name, _ in pairs]
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in pairs)
     if event_time is not None:
+        if names is not None and event_time not in names:
+            reason = f"event_time='{event_time}' is not a column"
+            raise wrong(reason, f"the columns are {', '.join(names)}")
         lag = seconds(watermark if watermark is not None else 0)
         name = quoted(event_time)
         columns += f", WATERMARK FOR {name} AS {name} - INTERVAL '{lag:.3f}' SECOND"
@@ -76,15 +81,27 @@ def declared(
     return columns
 
 
+def _pairs(schema: Any) -> list[tuple[str, str]]:
+    """The names and types of a schema that is a dictionary or pairs."""
+    pairs = list(schema.items()) if isinstance(schema, Mapping) else schema
+    is_pairs = isinstance(pairs, Sequence) and all(
+        isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2
+        for pair in pairs
+    )
+    if not is_pairs or not pairs:
+        reason = f"a schema is a dictionary of columns, and not {schema!r:.100}"
+        raise wrong(reason, "write {'sensor': 'STRING', 'ts': 'TIMESTAMP(3)'}")
+    return [(str(name), str(kind)) for name, kind in pairs]
+
+
 def arrow_rows(data: Any) -> _slackwater.Rows | None:
     """The rows of data with Arrow's methods, or of an old data frame of pandas; None of other data."""
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         kind: type[_slackwater.Rows] = engine("Arrow's methods").Rows
         return data if isinstance(data, kind) else kind.of(data)
     if type(data).__module__.partition(".")[0] == "pandas":
-        import pyarrow
-
-        table = pyarrow.Table.from_pandas(data, preserve_index=False)
+        arrow = pyarrow("a data frame of this version of pandas")
+        table = arrow.Table.from_pandas(data, preserve_index=False)
         rows: _slackwater.Rows = engine("a data frame").Rows.of(table)
         return rows
     return None
@@ -97,6 +114,10 @@ def columns_of(rows: Any, names: Sequence[str]) -> list[list[Any]]:
         _only_known(rows, names)
         columns = [list(rows.get(name, ())) for name in names]
         length = max(map(len, columns), default=0)
+        for name, column in zip(names, columns):
+            if name in rows and len(column) != length:
+                reason = f"column '{name}' has {len(column)} values, and others have {length}"
+                raise wrong(reason, "each column has a value for each row; None is NULL")
         return [column or [None] * length for column in columns]
     columns = [[] for _ in names]
     known = set(names)
@@ -128,16 +149,31 @@ def _only_known(given: Mapping[Any, Any], names: Sequence[str]) -> None:
 def as_rows(rows: Any) -> Iterable[Any]:
     """The rows of an iterable."""
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        hint = "push a list of dictionaries or tuples, or a data frame"
+        hint = "give a list of dictionaries or tuples, or a data frame"
         reason = f"{type(rows).__name__} is not rows"
         raise wrong(reason, hint)
     return rows
 
 
+def pyarrow(what: str) -> ModuleType:
+    """The package pyarrow."""
+    try:
+        return importlib.import_module("pyarrow")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{what} needs pyarrow\n  = pip install pyarrow") from error
+
+
+def untimed(error: SqlError) -> SqlError:
+    """An error about the event time of a table in Python."""
+    if not error.message.startswith("event time must be"):
+        return error
+    hint = "make it one first, as pandas.to_datetime does; or write the schema as the text of CREATE TABLE"
+    return wrong(error.message, hint)
+
+
 def pandas_of(rows: Any) -> Any:
     """A pandas.DataFrame, by way of pyarrow."""
-    import pyarrow
-
+    arrow = pyarrow("to_pandas()")
     if hasattr(rows, "__arrow_c_stream__"):
-        return pyarrow.table(rows).to_pandas()
-    return pyarrow.record_batch(rows).to_pandas()
+        return arrow.table(rows).to_pandas()
+    return arrow.record_batch(rows).to_pandas()

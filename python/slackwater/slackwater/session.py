@@ -123,7 +123,10 @@ class Session(BaseSession):
             rows = _slackwater.Rows.of_values(columns, convert.columns_of(data, names))
         columns = convert.declared(schema or rows.sql_columns(), event_time, watermark)
         self._session.forget(name, True)
-        self._session.kept(name, columns, rows)
+        try:
+            self._session.kept(name, columns, rows)
+        except SqlError as error:
+            raise convert.untimed(error) from None
 
     def source(
         self,

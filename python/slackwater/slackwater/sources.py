@@ -22,6 +22,9 @@ from .loaded import _slackwater
 # How long a generator may take to its next `yield` before it is interrupted there where it is.
 GRACE_S = 1.0
 
+# The most partitions of a source: each has a thread.
+PARTITIONS_MAX = _slackwater.PARTITIONS_MAX
+
 # The characters of a traceback that an error has: its end names what was raised.
 _TRACEBACK_MAX = 4_000
 
@@ -44,6 +47,9 @@ class Source:
         if not callable(function):
             hint = "@session.source(…) stands before a function with yield"
             raise wrong(f"table '{name}': {type(function).__name__} is not a function", hint)
+        if not isinstance(partitions, int) or not 1 <= partitions <= PARTITIONS_MAX:
+            hint = f"a number from 1 to {PARTITIONS_MAX}: each partition has a thread"
+            raise wrong(f"table '{name}': partitions={partitions!r:.100} is not possible", hint)
         self.arguments = _arguments(name, function)
         self.has_offsets = "offset" in self.arguments
         if partitions != 1 and "partition" not in self.arguments:
@@ -128,7 +134,9 @@ class Reading:
         if isinstance(made, AsyncIterator):
             asyncio.run(self._drain(made))
             return
-        if inspect.isawaitable(made) or not hasattr(made, "__iter__"):
+        rows = (str, bytes, Sequence, Mapping)
+        is_rows = isinstance(made, rows) or hasattr(made, "__arrow_c_stream__")
+        if inspect.isawaitable(made) or is_rows or not hasattr(made, "__iter__"):
             if inspect.iscoroutine(made):
                 made.close()
             raise wrong(f"the function has returned {_kind(made)}, and not a generator", "use yield")

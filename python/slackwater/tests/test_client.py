@@ -276,6 +276,9 @@ class Doors(unittest.TestCase):
                 slackwater.connect(served.url, "wrong")
             session = slackwater.connect(served.url, "secret")
             self.assertEqual(session.sql("SELECT 1 AS n").to_pylist(), [{"n": 1}])
+            for method in ("register", "source", "sink"):
+                with self.assertRaisesRegex(AttributeError, f"no '{method}': "):
+                    getattr(session, method)
             os.environ["SLACKWATER_TOKEN"] = "secret"
             self.assertEqual(slackwater.connect(served.url).tables(), [])
 

@@ -304,7 +304,7 @@ class Answers(unittest.TestCase):
             "session = slackwater.connect(sys.argv[1])\n"
             "print(session.sql('SHOW TABLES').to_pylist())\n"
             "try: session.table('t', object())\n"
-            "except TypeError: pass\n"
+            "except slackwater.SqlError: pass\n"
             "try: slackwater.Session()\n"
             "except ImportError as error: print(str(error).splitlines()[0])\n"
         )

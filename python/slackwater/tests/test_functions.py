@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import threading
 import unittest
 
 import slackwater
@@ -143,6 +144,17 @@ class total_of_changes(total):
         self.sum -= number
 
 
+class locked(total):
+    """Its objects can't be pickled."""
+
+    made = []
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+        self.made.append(self)
+
+
 @needs_engine
 class Aggregates(unittest.TestCase):
     def test_an_aggregate(self):
@@ -190,6 +202,27 @@ class Aggregates(unittest.TestCase):
                 lines = [line.strip().split(",") for line in file]
             last = {line[1]: int(line[2]) for line in lines if line[0].startswith("+")}
             self.assertEqual(last, {"0": sum(range(0, 20_000, 2)), "1": sum(range(1, 20_000, 2))})
+
+    def test_a_state_that_cant_be_pickled_ends_the_query_without_a_restart(self):
+        slackwater.udaf("BIGINT", "BIGINT")(locked)
+        with tempfile.TemporaryDirectory() as folder:
+            source = os.path.join(folder, "in.csv")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write("".join(f"{n}\n" for n in range(20_000)))
+            session = slackwater.Session(
+                state=os.path.join(folder, "state"), checkpoint_interval="20 ms", parallelism=1
+            )
+            session.sql(
+                f"CREATE TABLE t (n BIGINT) WITH ('connector' = 'file', 'path' = '{source}', "
+                "'csv.header' = 'false', 'replay_rate' = '40000/s');"
+                f"CREATE TABLE o (s BIGINT) WITH ('connector' = 'file', 'path' = '{folder}/out.csv', "
+                "'changelog' = 'op')"
+            )
+            message = "its state can't be pickled: attribute 'lock' of locked: TypeError"
+            with self.assertRaisesRegex(slackwater.QueryError, message):
+                session.sql("INSERT INTO o SELECT locked(n) FROM t").run()
+        # One for the value before the first row, and one for the rows of the only attempt.
+        self.assertEqual(len(locked.made), 2)
 
     def test_what_is_wrong_with_an_aggregate(self):
         with self.assertRaisesRegex(slackwater.SqlError, "no method merge"):

@@ -173,7 +173,9 @@ class Sources(unittest.TestCase):
             (lambda: source(partitions=2)(none), "no parameter 'partition'"),
             (lambda: source()(wrong_name), "parameter 'position'"),
             (lambda: source()(positional), "given by its name"),
-            (lambda: source(partitions=0)(one), "0 partitions"),
+            (lambda: source(partitions=0)(one), "partitions=0"),
+            (lambda: source(partitions=-1)(one), "partitions=-1"),
+            (lambda: source(partitions="2")(one), "partitions='2'"),
             (lambda: source(partitions=300)(one), "from 1 to 256"),
             (lambda: source()(7), "not a function"),
             (lambda: source(idle_timeout="soon")(one), "soon"),
@@ -214,6 +216,10 @@ class BadInput(unittest.TestCase):
         for read in (at_once, first, in_the_middle):
             self.fails(read, "Traceback", f"in {read.__name__}", "OSError: no server")
 
+    def test_a_function_that_returns_rows_is_no_generator(self):
+        for rows in ([(1, "a")], ((1, "a"),), {"n": [1]}, "rows"):
+            self.fails(lambda rows=rows: rows, "and not a generator")
+
     def test_what_is_not_rows_and_an_offset(self):
         def not_a_pair(offset):
             yield [(1, "a")]
@@ -251,7 +257,7 @@ class BadInput(unittest.TestCase):
             (not_rows, "int is not rows"),
             (text, "str is not rows"),
             (unknown_columns, "the columns m are not in the table"),
-            (uneven, "different numbers of values"),
+            (uneven, "has 1 values, and others have 2"),
             (function, "the offset can't be stored"),
             (large, "an offset has 20007 bytes"),
             (no_generator, "'coroutine', and not a generator"),

@@ -52,6 +52,17 @@ class Pushed(unittest.TestCase):
         with self.assertRaisesRegex(slackwater.QueryError, "closed"):
             table.push([row(1, 1.0)])
 
+    def test_a_schema_that_is_wrong(self):
+        session = slackwater.Session()
+        for schema, options, said in (
+            (5, {}, "a schema is a dictionary of columns, and not 5"),
+            ({}, {}, "a schema is a dictionary"),
+            (["a", "b"], {}, "a schema is a dictionary"),
+            ({"a": "BIGINT"}, {"event_time": "ts"}, "event_time='ts' is not a column\n  = the columns are a"),
+        ):
+            with self.assertRaisesRegex(slackwater.SqlError, said):
+                session.table("t", schema, **options)
+
     def test_late_rows_are_counted(self):
         table, query = windows(slackwater.Session(), watermark=dt.timedelta(seconds=2))
         run = query.start()
@@ -73,6 +84,8 @@ class Pushed(unittest.TestCase):
             (7, "int is not rows"),
             ([{"N": 1}], "there is no column 'N'"),
             ({"n": [1], "D": [None]}, "there is no column 'D'"),
+            ({"n": [1, 2], "d": [None]}, "column 'd' has 1 values, and others have 2"),
+            ([{"n": 1 << 70}], f"{1 << 70} is not a number of Int64"),
         ):
             with self.assertRaisesRegex(slackwater.SqlError, said):
                 table.push(rows)
@@ -152,6 +165,20 @@ class Registered(unittest.TestCase):
             batch["j"]
         with self.assertRaises(IndexError):
             batch["i"][2]
+
+    @needs("pyarrow")
+    def test_types_of_arrow_that_sql_does_not_have(self):
+        import pyarrow
+
+        session = slackwater.Session()
+        waits = pyarrow.array([dt.timedelta(seconds=1)])
+        letters = pyarrow.array([[("x", 1)]], pyarrow.map_(pyarrow.string(), pyarrow.int64()))
+        long = pyarrow.array([decimal.Decimal(1)], pyarrow.decimal256(50, 2))
+        union = pyarrow.UnionArray.from_sparse(pyarrow.array([0], pyarrow.int8()), [pyarrow.array([1])])
+        for column in (waits, letters, long, union):
+            with self.assertRaisesRegex(slackwater.SqlError, "column 'c' has") as caught:
+                session.register("t", pyarrow.table({"c": column}))
+            self.assertNotIn("CREATE TABLE", str(caught.exception))
 
     def test_a_table_is_replaced(self):
         session = slackwater.Session()

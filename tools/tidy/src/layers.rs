@@ -22,7 +22,10 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         "crates/control",
         &[
             ("query and machine", "query topology"),
-            ("from a query to instances", "demand expand place split"),
+            (
+                "from a query to instances",
+                "copies demand expand place split",
+            ),
             ("while it runs", "balance latency"),
             ("broadcasts", "broadcast"),
             ("other hosts", "clock cluster lease wanted"),
@@ -49,8 +52,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("expressions", "expression functions simplify"),
             (
                 "plan",
-                "as_of common_types constants grouping_sets nulls operands operators outputs prune \
-                 session subqueries table window",
+                "as_of broadcast common_types constants grouping_sets nulls operands operators outputs \
+                 prune session subqueries table window",
             ),
             (
                 "translate",
@@ -131,7 +134,8 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("base", "definition memory message output spawner"),
             ("columns in memory", "layout"),
             ("one process", "process worker"),
-            ("all of a function", "pool"),
+            ("all of a function", "pool wasm"),
+            ("its calls", "aggregate"),
         ],
     ),
     (
@@ -160,6 +164,20 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
         ],
     ),
     (
+        "crates/sockets",
+        &[
+            (
+                "the kernel, options and counters",
+                "buffers options real statistics",
+            ),
+            ("memory", "lane lock segment"),
+            ("connections", "connection rendezvous stream"),
+            ("waiting", "ready wait"),
+            ("calls", "epoll poll receive send"),
+            ("in front of the C library", "symbols"),
+        ],
+    ),
+    (
         "crates/bench",
         &[
             ("base", "common lab part_process programs usage"),
@@ -182,7 +200,10 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ),
             ("figures", "calibrate costs"),
             ("connectors and checkpoints", "catalog checkpoints notices"),
-            ("plan", "bound broadcast messages parallel plan planner"),
+            (
+                "plan",
+                "bound broadcast copies messages parallel plan planner",
+            ),
             ("hosts", "hosts"),
             ("other hosts", "cluster"),
             (

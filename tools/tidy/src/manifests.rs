@@ -22,7 +22,7 @@ enum May {
 const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
-const RULES: [(&str, May); 14] = [
+const RULES: [(&str, May); 15] = [
     ("crates/link", May::Only(&["rustix", "libc", "loom"])),
     (
         "crates/secure",
@@ -88,6 +88,8 @@ const RULES: [(&str, May); 14] = [
             "toml",
         ]),
     ),
+    // What is loaded into programs of others brings nothing along.
+    ("crates/sockets", May::Only(&["libc"])),
     (
         "crates/slackwater",
         May::But {

@@ -12,10 +12,14 @@ const CHANNELS_FIX: &str =
     "take a bounded one (`mpsc::sync_channel`) with a named limit: every queue has one (I3)";
 
 const ATOMICS: &str = "atomics";
-const ATOMICS_FIX: &str = "take a link, a channel or a lock; atomics are in `link` (`sync.rs`, for loom) \
-                           and in the engine's `counters`";
-/// Where atomics may be.
-const ATOMICS_IN: [&str; 2] = ["crates/link/", "crates/engine/src/counters"];
+const ATOMICS_FIX: &str = "take a link, a channel or a lock; atomics are in `link` (`sync.rs`, for loom), \
+                           in the engine's `counters` and in `sockets`";
+/// Where atomics may be: `sockets` is memory that programs share, and loaded into programs of others.
+const ATOMICS_IN: [&str; 3] = [
+    "crates/link/",
+    "crates/engine/src/counters",
+    "crates/sockets/",
+];
 
 const TRAITS: &str = "wide-traits";
 const TRAITS_FIX: &str = "split it: a trait that strangers implement has about five methods";

@@ -24,32 +24,40 @@ const FIX_WINDOW: &str = "FROM TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '30
 /// One of HiBench's streaming workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// Copies records.
+    /// Copies records as they are.
     Identity,
+    /// Copies rows: every column of a record is read.
+    IdentityRows,
     /// Sends records to other instances in turn and copies them there.
     Repartition,
     /// A running count per address, one update per record.
     WordCount,
-    /// Per window of 30 s and address: the first time and the number of records.
+    /// Per window of 30 s and address: the first time and the number of records, and when that was emitted.
     FixWindow,
+    /// The same for every hundred records of an address.
+    CountWindow,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Workload; 4] = [
+    pub const ALL: [Workload; 6] = [
         Workload::Identity,
+        Workload::IdentityRows,
         Workload::Repartition,
         Workload::WordCount,
         Workload::FixWindow,
+        Workload::CountWindow,
     ];
 
-    /// HiBench's name.
+    /// HiBench's name; of what it does not have, one like it.
     pub fn name(self) -> &'static str {
         match self {
             Workload::Identity => "identity",
+            Workload::IdentityRows => "identity-rows",
             Workload::Repartition => "repartition",
             Workload::WordCount => "wordcount",
             Workload::FixWindow => "fixwindow",
+            Workload::CountWindow => "countwindow",
         }
     }
 
@@ -64,6 +72,13 @@ impl Workload {
         );
         match self {
             Workload::Identity => lines,
+            Workload::IdentityRows => format!(
+                "CREATE TABLE visits ({COLUMNS}) WITH ('connector' = 'file', 'path' = {}, \
+                 'format' = 'csv');\n\
+                 CREATE TABLE out ({COLUMNS}) WITH ('connector' = 'blackhole');\n\
+                 INSERT INTO out SELECT * FROM visits;\n",
+                quoted(file)
+            ),
             Workload::Repartition => {
                 format!("SET 'balancer' = 'round_robin';\nSET 'order' = 'none';\n{lines}")
             }
@@ -74,6 +89,15 @@ impl Workload {
                 visits(file)
             ),
             Workload::FixWindow => format!("{}{}", visits(file), fix_window_into_blackhole()),
+            Workload::CountWindow => format!(
+                "{}\
+                 CREATE TABLE out (window_number BIGINT, ip STRING, first_ts TIMESTAMP(3), \
+                 visits BIGINT, emitted TIMESTAMP(3)) WITH ('connector' = 'blackhole');\n\
+                 INSERT INTO out SELECT window_number, ip, MIN(ts), COUNT(*), PROCTIME() \
+                 FROM COUNT_WINDOW(TABLE visits PARTITION BY ip, DESCRIPTOR(ts), 100) \
+                 GROUP BY window_start, window_end, window_number, ip;\n",
+                visits(file)
+            ),
         }
     }
 }
@@ -117,8 +141,8 @@ pub fn fix_window_generated(rows: u64) -> String {
 fn fix_window_into_blackhole() -> String {
     format!(
         "CREATE TABLE out (window_start TIMESTAMP(3), ip STRING, first_ts TIMESTAMP(3), \
-         visits BIGINT) WITH ('connector' = 'blackhole');\n\
-         INSERT INTO out SELECT window_start, ip, MIN(ts), COUNT(*) {FIX_WINDOW};\n"
+         visits BIGINT, emitted TIMESTAMP(3)) WITH ('connector' = 'blackhole');\n\
+         INSERT INTO out SELECT window_start, ip, MIN(ts), COUNT(*), PROCTIME() {FIX_WINDOW};\n"
     )
 }
 

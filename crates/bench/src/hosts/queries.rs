@@ -86,12 +86,12 @@ fn deal(all: &Path, folder: &Path) -> std::io::Result<()> {
     files.iter_mut().try_for_each(Write::flush)
 }
 
-/// The query for Flink; `None` for what its SQL has no words for, which is a sink of other rows than those
-/// of the instance before it.
+/// The query for Flink; `None` for what its SQL has no words for: a sink of other rows than those of the
+/// instance before it, and windows of a number of rows.
 pub fn for_flink(workload: Workload, input: &Input) -> Option<String> {
     match workload {
-        Workload::Repartition => None,
-        Workload::Identity | Workload::WordCount | Workload::FixWindow => {
+        Workload::Repartition | Workload::CountWindow => None,
+        Workload::Identity | Workload::IdentityRows | Workload::WordCount | Workload::FixWindow => {
             // Names that are reserved words there are quoted. An aggregation without windows gives an
             // update for each row, unless mini-batches are asked for.
             let text = workload.sql(&input.folder);
@@ -139,6 +139,10 @@ mod tests {
     #[test]
     fn workloads_have_names() {
         assert_eq!(named("fixwindow"), Ok(Workload::FixWindow));
-        assert!(named("sort").unwrap_err().contains("identity, repartition"));
+        assert!(
+            named("sort")
+                .unwrap_err()
+                .contains("identity, identity-rows, repartition")
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::deployments::Deployments;
 use super::model::{Parameters, Prediction, published};
 use super::scaling::Scaling;
 use crate::lab::{Table, Verdict, rate};
@@ -14,6 +15,8 @@ pub struct Figures {
     pub parameters: Parameters,
     /// Predictions for UPM-CEP's machine.
     pub predictions: Vec<Prediction>,
+    /// The fixed window in several deployments.
+    pub deployed: Deployments,
     /// Measurements on this machine.
     pub scaling: Option<Scaling>,
 }
@@ -55,6 +58,8 @@ impl Figures {
     /// The figures as text.
     pub fn text(&self) -> String {
         let mut text = self.predicted();
+        text.push('\n');
+        text.push_str(&self.deployed.text());
         if let Some(scaling) = &self.scaling {
             text.push('\n');
             text.push_str(&measured(scaling));

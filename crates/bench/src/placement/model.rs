@@ -15,11 +15,13 @@
 //! is the planner's: the model adds only cache lines and latency.
 
 use serde::Serialize;
-use slackwater_control::demand::{demand, rows_into};
+use slackwater_control::demand::{demand, rows_into, rows_left};
+use slackwater_control::place::Places;
 use slackwater_control::query::NodeKind;
 use slackwater_control::topology::{BULLION_S16, DISTANCE_LOCAL, Topology};
 use slackwater_sql::program::{Program, compile};
 
+use super::terms::{LINE_BYTES, Terms};
 use crate::hibench::workload::Workload;
 use slackwater::catalog::BuiltIn;
 use slackwater::costs::{Learned, query_costs};
@@ -49,13 +51,13 @@ pub struct Parameters {
     pub scale: f64,
 }
 
-/// Bytes of a cache line.
-const LINE_BYTES: f64 = 64.0;
+/// Events per second of P5's unaware fixed window on one node.
+pub const UNAWARE_ONE_NODE_PER_S: f64 = 570e3;
 
 const ASSUMED: Parameters = Parameters {
     machine: BULLION_S16,
     workers_per_node: 18,
-    unaware_one_node_per_s: 570e3,
+    unaware_one_node_per_s: UNAWARE_ONE_NODE_PER_S,
     line_local_ns: 100.0,
     lines_per_linked_row: 12.0,
     lines_of_state: 3.0,
@@ -109,14 +111,15 @@ pub fn published(workload: &str, nodes: usize) -> Option<(f64, f64)> {
 
 /// Predicts all workloads on these numbers of nodes.
 pub fn predict(nodes: &[usize]) -> Result<(Parameters, Vec<Prediction>), String> {
-    let parameters = calibrated(ASSUMED)?;
+    let parameters = calibrated(ASSUMED, &Options::default())?;
     let mut predictions = Vec::new();
     for workload in Workload::ALL {
         for &nodes in nodes {
-            let case = Case::new(workload, nodes)?;
+            let case = Case::new(workload, nodes, &Options::default())?;
             let mut prediction = case.predict(&parameters);
             if let Some((unaware, aware)) = published(workload.name(), nodes) {
-                prediction.lines_for_published_gain = case.lines_for(aware / unaware - 1.0)?;
+                let gain = aware / unaware - 1.0;
+                prediction.lines_for_published_gain = case.lines_for(gain, &Options::default())?;
             }
             predictions.push(prediction);
         }
@@ -124,9 +127,23 @@ pub fn predict(nodes: &[usize]) -> Result<(Parameters, Vec<Prediction>), String>
     Ok((parameters, predictions))
 }
 
+/// The parameters that give P5's fixed window on one node, unaware and aware: the lines over links are fitted
+/// to the gain.
+pub fn fitted(options: &Options) -> Result<Parameters, String> {
+    let case = Case::new(Workload::FixWindow, 1, options)?;
+    let (unaware, aware) = published(Workload::FixWindow.name(), 1).expect("P5 has measured it");
+    let lines = case.lines_for(aware / unaware - 1.0, options)?;
+    let lines = lines.ok_or("no number of cache lines gives P5's gain on one node")?;
+    let parameters = Parameters {
+        lines_per_linked_row: lines,
+        ..ASSUMED
+    };
+    calibrated(parameters, options)
+}
+
 /// The parameters with the scale that gives P5's unaware fixed window on one node.
-fn calibrated(parameters: Parameters) -> Result<Parameters, String> {
-    let case = Case::new(Workload::FixWindow, 1)?;
+fn calibrated(parameters: Parameters, options: &Options) -> Result<Parameters, String> {
+    let case = Case::new(Workload::FixWindow, 1, options)?;
     let (work_ns, memory_ns) = case.unaware_ns(&parameters, &case.topology);
     let per_row_ns = case.workers as f64 * 1e9 / parameters.unaware_one_node_per_s;
     let scale = (per_row_ns - memory_ns) / work_ns * parameters.scale;
@@ -141,17 +158,25 @@ fn calibrated(parameters: Parameters) -> Result<Parameters, String> {
     })
 }
 
+/// How a case differs from the query as the planner would run it.
+#[derive(Default)]
+pub struct Options {
+    /// Whether each node has a copy of the query.
+    pub copies: bool,
+    /// The number of results per row of an aggregation, instead of the assumed one.
+    pub results_per_row: Option<f64>,
+}
+
 /// A workload on some nodes of the machine, placed by the planner.
-struct Case {
+pub struct Case {
     workload: Workload,
     nodes: usize,
     workers: usize,
     /// The whole machine.
     topology: Topology,
-    program: Program,
     plan: Plan,
-    /// By node of the query: input rows for each row that all sources read together.
-    rows: Vec<f64>,
+    /// Rows of state that each instance accesses for each row that all sources read together.
+    state_rows: Vec<f64>,
     /// CPU time of each instance for such a row in nanoseconds, as the planner assumes.
     work_ns: Vec<f64>,
     /// Rows on each link for such a row.
@@ -159,7 +184,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(workload: Workload, nodes: usize) -> Result<Case, String> {
+    /// Plans a workload for so many nodes.
+    pub fn new(workload: Workload, nodes: usize, options: &Options) -> Result<Case, String> {
         let topology = Topology::bullion_s16();
         let workers = nodes * ASSUMED.workers_per_node;
         let mut allowed = topology.clone();
@@ -173,6 +199,7 @@ impl Case {
         }
         let settings = &mut program.settings;
         settings.workers = Some(workers);
+        settings.copies = (options.copies && nodes > 1).then_some(Places::Nodes);
         for output in &mut program.outputs {
             output.parallelism = Some(slackwater_sql::settings::Parallelism::Fixed(workers));
         }
@@ -185,23 +212,51 @@ impl Case {
         };
         let learned = Learned::default();
         let plan = plan_on(&program, &machine, &learned).map_err(|error| error.to_string())?;
-        let costs = query_costs(&program, &learned).of_node;
+        let mut costs = query_costs(&program, &learned).of_node;
+        let (graph, split, execution) = (&program.graph, &plan.subqueries, &plan.execution);
+        for (cost, node) in costs.iter_mut().zip(&graph.nodes) {
+            if let (NodeKind::Stateful, Some(results)) = (node.kind, options.results_per_row) {
+                cost.rows_out = results;
+            }
+        }
         let sources = program.graph.nodes.iter();
         let sources = sources.filter(|node| node.kind == NodeKind::Source).count();
         let rates = vec![1.0 / sources as f64; program.graph.nodes.len()];
-        let (graph, split, execution) = (&program.graph, &plan.subqueries, &plan.execution);
-        let demand = demand(graph, split, execution, &costs, &rates);
+        let copies = plan.copies.as_ref().map(|copied| &copied.copies);
+        let demand = demand(graph, split, execution, copies, &costs, &rates);
         let links = execution.links.iter().zip(&demand.bytes_per_s);
         let linked = links.map(|(link, bytes)| bytes / costs[link.from_node].row_bytes.max(1e-9));
+        let rows = rows_into(graph, &costs, &rates);
+        let mut state_rows = vec![0.0; execution.instances.len()];
+        for (node, found) in graph.nodes.iter().enumerate() {
+            if found.kind != NodeKind::Stateful {
+                continue;
+            }
+            let mut access = |part: usize, rows: f64| {
+                for (own, instance) in state_rows.iter_mut().zip(&execution.instances) {
+                    if instance.subquery == part {
+                        *own += rows / instance.instances as f64;
+                    }
+                }
+            };
+            let is_first = copies.is_some_and(|copies| copies.first_phase[node]);
+            let left = match is_first {
+                true => rows_left(graph, split, &costs, node),
+                false => 1.0,
+            };
+            access(split.of_node[node], rows[node] * left);
+            if is_first {
+                access(split.of_node[found.inputs[0].from], rows[node]);
+            }
+        }
         Ok(Case {
             linked: linked.collect(),
-            rows: rows_into(graph, &costs, &rates),
+            state_rows,
             work_ns: demand.cores.iter().map(|cores| cores * 1e9).collect(),
             workload,
             nodes,
             workers,
             topology,
-            program,
             plan,
         })
     }
@@ -221,16 +276,6 @@ impl Case {
         }
     }
 
-    /// Rows of state that an instance accesses for each row that all sources read together.
-    fn state_rows(&self, subquery: usize) -> f64 {
-        let part = &self.plan.subqueries.subqueries[subquery];
-        let stateful = part.nodes.iter();
-        let stateful = stateful
-            .filter(|&&node| self.program.graph.nodes[node].kind == NodeKind::Stateful)
-            .map(|&node| self.rows[node]);
-        stateful.sum::<f64>() / part.instances as f64
-    }
-
     /// Throughput as placed: limited by the busiest worker, or by a node's outgoing bandwidth.
     fn aware_per_s(&self, parameters: &Parameters) -> f64 {
         let placement = &self.plan.placement;
@@ -239,8 +284,8 @@ impl Case {
             self.topology.node_of(core.unwrap_or(0))
         };
         let mut busy_ns = vec![0.0; placement.cores.len()];
-        for (number, instance) in self.plan.execution.instances.iter().enumerate() {
-            let state = self.state_rows(instance.subquery) * parameters.lines_of_state;
+        for number in 0..self.plan.execution.instances.len() {
+            let state = self.state_rows[number] * parameters.lines_of_state;
             busy_ns[placement.worker_of[number]] +=
                 self.work_ns[number] * parameters.scale + state * parameters.line_local_ns;
         }
@@ -277,22 +322,54 @@ impl Case {
     /// nodes of a machine are on average.
     fn unaware_ns(&self, parameters: &Parameters, machine: &Topology) -> (f64, f64) {
         let work_ns = self.work_ns.iter().sum::<f64>() * parameters.scale;
-        let instances = self.plan.execution.instances.iter();
-        let state = instances.map(|instance| self.state_rows(instance.subquery));
-        let lines = state.sum::<f64>() * parameters.lines_of_state
+        let lines = self.state_rows.iter().sum::<f64>() * parameters.lines_of_state
             + self.linked.iter().sum::<f64>() * parameters.lines_per_linked_row;
         let memory_ns = lines * latency_ns(parameters, distance_mean(machine));
         (work_ns, memory_ns)
     }
 
+    /// What a row costs, over all workers, and how far its lines travel as placed.
+    pub fn terms(&self, parameters: &Parameters) -> Terms {
+        let placement = &self.plan.placement;
+        let place = |instance: usize| {
+            let worker = placement.worker_of[instance];
+            let core = placement.cores[worker].unwrap_or(0);
+            (worker, self.topology.node_of(core))
+        };
+        let mut terms = Terms {
+            work_ns: self.work_ns.iter().sum::<f64>() * parameters.scale,
+            state_lines: self.state_rows.iter().sum::<f64>() * parameters.lines_of_state,
+            link_lines: self.linked.iter().sum::<f64>() * parameters.lines_per_linked_row,
+            distance: 0.0,
+            crossing: 0.0,
+            unaware_distance: distance_mean(&self.topology),
+            workers: self.workers,
+            busiest: 1.0,
+        };
+        let rows = self.linked.iter().sum::<f64>();
+        for (link, linked) in self.plan.execution.links.iter().zip(&self.linked) {
+            let ((from, here), (to, there)) = (place(link.from), place(link.to));
+            if from != to {
+                terms.distance += linked / rows * self.topology.distance(here, there);
+            }
+            if here != there {
+                terms.crossing += linked / rows;
+            }
+        }
+        let even = self.workers as f64 * 1e9 / terms.aware_ns(parameters.line_local_ns);
+        terms.busiest = even / self.aware_per_s(parameters);
+        terms
+    }
+
     /// Cache lines over links with which the model gives a gain, found by bisection; everything else as
     /// assumed, with a new calibration.
-    fn lines_for(&self, gain: f64) -> Result<Option<f64>, String> {
+    fn lines_for(&self, gain: f64, options: &Options) -> Result<Option<f64>, String> {
         let gain_with = |lines_per_linked_row: f64| {
-            let parameters = calibrated(Parameters {
+            let parameters = Parameters {
                 lines_per_linked_row,
                 ..ASSUMED
-            });
+            };
+            let parameters = calibrated(parameters, options);
             Some(self.predict(&parameters.ok()?).gain())
         };
         let (mut low, mut high) = (0.0, LINES_MAX);

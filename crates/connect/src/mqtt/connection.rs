@@ -230,7 +230,7 @@ impl<S: Session> Connection<S> {
             let Broker { table, address, .. } = &*self.broker;
             eprintln!(
                 "warning: table '{table}': the mqtt broker {address} can't be reached: {reason}; \
-                 waiting for it (is 'address' right, and does it run?)"
+                 waiting for it (is 'address' right, does it run, and has it MQTT 5?)"
             );
         }
     }

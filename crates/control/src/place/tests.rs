@@ -49,7 +49,7 @@ impl Query {
         let costs = costs.collect::<Vec<NodeCost>>();
         let rates = vec![1e6; graph.nodes.len()];
         Query {
-            demand: demand(&graph, &split, &execution, &costs, &rates),
+            demand: demand(&graph, &split, &execution, None, &costs, &rates),
             bound: vec![None; graph.nodes.len()],
             graph,
             split,
@@ -85,6 +85,7 @@ impl Query {
             host_of_nodes,
             bound: &self.bound,
             strategy,
+            copies: None,
         })
     }
 }

@@ -6,7 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array};
 
-use super::{Accumulator, OrderKey, Retract, Values};
+use super::{Accumulator, Failures, OrderKey, Retract, Values};
 use crate::error::Result;
 
 /// Counts rows none of whose arguments is NULL.
@@ -41,9 +41,14 @@ impl Accumulator for Count {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         self.add(groups, arguments, 1);
-        Ok(())
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {

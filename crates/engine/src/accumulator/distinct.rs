@@ -12,7 +12,7 @@ use arrow_data::ArrayDataBuilder;
 use arrow_schema::DataType;
 
 use self::seen::Seen;
-use super::{Accumulator, OrderKey, Values};
+use super::{Accumulator, Failures, OrderKey, Values};
 use crate::error::{Error, Result};
 use crate::key::{Comparable, KeyEncoder};
 
@@ -99,7 +99,13 @@ impl Accumulator for Distinct {
         self.inner.reset(groups);
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    /// A value that the function fails for is among the distinct values all the same: it is not tried again.
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         let arguments = Comparable::new(arguments);
         let mut new_rows = Vec::new();
         let seen = &mut self.seen;
@@ -118,7 +124,7 @@ impl Accumulator for Distinct {
             }
         }
         if new_rows.is_empty() {
-            return Ok(());
+            return Ok(Failures::new());
         }
         let new_groups = new_rows.iter().map(|&row| groups[row as usize]);
         let new_groups = new_groups.collect::<Vec<u32>>();
@@ -127,7 +133,11 @@ impl Accumulator for Distinct {
         let arguments = arguments
             .map(|argument| arrow_select::take::take(argument, &new_rows, None))
             .collect::<std::result::Result<Vec<_>, _>>()?;
-        self.inner.update(&new_groups, &arguments, &[])
+        let mut failed = self.inner.update(&new_groups, &arguments, &[])?;
+        for (row, _) in &mut failed {
+            *row = new_rows.value(*row) as usize;
+        }
+        Ok(failed)
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -159,18 +169,22 @@ impl Accumulator for Distinct {
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
         let lists = states[0].as_list::<i32>();
+        let (mut values, mut of_groups) = (Vec::with_capacity(groups.len()), Vec::new());
         for (row, &group) in groups.iter().enumerate() {
-            let values = lists.value(row);
-            let values = values.as_binary_opt::<i32>().ok_or_else(|| {
+            let list = lists.value(row);
+            let list = list.as_binary_opt::<i32>().ok_or_else(|| {
                 Error::new(
                     "snapshot of a DISTINCT aggregate",
                     "its values are not binary",
                 )
             })?;
-            let arguments = self.encoder.decode(values.iter().flatten())?;
-            let groups = vec![group; values.len()];
-            self.update(&groups, &arguments, &[])?;
+            of_groups.extend(std::iter::repeat_n(group, list.len()));
+            values.push(list.clone());
         }
+        // All of them at once: a function may have a cost for each call.
+        let arguments = self.encoder.decode(values.iter().flatten().flatten())?;
+        // The rows of values that fail were rejected when they came.
+        self.update(&of_groups, &arguments, &[])?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
 
-use super::{Accumulator, OrderKey, Values};
+use super::{Accumulator, Failures, OrderKey, Values};
 use crate::error::Result;
 use crate::key::{Comparable, KeyEncoder};
 
@@ -63,7 +63,12 @@ where
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         use arrow_array::ArrowNativeTypeOp;
         let arguments = Comparable::new(&arguments[..1]);
         let column = arguments.columns()[0].as_primitive::<T>();
@@ -84,7 +89,7 @@ where
                 self.seen[group] = true;
             }
         }
-        Ok(())
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -106,7 +111,8 @@ where
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
-        self.update(groups, states, &[])
+        self.update(groups, states, &[])?;
+        Ok(())
     }
 
     fn bytes(&self) -> usize {
@@ -133,7 +139,12 @@ impl Accumulator for Encoded {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         let arguments = Comparable::new(&arguments[..1]);
         let rows = self.encoder.rows(&arguments)?;
         for (row, &group) in groups.iter().enumerate() {
@@ -153,7 +164,7 @@ impl Accumulator for Encoded {
                 *best = Some(value.as_ref().into());
             }
         }
-        Ok(())
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -171,7 +182,8 @@ impl Accumulator for Encoded {
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
-        self.update(groups, states, &[])
+        self.update(groups, states, &[])?;
+        Ok(())
     }
 
     fn bytes(&self) -> usize {

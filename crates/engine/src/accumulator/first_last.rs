@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, Int64Array, UInt32Array, UInt64Array};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 
-use super::{Accumulator, OrderKey, Values};
+use super::{Accumulator, Failures, OrderKey, Values};
 use crate::error::Result;
 
 /// The value of the row that is first or last. Rows without an order of their own (made by a stateful
@@ -86,14 +86,19 @@ impl Accumulator for FirstLast {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], order: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        order: &[OrderKey],
+    ) -> Result<Failures> {
         let rows = self.converter.convert_columns(&arguments[..1])?;
         for (row, &group) in groups.iter().enumerate() {
             if !(self.ignore_nulls && arguments[0].is_null(row)) {
                 self.offer(group, order[row], rows.row(row).as_ref());
             }
         }
-        Ok(())
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {

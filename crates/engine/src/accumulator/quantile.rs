@@ -13,7 +13,7 @@ use arrow_array::types::Float64Type;
 use arrow_array::{ArrayRef, Float64Array};
 use arrow_schema::DataType;
 
-use super::{Accumulator, OrderKey, Values, unsupported};
+use super::{Accumulator, Failures, OrderKey, Values, unsupported};
 use crate::error::{Error, Result};
 use crate::key::Comparable;
 
@@ -85,14 +85,19 @@ impl Accumulator for Quantile {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         let values = [arrow_cast::cast(&arguments[0], &DataType::Float64)?];
         let values = Comparable::new(&values);
         let values = values.columns()[0].as_primitive::<Float64Type>();
         for (value, &group) in values.iter().zip(groups) {
             self.groups[group as usize].extend(value);
         }
-        Ok(())
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {

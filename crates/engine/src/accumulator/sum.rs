@@ -11,7 +11,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, i256};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
 
-use super::{Accumulator, OrderKey, Values, unsupported};
+use super::{Accumulator, Failures, OrderKey, Values, unsupported};
 use crate::error::Result;
 
 /// The digits of a Decimal256, which holds an exact sum of decimals.
@@ -230,12 +230,18 @@ impl<W: Wide> Accumulator for ExactSum<W> {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         for_each_exact(&arguments[0], |row, value| {
             let group = groups[row] as usize;
             self.sums[group] = self.sums[group].plus(value);
             self.seen[group] = true;
-        })
+        })?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -308,11 +314,17 @@ impl Accumulator for FloatSum {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         for_each_float(&arguments[0], |row, value| {
             self.sums[groups[row] as usize] += value;
             self.seen[groups[row] as usize] = true;
-        })
+        })?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -328,7 +340,8 @@ impl Accumulator for FloatSum {
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
-        self.update(groups, states, &[])
+        self.update(groups, states, &[])?;
+        Ok(())
     }
 
     fn bytes(&self) -> usize {
@@ -359,21 +372,27 @@ impl Accumulator for Average {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         if arguments[0].data_type().is_floating() {
             for_each_float(&arguments[0], |row, value| {
                 self.floats[groups[row] as usize] += value;
                 self.counts[groups[row] as usize] += 1;
-            })
+            })?;
         } else if arguments[0].data_type().is_decimal() {
             // Its digits without its scale would give a wrong average.
-            Err(unsupported("AVG", arguments[0].data_type()))
+            return Err(unsupported("AVG", arguments[0].data_type()));
         } else {
             for_each_exact(&arguments[0], |row, value| {
                 self.exact[groups[row] as usize] += value;
                 self.counts[groups[row] as usize] += 1;
-            })
+            })?;
         }
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use slackwater_link::{Waker, channel};
 
 use super::{
-    Adopted, Built, Catalog, Deployment, InputPlan, InstancePlan, LINK_MESSAGES_MAX, LinkSide,
-    RemoteEnds, SourcePart, StepKind,
+    Adopted, Built, Catalog, Deployment, FirstPhases, InputPlan, InstancePlan, LINK_MESSAGES_MAX,
+    LinkSide, RemoteEnds, SourcePart, StepKind,
 };
 use crate::balancer::{BalancerPlan, Route, first_owners};
 use crate::checkpoint;
@@ -265,10 +265,20 @@ fn instance(
                     continue;
                 }
             },
-            StepKind::Combine => Step::Operator {
-                operator: catalog.combiner(node)?,
-                dead_letters: catalog.dead_letters(node),
-            },
+            kind @ (StepKind::Combine | StepKind::FirstPhase) => {
+                let holds = matches!(kind, StepKind::FirstPhase);
+                match catalog.first_phase(node, holds)? {
+                    FirstPhases::OfChunk(operator) => Step::Operator {
+                        operator,
+                        dead_letters: catalog.dead_letters(node),
+                    },
+                    FirstPhases::Held(first_phase) => {
+                        // What it keeps must not stay in a ring.
+                        passes_on = true;
+                        Step::FirstPhase(first_phase)
+                    }
+                }
+            }
             StepKind::Sink { leaves_out, .. } => {
                 let sink = catalog.sink(node, plan.index, plan.instances)?;
                 Step::Sink(SinkStep::new(sink, leaves_out))
@@ -287,6 +297,14 @@ fn instance(
         });
     }
     let mut roots = plan.roots.clone();
+    assert!(
+        head.is_none()
+            || !steps
+                .iter()
+                .any(|placed| matches!(placed.step, Step::FirstPhase(_))),
+        "{}: what holds rows back has no operator with state before it",
+        plan.name
+    );
     if head.is_some() {
         // The plan counts the head as step 0.
         roots = plan.steps[0].next.iter().map(|&step| step - 1).collect();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::balancer::Route;
 use crate::intake::Intake;
+use crate::operator::aggregate::FirstPhase;
 use crate::operator::{Stateful, Stateless};
 use crate::ports::Ports;
 use crate::sink_step::SinkStep;
@@ -80,6 +81,8 @@ pub enum Step {
         /// Where rows that it rejects go.
         dead_letters: Arc<dyn DeadLetters>,
     },
+    /// Rows of an aggregation are held back in groups; these go to the steps `next`.
+    FirstPhase(Box<FirstPhase>),
     /// Rows leave over links.
     Route(Route),
     /// Rows leave the engine.

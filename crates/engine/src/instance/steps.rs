@@ -138,16 +138,28 @@ impl Instance {
                 self.counters.steps[number].add(self.laps.lap(), rows);
                 count_late(&self.counters, source, self.output.rows_late);
                 let chunks = take_output(&mut self.output, &self.counters, &**dead_letters)?;
-                if chunks.is_empty() {
-                    return Ok(());
-                }
-                let next = std::mem::take(&mut placed.next);
-                let mut chunks = chunks.into_iter();
-                let delivered = chunks.try_for_each(|chunk| self.fan_out(&next, chunk));
-                self.steps[index].next = next;
-                delivered
+                self.deliver_next(index, chunks)
+            }
+            Step::FirstPhase(first_phase) => {
+                let rows = chunk.rows() as u64;
+                first_phase.process(chunk, &mut self.output)?;
+                self.counters.steps[number].add(self.laps.lap(), rows);
+                let chunks = std::mem::take(&mut self.output.chunks);
+                self.deliver_next(index, chunks)
             }
         }
+    }
+
+    /// Hands chunks to the steps after the one at `index`.
+    fn deliver_next(&mut self, index: usize, chunks: Vec<Chunk>) -> Result<()> {
+        if chunks.is_empty() {
+            return Ok(());
+        }
+        let next = std::mem::take(&mut self.steps[index].next);
+        let mut chunks = chunks.into_iter();
+        let delivered = chunks.try_for_each(|chunk| self.fan_out(&next, chunk));
+        self.steps[index].next = next;
+        delivered
     }
 
     /// Gives a control message to the head and, once the head is done with it, to the steps after it.
@@ -159,6 +171,10 @@ impl Instance {
             Control::Barrier(_) | Control::EndOfWork { .. } => {}
         }
         if self.advance(&control)? == Progress::More {
+            self.unfinished = Some(Unfinished::Control(control));
+            return Ok(());
+        }
+        if self.let_go(&control)? == Progress::More {
             self.unfinished = Some(Unfinished::Control(control));
             return Ok(());
         }
@@ -182,6 +198,33 @@ impl Instance {
             }
         }
         Ok(())
+    }
+
+    /// Lets first phases emit what must not be behind the control message.
+    fn let_go(&mut self, control: &Control) -> Result<Progress> {
+        let watermark = match *control {
+            Control::Watermark { time, .. } => Some(time),
+            Control::Active => return Ok(Progress::Done),
+            Control::Idle
+            | Control::Barrier(_)
+            | Control::EndOfWork { .. }
+            | Control::End { .. } => None,
+        };
+        for index in 0..self.steps.len() {
+            let placed = &mut self.steps[index];
+            let Step::FirstPhase(first_phase) = &mut placed.step else {
+                continue;
+            };
+            self.laps.lap();
+            let progress = first_phase.let_go(watermark, &mut self.output)?;
+            self.counters.steps[placed.number].add_busy(self.laps.lap());
+            let chunks = std::mem::take(&mut self.output.chunks);
+            self.deliver_next(index, chunks)?;
+            if progress == Progress::More {
+                return Ok(Progress::More);
+            }
+        }
+        Ok(Progress::Done)
     }
 
     /// Lets the head emit what the control message completes.
@@ -273,6 +316,7 @@ impl Instance {
                     operator.begin_unit()?;
                 }
             }
+            Step::FirstPhase(_) => {}
         }
         let next = std::mem::take(&mut placed.next);
         let passed = next.iter().try_for_each(|&step| self.pass(step, control));
@@ -309,3 +353,6 @@ fn take_output(
     }
     Ok(std::mem::take(&mut output.chunks))
 }
+
+#[cfg(test)]
+mod tests;

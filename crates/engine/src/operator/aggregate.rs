@@ -31,9 +31,9 @@ use crate::expression::reject;
 use crate::key::KeyColumns;
 use crate::state::{Clock, KeyedState};
 use crate::time::{EventTime, MAX_WATERMARK};
-pub use combine::Combine;
+pub use combine::{Combine, FirstPhase};
 use groups::Groups;
-pub(super) use groups::{order_keys, scan_filtered};
+pub(super) use groups::{order_keys, reject_rows, scan_filtered};
 pub use keys::Keys;
 pub use refire::Refires;
 
@@ -236,20 +236,20 @@ impl Aggregate {
     }
 
     /// Updates all accumulators of the table at `end` with the rows of `chunk`, or with the states of
-    /// a combined one.
-    fn accumulate(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
+    /// a combined one. Rows that a function can't add are rejected.
+    fn accumulate(&mut self, end: i64, chunk: &Chunk, output: &mut Output) -> Result<()> {
         let table = self.tables.get_mut(&end).expect("`add` has made the table");
         match chunk.batch.columns().get(self.input_columns..) {
             Some([states @ .., _rows]) => table.merge(&self.groups, states),
-            _ => table.update(&self.spec, &self.groups, chunk),
+            _ => table.update(&self.spec, &self.groups, chunk, output),
         }
     }
 
     /// Processes rows of one window, or of a running aggregation.
-    fn process_window(&mut self, end: i64, chunk: &Chunk) -> Result<()> {
+    fn process_window(&mut self, end: i64, chunk: &Chunk, output: &mut Output) -> Result<()> {
         self.add(end, chunk)?;
         self.note_befores(end)?;
-        self.accumulate(end, chunk)
+        self.accumulate(end, chunk, output)
     }
 
     fn process_windowed(
@@ -293,7 +293,7 @@ impl Aggregate {
                 return Ok(());
             }
             let end = first.saturating_add(offset);
-            self.process_window(end, &chunk)?;
+            self.process_window(end, &chunk, output)?;
             return self.note_changes(window, end, output);
         }
         let mut rows_of = BTreeMap::<i64, Vec<u32>>::new();
@@ -306,7 +306,7 @@ impl Aggregate {
                 output.count_late(combine::rows_of(&part, self.input_columns));
             } else {
                 let end = end.saturating_add(offset);
-                self.process_window(end, &part)?;
+                self.process_window(end, &part, output)?;
                 self.note_changes(window, end, output)?;
             }
         }
@@ -320,7 +320,7 @@ impl Aggregate {
             return self.process_every_row(chunk, output);
         }
         let before = self.add(RUNNING, &chunk)?;
-        self.accumulate(RUNNING, &chunk)?;
+        self.accumulate(RUNNING, &chunk, output)?;
         if self.spec.emit == Emit::AtEnd {
             return Ok(());
         }

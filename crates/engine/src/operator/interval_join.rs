@@ -8,6 +8,10 @@
 //! The output may be behind the watermark, by as much as the interval is long: the operators after it get
 //! the watermark minus that ([`Operator::delay_us`]).
 //!
+//! One side may be in every instance by broadcast ([`IntervalJoinSpec::broadcast`]); rows of the other one
+//! then stay where they are, so keys are not needed to bring partners together. A pair is found once, where
+//! the row of that other side is.
+//!
 //! Late rows of either side are dropped before ([`super::drop_late`]). Rows are kept encoded, in memory
 //! of their own: they hold neither a link's frame nor a source's block.
 
@@ -40,6 +44,9 @@ pub struct IntervalJoinSpec {
     pub bounds: [EventTime; 2],
     /// Which rows are emitted.
     pub kind: JoinKind,
+    /// The side whose rows every instance gets, if there is one: only of an inner join, because no instance
+    /// knows whether a row of that side has a partner elsewhere.
+    pub broadcast: Option<usize>,
     /// A further condition over the columns of both sides (left, then right).
     pub condition: Option<std::sync::Arc<dyn Expression>>,
     /// How far behind the watermark rows may come and still be in time, in microseconds: rows made by a
@@ -116,6 +123,10 @@ type Pairs = Vec<(u32, u32, Place)>;
 impl IntervalJoin {
     /// A join without rows.
     pub fn new(spec: IntervalJoinSpec) -> Result<IntervalJoin> {
+        assert!(
+            spec.broadcast.is_none() || spec.kind == JoinKind::Inner,
+            "a broadcast side needs an inner join"
+        );
         let side = |side: usize| Side::new(&spec.sides[side].schema);
         Ok(IntervalJoin {
             key_encoder: KeyEncoder::of_schema(&spec.sides[0].schema, &spec.sides[0].keys)?,
@@ -264,14 +275,23 @@ impl IntervalJoin {
                 values: values.data().into(),
             };
             let key = pending.keys.key(row);
-            self.sides[side].insert(key, (time, self.next), kept);
-            self.next += 1;
+            let place = self.next_place(side, key, time, &kept);
+            self.sides[side].insert(key, place, kept);
             self.look_again(side, key);
         }
         let pieces = singles.chunks(output.chunk_rows);
         pieces
             .into_iter()
             .try_for_each(|piece| self.emit_singles(side, piece, output))
+    }
+
+    /// The place of a new row.
+    fn next_place(&mut self, side: usize, key: Key<'_>, time: EventTime, row: &Kept) -> Place {
+        if self.spec.broadcast == Some(side) {
+            return self.sides[side].place_by_values(key, time, &row.values);
+        }
+        self.next += 1;
+        (time, self.next - 1)
     }
 
     /// Notes when the first row of a key has no partner left to wait for.
@@ -343,9 +363,9 @@ impl Stateful for IntervalJoin {
                 .spec
                 .sides
                 .iter()
-                .map(|side| Some(side.keys.clone()))
+                .map(|side| Some(side.keys.clone()).filter(|_| self.spec.broadcast.is_none()))
                 .collect(),
-            is_replicated: false,
+            is_replicated: self.spec.broadcast.is_some(),
             first_input: None,
             // A side that may be padded has no event time for the operators after this one, nor has a
             // side that isn't emitted.

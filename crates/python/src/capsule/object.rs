@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use super::stream::{Make, batch_of, exported, row_of};
 use super::{CArray, CSchema, CStream, export, import, stream};
+use crate::error::wrong;
 
 const SCHEMA: &CStr = c"arrow_schema";
 const ARRAY: &CStr = c"arrow_array";
@@ -79,8 +80,9 @@ pub fn column(object: &Bound<'_, PyAny>) -> PyResult<(Field, ArrayRef)> {
     let capsules = object.call_method0("__arrow_c_array__")?;
     let schema = taken(&capsules.get_item(0)?, SCHEMA, CSchema::taken)?;
     let array = taken(&capsules.get_item(1)?, ARRAY, CArray::taken)?;
-    let field = import::field(&schema).map_err(PyTypeError::new_err)?;
-    let column = import::array(array, field.data_type()).map_err(PyValueError::new_err)?;
+    let refused = |reason| wrong(object.py(), reason);
+    let field = import::field(&schema).map_err(refused)?;
+    let column = import::array(array, field.data_type()).map_err(refused)?;
     Ok((field, column))
 }
 
@@ -89,7 +91,7 @@ pub fn chunks(object: &Bound<'_, PyAny>) -> PyResult<Vec<ArrayRef>> {
     let capsule = object.call_method0("__arrow_c_stream__")?;
     let stream = taken(&capsule, STREAM, CStream::taken)?;
     let read = object.py().detach(|| stream::chunks(stream));
-    Ok(read.map_err(PyValueError::new_err)?.1)
+    Ok(read.map_err(|reason| wrong(object.py(), reason))?.1)
 }
 
 /// The rows of another library's table, data frame, batch or stream.
@@ -99,10 +101,10 @@ pub fn rows(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)
         let stream = taken(&capsule, STREAM, CStream::taken)?;
         // The producer may run Python code on this thread or on another one.
         let read = object.py().detach(|| stream::imported(stream));
-        return read.map_err(PyValueError::new_err);
+        return read.map_err(|reason| wrong(object.py(), reason));
     }
     let (_, column) = column(object)?;
-    let batch = batch_of(&column).map_err(PyValueError::new_err)?;
+    let batch = batch_of(&column).map_err(|reason| wrong(object.py(), reason))?;
     Ok((batch.schema(), vec![batch]))
 }
 
@@ -110,7 +112,7 @@ pub fn rows(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)
 pub fn rows_schema(object: &Bound<'_, PyAny>) -> PyResult<SchemaRef> {
     let capsule = object.call_method0("__arrow_c_schema__")?;
     let schema = taken(&capsule, SCHEMA, CSchema::taken)?;
-    let row = import::field(&schema).map_err(PyTypeError::new_err)?;
+    let row = import::field(&schema).map_err(|reason| wrong(object.py(), reason))?;
     match row.data_type() {
         DataType::Struct(fields) => Ok(Arc::new(Schema::new(fields.clone()))),
         other => Err(PyTypeError::new_err(format!(

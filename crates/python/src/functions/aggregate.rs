@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use slackwater::functions;
 use slackwater_engine::accumulator::{
-    Accumulator, AccumulatorFactory, OrderKey, Retract, Signature, Values,
+    Accumulator, AccumulatorFactory, Failures, OrderKey, Retract, Signature, Values,
 };
 use slackwater_engine::{Error, Result};
 
@@ -145,6 +145,35 @@ fn object<'py>(
     Ok(made)
 }
 
+/// The state of a group.
+fn pickled(
+    dumps: &Bound<'_, PyAny>,
+    object: &Bound<'_, PyAny>,
+) -> std::result::Result<Vec<u8>, String> {
+    let state = dumps.call1((object,));
+    let state = state.and_then(|state| state.extract::<Vec<u8>>());
+    state.map_err(|error| {
+        let culprit = culprit(dumps, object).unwrap_or_default();
+        format!("its state can't be pickled: {culprit}{error}")
+    })
+}
+
+/// The first attribute of an object that can't be pickled.
+fn culprit(dumps: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<String> {
+    let class = object.get_type().name()?;
+    for attribute in object
+        .getattr("__dict__")?
+        .call_method0("items")?
+        .try_iter()?
+    {
+        let (name, value) = attribute?.extract::<(String, Bound<'_, PyAny>)>()?;
+        if dumps.call1((value,)).is_err() {
+            return Ok(format!("attribute '{name}' of {class}: "));
+        }
+    }
+    Ok(String::new())
+}
+
 impl Accumulator for Groups {
     fn resize(&mut self, groups: usize) {
         self.groups.resize_with(groups, || None);
@@ -156,8 +185,14 @@ impl Accumulator for Groups {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        self.each("accumulate", groups, arguments)
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
+        self.each("accumulate", groups, arguments)?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -191,16 +226,18 @@ impl Accumulator for Groups {
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
         let (class, all) = (Arc::clone(&self.class), &self.groups);
-        class.with(|py| {
+        let states = class.with(|py| {
             let dumps = py.import("pickle")?.getattr("dumps")?;
-            let states = groups.iter().map(|&group| match &all[group as usize] {
-                Some(object) => dumps.call1((object,))?.extract::<Vec<u8>>().map(Some),
-                None => Ok(None),
+            let states = groups.iter().map(|&group| {
+                let object = all[group as usize].as_ref();
+                let state = object.map(|object| pickled(&dumps, object.bind(py)));
+                state.transpose()
             });
-            let states = states.collect::<PyResult<Vec<Option<Vec<u8>>>>>()?;
-            let states = BinaryArray::from_iter(states);
-            Ok(vec![Arc::new(states) as ArrayRef])
-        })
+            Ok(states.collect::<std::result::Result<Vec<_>, String>>())
+        })?;
+        // It would fail after each restart, too.
+        let states = states.map_err(|reason| Error::new(&self.class.name, reason).final_one())?;
+        Ok(vec![Arc::new(BinaryArray::from_iter(states)) as ArrayRef])
     }
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {

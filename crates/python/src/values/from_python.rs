@@ -11,7 +11,7 @@ use arrow_array::{ArrayRef, ListArray, StringViewArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -154,7 +154,13 @@ where
     for value in values {
         match value.is_none() {
             true => column.append_null(),
-            false => column.append_value(value.extract::<T::Native>()?),
+            false => match value.extract::<T::Native>() {
+                Ok(number) => column.append_value(number),
+                Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => {
+                    return Err(wrong(value, &format!("a number of {}", T::DATA_TYPE)));
+                }
+                Err(error) => return Err(error),
+            },
         }
     }
     Ok(Arc::new(column.finish()))

@@ -8,16 +8,20 @@ use std::time::Duration;
 use arrow_array::ArrayRef;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use slackwater_connect::{Findings, OptionError, TableDefinition};
+use slackwater_engine::accumulator::AccumulatorFactory;
 use slackwater_engine::operator::lookup_join::LookupConnector;
 use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
 use slackwater_sql::error::{Place, Result, SqlError};
 use slackwater_sql::functions::{DeclaredFunction, Failure};
-use slackwater_sql::statement::{Body, CreateFunction, CreateTable};
+use slackwater_sql::statement::{Body, CreateFunction, CreateTable, Language};
 use slackwater_sql::table::{CHANGELOG, HOST, LATE_ROWS, Table};
 use slackwater_sql::types::sql_name;
 use slackwater_udf::{Definition, Function, Mode};
+
+use super::aggregates::Factory;
+use super::wasm;
 
 /// The connectors of this build.
 pub struct BuiltIn;
@@ -118,15 +122,7 @@ impl Connectors for BuiltIn {
     fn function(&self, create: &CreateFunction) -> Result<Arc<dyn DeclaredFunction>> {
         match &create.body {
             Body::Text(text) => declared(create, text.clone(), None),
-            Body::File(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    let error = format!("function '{}': {path}: {error}", create.name.value);
-                    SqlError::new(error)
-                        .at(create.span)
-                        .hint("relative paths begin in the folder in which the program runs")
-                })?;
-                declared(create, text, Some(path))
-            }
+            Body::File(path) => declared(create, file_text(create, path)?, Some(path)),
         }
     }
 
@@ -175,8 +171,33 @@ impl Connectors for BuiltIn {
     }
 }
 
+/// The text of a function's file. A binary module in WebAssembly is written in Base64.
+fn file_text(create: &CreateFunction, path: &str) -> Result<String> {
+    let text = match create.language {
+        Language::Python => std::fs::read_to_string(path),
+        Language::Wasm => std::fs::read(path).map(|bytes| wasm::text(&bytes)),
+    };
+    text.map_err(|error| {
+        let error = format!("function '{}': {path}: {error}", create.name.value);
+        SqlError::new(error)
+            .at(create.span)
+            .hint("relative paths begin in the folder in which the program runs")
+    })
+}
+
 /// A function with this text, which is in the SQL or was read from a file.
 pub(super) fn declared(
+    create: &CreateFunction,
+    text: String,
+    file: Option<&str>,
+) -> Result<Arc<dyn DeclaredFunction>> {
+    match create.language {
+        Language::Python => in_python(create, text, file),
+        Language::Wasm => wasm::declared(create, text, file),
+    }
+}
+
+fn in_python(
     create: &CreateFunction,
     text: String,
     file: Option<&str>,
@@ -201,6 +222,7 @@ pub(super) fn declared(
         file: file.map_or_else(|| format!("<function {name}>"), str::to_string),
         arguments: create.arguments.clone(),
         result: create.result.clone(),
+        is_aggregate: create.is_aggregate,
         mode: match options.columns {
             true => Mode::Columns,
             false => Mode::Rows,
@@ -212,7 +234,7 @@ pub(super) fn declared(
         python: options.python.clone(),
     };
     Ok(Arc::new(InPython {
-        function: Function::new(definition),
+        function: Arc::new(Function::new(definition)),
         place: SqlError::new("").at(create.span).place,
         is_file: file.is_some(),
     }))
@@ -220,7 +242,7 @@ pub(super) fn declared(
 
 /// A function in Python, and where its text begins.
 struct InPython {
-    function: Function,
+    function: Arc<Function>,
     /// The place of the text in the SQL, or of the path of its file.
     place: Option<Place>,
     is_file: bool,
@@ -234,6 +256,11 @@ impl DeclaredFunction for InPython {
             row: failure.row,
             is_final: failure.is_final,
         })
+    }
+
+    fn accumulators(&self) -> Option<Arc<dyn AccumulatorFactory>> {
+        let is_aggregate = self.function.definition().is_aggregate;
+        is_aggregate.then(|| Arc::new(Factory(Arc::clone(&self.function))) as _)
     }
 
     fn start(&self, keep: bool) -> Result<()> {
@@ -251,7 +278,10 @@ impl DeclaredFunction for InPython {
             (Some((line, column)), Some(place)) => {
                 *place = Place {
                     line: place.line + line - 1,
-                    column: column.max(1),
+                    column: match line {
+                        1 => place.column + column.max(1) - 1,
+                        _ => column.max(1),
+                    },
                     length: 1,
                 };
             }
@@ -266,9 +296,10 @@ impl DeclaredFunction for InPython {
 
     fn describe(&self) -> String {
         let definition = self.function.definition();
-        let called = match definition.mode {
-            Mode::Rows => "a row",
-            Mode::Columns => "a chunk",
+        let called = match (definition.mode, definition.is_aggregate) {
+            (Mode::Rows, _) => "a row",
+            (Mode::Columns, false) => "a chunk",
+            (Mode::Columns, true) => "a group of a chunk",
         };
         let workers = match definition.workers {
             None => "a worker for each thread that calls it".to_string(),

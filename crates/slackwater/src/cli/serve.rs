@@ -220,8 +220,10 @@ fn postgres_options(arguments: &ServeArguments) -> Result<Option<postgres::Optio
 
 fn passwords(path: &Path) -> Result<postgres::Passwords, String> {
     let shown_path = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("--passwords {shown_path}: {error}"))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let hint = "the user of this process has to be able to read it; a line is USER:PASSWORD";
+        format!("--passwords {shown_path}: {error}\n  = {hint}")
+    })?;
     let read = postgres::Passwords::read(&text);
     read.map_err(|refusal| format!("--passwords {shown_path}: {}", shown(&refusal)))
 }

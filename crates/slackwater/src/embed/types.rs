@@ -16,17 +16,50 @@ pub fn symbol(kind: i8) -> &'static str {
 
 /// The columns of a table as CREATE TABLE writes them. Types that SQL does not have are those that the values
 /// are cast to.
-pub fn sql_columns(schema: &SchemaRef) -> String {
+///
+/// # Errors
+///
+/// If no type of SQL has all values of a column.
+pub fn sql_columns(schema: &SchemaRef) -> Result<String, Error> {
     let columns = schema.fields().iter().map(|field| {
-        let name = field.name().replace('"', "\"\"");
-        format!("\"{name}\" {}", stored_name(field.data_type()))
+        let name = field.name();
+        let kind = stored_name(field.data_type()).ok_or_else(|| {
+            let kind = field.data_type();
+            let reason =
+                format!("column '{name}' has the Arrow type {kind}, which SQL does not have");
+            Error::sql(reason, without(kind))
+        })?;
+        Ok(format!("\"{}\" {kind}", name.replace('"', "\"\"")))
     });
-    columns.collect::<Vec<_>>().join(", ")
+    Ok(columns.collect::<Result<Vec<_>, Error>>()?.join(", "))
 }
 
-/// The name of the type of SQL that has all values of a type.
-fn stored_name(data_type: &DataType) -> String {
+/// What to do about a type that SQL does not have.
+fn without(data_type: &DataType) -> &'static str {
     match data_type {
+        DataType::Duration(_) | DataType::Interval(_) => {
+            "cast it, for example to a BIGINT of milliseconds"
+        }
+        DataType::Map(..) => "cast it to a list of structs: ARRAY<ROW<key …, value …>>",
+        DataType::Decimal256(..) => "cast it to a decimal of at most 38 digits, or to a string",
+        _ => "cast it, or leave the column out",
+    }
+}
+
+/// The name of the type of SQL that has all values of a type; `None` if there is none.
+fn stored_name(data_type: &DataType) -> Option<String> {
+    Some(match data_type {
+        DataType::Duration(_)
+        | DataType::Interval(_)
+        | DataType::Map(..)
+        | DataType::Decimal256(..)
+        | DataType::Union(..)
+        | DataType::RunEndEncoded(..)
+        | DataType::ListView(_)
+        | DataType::LargeListView(_) => return None,
+        DataType::Decimal32(precision, scale) | DataType::Decimal64(precision, scale) => {
+            sql_name(&DataType::Decimal128(*precision, *scale))
+        }
         DataType::UInt8 => "SMALLINT".to_string(),
         DataType::UInt16 => "INT".to_string(),
         DataType::UInt32 => "BIGINT".to_string(),
@@ -37,18 +70,19 @@ fn stored_name(data_type: &DataType) -> String {
         DataType::Timestamp(unit, Some(_)) => {
             sql_name(&DataType::Timestamp(*unit, None)).replace("TIMESTAMP", "TIMESTAMP_LTZ")
         }
-        DataType::Dictionary(_, values) => stored_name(values),
+        DataType::Dictionary(_, values) => return stored_name(values),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            format!("ARRAY<{}>", stored_name(item.data_type()))
+            format!("ARRAY<{}>", stored_name(item.data_type())?)
         }
         DataType::Struct(fields) => {
-            let fields = fields.iter();
-            let fields =
-                fields.map(|field| format!("{} {}", field.name(), stored_name(field.data_type())));
-            format!("ROW<{}>", fields.collect::<Vec<_>>().join(", "))
+            let fields = fields.iter().map(|field| {
+                let kind = stored_name(field.data_type())?;
+                Some(format!("{} {kind}", field.name()))
+            });
+            format!("ROW<{}>", fields.collect::<Option<Vec<_>>>()?.join(", "))
         }
         other => sql_name(other),
-    }
+    })
 }
 
 /// The types with these names.
@@ -112,6 +146,10 @@ mod tests {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let columns =
             r#""c0" BIGINT, "c1" STRING, "c2" TIMESTAMP(3), "c3" DECIMAL(10, 2), "c4" BIGINT"#;
-        assert_eq!(sql_columns(&schema), columns);
+        assert_eq!(sql_columns(&schema).unwrap(), columns);
+        let list = DataType::new_list(DataType::Duration(TimeUnit::Second), true);
+        let schema = Arc::new(Schema::new(vec![Field::new("waits", list, true)]));
+        let error = sql_columns(&schema).unwrap_err();
+        assert!(error.message.contains("column 'waits'"), "{error}");
     }
 }

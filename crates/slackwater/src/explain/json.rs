@@ -7,6 +7,7 @@ use slackwater_sql::program::Program;
 
 use crate::explain::{exchange, shared_sources};
 use crate::plan::{Plan, instance_name};
+use crate::report::CopiesReport;
 use crate::tuner::plan_paths;
 
 /// A plan, to be written as JSON.
@@ -19,6 +20,8 @@ pub struct Explained {
     workers: Vec<Worker>,
     parsers: Vec<Parsers>,
     placement: Placement,
+    /// The copies of the query; `null` if there is one.
+    copies: Option<CopiesReport>,
     targets: Vec<Target>,
     notes: Vec<String>,
 }
@@ -201,6 +204,7 @@ impl Explained {
             links: links.collect(),
             workers: workers.collect(),
             parsers: parsers.collect(),
+            copies: plan.copies_report(),
             placement: Placement {
                 strategy: placement.strategy.name(),
                 distance_mean: placement.distance_mean,

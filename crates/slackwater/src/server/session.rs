@@ -303,7 +303,7 @@ impl Conversation {
             Sql::CreateFunction(function) => {
                 let name = function.name.value.to_lowercase();
                 self.server
-                    .check_function(&name, &function.body, text, &settings)?;
+                    .check_function(&name, &function, text, &settings)?;
                 let made = create(&name, Kind::Function, function.if_not_exists)?;
                 done("CREATE FUNCTION", made)
             }

@@ -7,7 +7,7 @@ use slackwater_serve::backend::{Kind as Wrong, Refusal, Status};
 use slackwater_sql::program::declared;
 use slackwater_sql::settings::Settings;
 use slackwater_sql::statement::server::{Drop, Named};
-use slackwater_sql::statement::{Body, query_of};
+use slackwater_sql::statement::{Body, CreateFunction, query_of};
 
 use super::catalog::Kind;
 use super::declared::{Known, New, refusal};
@@ -95,7 +95,7 @@ impl Server {
     pub(super) fn check_function(
         &self,
         name: &str,
-        body: &Body,
+        create: &CreateFunction,
         text: &str,
         settings: &[(String, String)],
     ) -> Result<(), Refusal> {
@@ -104,7 +104,7 @@ impl Server {
             declared.allows_function(name)?;
             declared.script(name, text)?
         };
-        if let Body::File(_) = body {
+        if let Body::File(_) = create.body {
             let message =
                 format!("function '{name}': a server does not read the files of functions");
             let refusal = Refusal::new(Wrong::Syntax, message);

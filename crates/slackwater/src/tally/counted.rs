@@ -88,7 +88,11 @@ impl<'a> Counted<'a> {
             for (step, slots) in instance.steps.iter().zip(&slots.steps) {
                 let report = &mut reports[step.node];
                 report.busy_s += read(&slots.busy_ns) as f64 / 1e9;
-                if !matches!(step.kind, StepKind::Route { .. } | StepKind::Combine) {
+                let is_before = matches!(
+                    step.kind,
+                    StepKind::Route { .. } | StepKind::Combine | StepKind::FirstPhase
+                );
+                if !is_before {
                     report.chunks += read(&slots.chunks);
                     report.rows += read(&slots.rows);
                 }

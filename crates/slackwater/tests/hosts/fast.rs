@@ -45,12 +45,20 @@ fn a_target_is_corrected_on_all_hosts() {
     }
 }
 
-/// A table of a join is sent to all instances: through a tree its messages enter each other host once,
-/// whatever the shape, and the answer is the same.
+/// A table of a join is sent to all instances, and so is a stream that a hint names: through a tree its
+/// messages enter each other host once, whatever the shape, and the answer is the same. The other stream
+/// stays.
 #[test]
 fn a_broadcast_is_sent_once_to_each_host() {
     const TABLE_ROWS: usize = 300;
-    let broadcast = |algorithm: &str, processes: usize| {
+    let table = "SELECT s.file, s.k, t.name FROM s JOIN t ON s.k = t.k";
+    let stream = "SELECT /*+ BROADCAST(t) */ s.file, s.k, t.name FROM s JOIN t
+                  ON t.ts BETWEEN s.ts AND s.ts";
+    let broadcast = |query: &str, algorithm: &str, processes: usize| {
+        let time = match query == stream {
+            true => ", ts AS TO_TIMESTAMP_LTZ(k, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND",
+            false => "",
+        };
         let (folder, address) = (folder(), address());
         let instances = 3 * processes;
         for file in 0..instances {
@@ -64,11 +72,12 @@ fn a_broadcast_is_sent_once_to_each_host() {
         folder.write("table.csv", rows.collect::<String>().as_bytes());
         let text = format!(
             "SET 'broadcast' = '{algorithm}'; SET 'chunk_rows' = '64'; SET 'parallelism' = '{instances}';
-             CREATE TABLE s (k BIGINT, file BIGINT) WITH ('connector' = 'file', 'path' = 'stream-*.csv');
-             CREATE TABLE t (k BIGINT, name STRING) WITH ('connector' = 'file', 'path' = 'table.csv');
+             CREATE TABLE s (k BIGINT, file BIGINT{time})
+             WITH ('connector' = 'file', 'path' = 'stream-*.csv');
+             CREATE TABLE t (k BIGINT, name STRING{time}) WITH ('connector' = 'file', 'path' = 'table.csv');
              CREATE TABLE o (file BIGINT, k BIGINT, name STRING)
              WITH ('connector' = 'file', 'path' = 'out');
-             INSERT INTO o SELECT s.file, s.k, t.name FROM s JOIN t ON s.k = t.k;"
+             INSERT INTO o {query};"
         );
         let agents = ["h2", "h3"].map(|name| agent(&folder, &address, name));
         let processes = processes.to_string();
@@ -96,8 +105,11 @@ fn a_broadcast_is_sent_once_to_each_host() {
             links.into_iter().partition(|link| link["kind"] == "tcp");
         (wire.len(), shared.len())
     };
-    assert_eq!(broadcast("serial", 2), (4, 1));
-    assert_eq!(broadcast("flat_tree", 4), (2, 9));
-    assert_eq!(broadcast("binary_tree", 2), (2, 3));
-    assert_eq!(broadcast("ring", 2), (2, 3));
+    assert_eq!(broadcast(table, "serial", 2), (4, 1));
+    assert_eq!(broadcast(table, "flat_tree", 4), (2, 9));
+    assert_eq!(broadcast(table, "binary_tree", 2), (2, 3));
+    assert_eq!(broadcast(table, "ring", 2), (2, 3));
+    assert_eq!(broadcast(stream, "serial", 2), (4, 1));
+    assert_eq!(broadcast(stream, "binary_tree", 2), (2, 3));
+    assert_eq!(broadcast(stream, "ring", 2), (2, 3));
 }

@@ -80,6 +80,6 @@ fn options_in_the_wrong_place_are_told_where_they_go() {
     let text = "SET 'colour' = 'red';";
     folder.run(text, &[]).fails(
         2,
-        &["the settings are: allowed_lateness, balancer, broadcast, checkpoint_interval, chunk_rows, emit"],
+        &["the settings are: allowed_lateness, balancer, broadcast, checkpoint_interval"],
     );
 }

@@ -8,6 +8,14 @@ def twice(n):
     return 2 * n; # one statement
 $$";
 
+const TOTAL: &str = "CREATE AGGREGATE FUNCTION Total(n BIGINT) RETURNS BIGINT LANGUAGE python AS $$
+class total:
+    sum = 0
+    def accumulate(self, n): self.sum += n
+    def merge(self, other): self.sum += other.sum
+    def finish(self): return self.sum; # one statement
+$$";
+
 fn allowing(folder: &std::path::Path) -> Server {
     match Server::try_start(folder, &["--allow-functions"]) {
         Ok(server) => server,
@@ -23,17 +31,22 @@ fn a_function_is_kept_and_called_by_jobs() {
     server.run(&[
         &table(folder.path(), ""),
         TWICE,
+        TOTAL,
+        "CREATE MATERIALIZED VIEW a AS SELECT k, TOTAL(2 * v) AS s FROM numbers GROUP BY k",
         "CREATE MATERIALIZED VIEW v AS SELECT k, SUM(TWICE(v)) AS s FROM numbers GROUP BY k",
         "CREATE MATERIALIZED VIEW w AS SELECT k, SUM(2 * v) AS s FROM numbers GROUP BY k",
     ]);
-    assert!(server.rows("SHOW FUNCTIONS").contains(&"twice".to_string()));
-    let finished = ["v|finished", "w|finished"];
+    for name in ["twice", "total"] {
+        assert!(server.rows("SHOW FUNCTIONS").contains(&name.to_string()));
+    }
+    let finished = ["a|finished", "v|finished", "w|finished"];
     server.wait_for("SHOW MATERIALIZED VIEWS", &finished);
     let wanted = server.rows("SELECT * FROM w");
     assert_eq!(
         (server.rows("SELECT * FROM v"), wanted.len()),
         (wanted.clone(), 7)
     );
+    assert_eq!(server.rows("SELECT * FROM a"), wanted);
     let error = server.error(TWICE);
     assert!(error.contains("already a function 'twice'"), "{error}");
     let error = server.error("DROP FUNCTION twice");
@@ -47,6 +60,10 @@ fn a_function_is_kept_and_called_by_jobs() {
     let server = Server::start(folder.path());
     let error = server.error("CREATE MATERIALIZED VIEW x AS SELECT twice(v) FROM numbers");
     assert!(error.contains("takes no functions"), "{error}");
+    let error = server.error("CREATE MATERIALIZED VIEW x AS SELECT total(v) FROM numbers");
+    assert!(error.contains("takes no functions"), "{error}");
+    server.run(&["DROP FUNCTION total CASCADE"]);
+    assert!(!server.rows("SHOW FUNCTIONS").contains(&"total".to_string()));
     server.run(&["DROP FUNCTION Twice CASCADE"]);
     assert!(!server.rows("SHOW FUNCTIONS").contains(&"twice".to_string()));
 }
@@ -55,9 +72,11 @@ fn a_function_is_kept_and_called_by_jobs() {
 fn a_server_refuses_functions_unless_they_are_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path());
-    let error = server.error(TWICE);
-    assert!(error.starts_with("42501"), "{error}");
-    assert!(error.contains("--allow-functions"), "{error}");
+    for function in [TWICE, TOTAL] {
+        let error = server.error(function);
+        assert!(error.starts_with("42501"), "{error}");
+        assert!(error.contains("--allow-functions"), "{error}");
+    }
 }
 
 #[test]

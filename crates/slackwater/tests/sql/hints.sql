@@ -24,7 +24,7 @@ SELECT /* STATE_TTL('v' = '1 d') */ id FROM v /* + OPTIONS('path' = 'data/edges.
 SELECT /*+ STATE_TTL('v' = '1d') */ id, COUNT(*) FROM v GROUP BY id;
 
 --- how to join
-SELECT /*+ BROADCAST(v) */ id FROM v;
+SELECT /*+ SHUFFLE_HASH(v) */ id FROM v;
 
 --- how to look up
 SELECT id FROM v /*+ LOOKUP('table' = 'v', 'async' = 'true') */;
@@ -49,3 +49,36 @@ SELECT id FROM w /*+ OPTIONS('path' = 'data/edges.csv') */;
 
 --- after SELECT
 SELECT /*+ OPTIONS('path' = 'data/edges.csv') */ id FROM v;
+
+--- a subquery of its own
+SELECT /*+ SUBQUERY */ id, id * 2 AS twice FROM v /*+ OPTIONS('path' = 'data/edges.csv') */ WHERE id > 0;
+
+--- of an alias, with a name, before and after what keeps state
+SELECT /*+ SUBQUERY('counted') */ c.twice, c.n FROM (SELECT /*+ SUBQUERY */ n.id * 2 AS twice, COUNT(*) AS n
+  FROM v /*+ OPTIONS('path' = 'data/edges.csv') */ AS n GROUP BY n.id) AS c WHERE c.twice > 2;
+
+--- of windows
+CREATE TABLE e (id INT, w STRING, ts AS TO_TIMESTAMP_LTZ(id, 3), WATERMARK FOR ts AS ts) WITH ('connector' = 'file', 'path' = 'data/short.csv');
+SELECT /*+ SUBQUERY('windows') */ window_start, COUNT(*) AS n FROM TUMBLE(TABLE e, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+GROUP BY window_start, window_end;
+
+--- of the first rows of each key
+SELECT /*+ SUBQUERY */ id, s FROM (SELECT id, s, ROW_NUMBER() OVER (PARTITION BY id ORDER BY s) AS n FROM v /*+ OPTIONS('path' = 'data/edges.csv') */) WHERE n <= 1;
+
+--- beside options
+SELECT /*+ subquery */ v.id FROM v /*+ OPTIONS('path' = 'data/edges.csv') */ WHERE v.id < 3;
+
+--- a subquery in the middle of a SELECT
+SELECT id, /*+ SUBQUERY */ s FROM v;
+
+--- a subquery after a table
+SELECT id FROM v /*+ SUBQUERY */;
+
+--- a subquery with two names
+SELECT /*+ SUBQUERY('a', 'b') */ id FROM v;
+
+--- a join is a subquery
+SELECT /*+ SUBQUERY */ a.id FROM v AS a JOIN v AS b ON a.id = b.id;
+
+--- nothing to begin with
+SELECT /*+ SUBQUERY */ 1;

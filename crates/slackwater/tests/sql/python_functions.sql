@@ -140,3 +140,12 @@ EXPLAIN SELECT broken(auction) AS b, distance(price, 1) AS d FROM bids WHERE bro
 CREATE FUNCTION broken(n INT) RETURNS INT LANGUAGE python AS 'def';
 DROP FUNCTION IF EXISTS nothing;
 SELECT ms FROM bids WHERE ms < 2000;
+
+--- a syntax error on the line of the quotes
+CREATE FUNCTION broken(n INT) RETURNS INT LANGUAGE python AS $$  def broken(n) return n $$;
+SELECT broken(auction) AS n FROM bids;
+
+--- a program that is not Python
+SET 'python' = '/bin/cat';
+CREATE FUNCTION broken(n INT) RETURNS INT LANGUAGE python AS 'def broken(n): return n';
+SELECT broken(auction) AS n FROM bids;

@@ -77,3 +77,23 @@ DROP FUNCTION double_of;
 
 --- DROP of what there is not
 DROP FUNCTION nothing;
+
+--- an aggregate without types
+CREATE AGGREGATE FUNCTION f AS 'class f: pass' LANGUAGE python;
+
+--- an aggregate without a text
+CREATE AGGREGATE FUNCTION f(x INT) RETURNS INT LANGUAGE python;
+
+--- an aggregate that is declared twice
+CREATE AGGREGATE FUNCTION double_of(x INT) RETURNS INT LANGUAGE python AS 'class double_of: pass';
+
+--- a string instead of a number, to an aggregate
+CREATE AGGREGATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'class f: pass';
+SELECT f(bidder) FROM bids;
+
+--- CREATE AGGREGATE without FUNCTION
+CREATE AGGREGATE f(x INT) RETURNS INT LANGUAGE python AS 'class f: pass';
+
+--- an aggregate that is dropped
+CREATE AGGREGATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'class f: pass';
+DROP FUNCTION f;

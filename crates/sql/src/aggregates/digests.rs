@@ -15,7 +15,7 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::Expr;
 use datafusion_expr::expr::AggregateFunction as AggregateExpr;
 use datafusion_functions_aggregate_common::tdigest::{Centroid, TDigest};
-use slackwater_engine::accumulator::{Accumulator, OrderKey, Values};
+use slackwater_engine::accumulator::{Accumulator, Failures, OrderKey, Values};
 use slackwater_engine::{Error, Result};
 
 /// The parameters of [`Digests`].
@@ -154,7 +154,12 @@ impl Accumulator for Digests {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         let values = doubles(&arguments[0])?;
         let weights = match self.percentile.is_weighted {
             true => Some(doubles(&arguments[1])?),
@@ -172,7 +177,7 @@ impl Accumulator for Digests {
             let values = of_group.iter().map(|&row| (values.value(row), weight(row)));
             self.add(groups[of_group[0]], values.collect());
         }
-        Ok(())
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {

@@ -12,7 +12,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, Float64Array, UInt64Array};
 use slackwater_engine::Result;
-use slackwater_engine::accumulator::{Accumulator, OrderKey, Values};
+use slackwater_engine::accumulator::{Accumulator, Failures, OrderKey, Values};
 
 /// A function that is computed from moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,7 +226,12 @@ impl Accumulator for Moments {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         let column = |index: usize| arguments[index].as_primitive::<Float64Type>();
         // The first argument of a regression is y.
         let (x, y) = match self.moment {
@@ -239,7 +244,7 @@ impl Accumulator for Moments {
                 self.groups[group as usize].add(x.value(row), y.value(row));
             }
         }
-        Ok(())
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {

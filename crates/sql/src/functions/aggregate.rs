@@ -13,7 +13,7 @@ use datafusion_expr::{
     Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
 };
 use slackwater_engine::accumulator::{
-    self, Accumulator, AccumulatorFactory, OrderKey, Retract, Values,
+    self, Accumulator, AccumulatorFactory, Failures, OrderKey, Retract, Values,
 };
 use slackwater_engine::{Error, Result as EngineResult};
 
@@ -254,14 +254,15 @@ impl<A: Aggregate> Accumulator for Groups<A> {
         groups: &[u32],
         arguments: &[ArrayRef],
         _: &[OrderKey],
-    ) -> EngineResult<()> {
+    ) -> EngineResult<Failures> {
         let all = &mut self.groups;
         let added = A::Arguments::each(arguments, |row, values| {
             all[groups[row] as usize]
                 .get_or_insert_default()
                 .add(values);
         });
-        added.map_err(|reason| self.failed(reason))
+        added.map_err(|reason| self.failed(reason))?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> EngineResult<Values> {
@@ -369,6 +370,8 @@ impl<A: Aggregate> AccumulatorFactory for Factory<A> {
 /// A user's aggregate as a function of the planner.
 pub struct UserAggregate {
     name: String,
+    /// The name as it was written.
+    shown: String,
     signature: Signature,
     arguments: Vec<DataType>,
     factory: Arc<dyn AccumulatorFactory>,
@@ -403,6 +406,7 @@ pub(super) fn aggregate_of(
     Arc::new(AggregateUDF::new_from_impl(UserAggregate {
         factory,
         name: name.to_lowercase(),
+        shown: name.to_string(),
         signature: Signature::user_defined(Volatility::Immutable),
         arguments,
     }))
@@ -438,7 +442,7 @@ impl AggregateUDFImpl for UserAggregate {
         };
         let error = SqlError::new(format!(
             "aggregate '{}' does not accept ({})",
-            self.name,
+            self.shown,
             list(given)
         ))
         .hint(format!(

@@ -8,9 +8,12 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    AggregateUDF, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
+use slackwater_engine::accumulator::AccumulatorFactory;
 
+use super::aggregate::aggregate_of;
 use crate::error::SqlError;
 use crate::types::sql_name;
 
@@ -22,6 +25,9 @@ pub trait DeclaredFunction: Send + Sync {
     ///
     /// Why, and which row, if that is known.
     fn call(&self, columns: &[ArrayRef], rows: usize) -> std::result::Result<ArrayRef, Failure>;
+
+    /// The accumulators of an aggregate function; `None` for one of rows.
+    fn accumulators(&self) -> Option<Arc<dyn AccumulatorFactory>>;
 
     /// Starts the function, so that what is wrong with it is found before a query calls it. If this process
     /// is not going to call it, it is not kept.
@@ -74,6 +80,8 @@ impl Failure {
 pub struct Declared {
     /// The name, in lower case.
     pub name: String,
+    /// The name as it was written.
+    shown: String,
     /// The types of its arguments.
     pub arguments: Vec<DataType>,
     /// The type of its result.
@@ -94,6 +102,7 @@ impl Declared {
     ) -> Declared {
         Declared {
             name: name.to_lowercase(),
+            shown: name.to_string(),
             arguments,
             result,
             function,
@@ -104,6 +113,16 @@ impl Declared {
     /// The function as the planner knows it.
     pub fn udf(self) -> ScalarUDF {
         ScalarUDF::new_from_impl(self)
+    }
+
+    /// An aggregate function as the planner knows it; `None` for one of rows.
+    pub fn aggregate(&self) -> Option<Arc<AggregateUDF>> {
+        let accumulators = self.function.accumulators()?;
+        Some(aggregate_of(
+            &self.shown,
+            self.arguments.clone(),
+            accumulators,
+        ))
     }
 
     fn fits(&self, given: &[DataType]) -> bool {
@@ -117,7 +136,7 @@ impl Declared {
             let names = types.iter().map(sql_name);
             names.collect::<Vec<String>>().join(", ")
         };
-        let name = &self.name;
+        let name = &self.shown;
         let error = SqlError::new(format!(
             "function '{name}' does not accept ({})",
             names(given)

@@ -69,6 +69,7 @@ pub fn interval_join(join: &interval_join::IntervalJoinSpec) -> StateIdentity {
         kind: join_kind(join.kind),
         from_us,
         to_us,
+        broadcast: join.broadcast,
     })
 }
 

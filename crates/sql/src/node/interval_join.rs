@@ -29,6 +29,8 @@ pub use super::intervals::compares_times;
 pub struct IntervalJoinNode {
     /// The interval, keys and condition of the join.
     pub spec: IntervalJoinSpec,
+    /// Whether rows of the side that is not broadcast may change instances: nothing depends on their order.
+    pub is_dealt: bool,
 }
 
 impl Node for IntervalJoinNode {
@@ -37,7 +39,12 @@ impl Node for IntervalJoinNode {
     }
 
     fn exchange(&self, input: usize) -> Exchange {
-        by_key(&self.spec.sides[input].keys)
+        match self.spec.broadcast {
+            None => by_key(&self.spec.sides[input].keys),
+            Some(side) if side == input => Exchange::Broadcast,
+            Some(_) if self.is_dealt => Exchange::Spread,
+            Some(_) => Exchange::Forward,
+        }
     }
 
     fn state(&self) -> Option<State> {
@@ -83,12 +90,13 @@ impl Node for IntervalJoinNode {
 
 impl Translator<'_> {
     /// The join as an interval join; `None` if its conditions don't bound the distance of the event times
-    /// from both sides.
+    /// from both sides. `broadcast` is the side that every instance gets.
     pub(super) fn interval_join(
         &mut self,
         join: &Join,
         kind: JoinKind,
         streams: &[Stream; 2],
+        broadcast: Option<usize>,
     ) -> Result<Option<Stream>> {
         let Some(found) = intervals::find(join, streams) else {
             return Ok(None);
@@ -119,6 +127,7 @@ impl Translator<'_> {
             sides,
             bounds: found.bounds,
             kind,
+            broadcast,
             condition: pair.condition(found.filter.as_ref())?,
             behind_us: self.behind_us(nodes[0]).max(self.behind_us(nodes[1])),
             schema: pair.schema.clone(),
@@ -126,7 +135,8 @@ impl Translator<'_> {
         let schema = spec.output().clone();
         let detail = detail(&spec);
         let key = format!("interval join {spec:?}");
-        let interval_join = IntervalJoinNode { spec };
+        let is_dealt = !self.session.settings.keep_order;
+        let interval_join = IntervalJoinNode { spec, is_dealt };
         let node = self.operator("interval join", detail, &nodes, interval_join, &key);
         let (columns, roles) = pair.output(kind, streams);
         let time = (0..2).find(|&side| !padded(kind)[side]);

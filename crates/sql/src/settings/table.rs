@@ -4,6 +4,7 @@ use slackwater_control::broadcast::Algorithm;
 use slackwater_control::place::Strategy;
 use slackwater_engine::time::parse_duration_ns;
 
+use super::copies::COPIES;
 use super::hosts::{
     HOST_PATIENCE, HOST_TIMEOUT, HOSTS, HOSTS_FEWER_AFTER, HOSTS_MORE_AFTER, RESCALE,
 };
@@ -106,6 +107,7 @@ pub const SETTINGS: &[Setting] = &[
             Some(())
         },
     },
+    COPIES,
     Setting {
         name: "emit",
         values: "'changes', 'every_row', a time such as 'every 1 s', or 'final'",

@@ -34,7 +34,7 @@ pub fn aspects(identity: &StateIdentity) -> Aspects {
                 let rows = columns(&side.rows);
                 format!("{rows} by {:?} at {}", side.keys, side.time)
             };
-            let kind = join_kind(join.kind);
+            let kind = join.broadcast.map_or(join_kind(join.kind), |_| "broadcast");
             vec![
                 (
                     "rows",

@@ -80,6 +80,14 @@ impl StateIdentity {
                         us(join.to_us)
                     ),
                 ),
+                (
+                    "broadcast",
+                    match join.broadcast {
+                        None => "no side".to_string(),
+                        Some(0) => "the left side".to_string(),
+                        Some(_) => "the right side".to_string(),
+                    },
+                ),
             ],
             StateIdentity::TemporalJoin(join) => vec![
                 (

@@ -1,4 +1,4 @@
-//! CREATE FUNCTION.
+//! CREATE FUNCTION and CREATE AGGREGATE FUNCTION.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,36 @@ use super::{Statement, end, expect, is_word, parsed, parser};
 use crate::error::{Result, SqlError, nearest, shown};
 use crate::settings::values::{bytes, chosen, number, positive_ns, unless_none};
 
-/// `CREATE FUNCTION name (types) RETURNS type LANGUAGE python AS $$ … $$ WITH (…)`.
+/// `CREATE [AGGREGATE] FUNCTION name (types) RETURNS type LANGUAGE python AS $$ … $$ WITH (…)`.
 #[derive(Debug, Clone)]
 pub struct CreateFunction {
     /// The name.
     pub name: Ident,
+    /// Whether it is an aggregate function.
+    pub is_aggregate: bool,
     /// `IF NOT EXISTS`: no error if the program has declared it.
     pub if_not_exists: bool,
     /// The types of the arguments.
     pub arguments: Vec<DataType>,
     /// The type of the result.
     pub result: DataType,
+    /// The language of the body.
+    pub language: Language,
     /// What computes it.
     pub body: Body,
-    /// Where the body is in the SQL.
+    /// Where the body is in the SQL: its first character, if that is on the line of its quotes.
     pub span: Span,
     /// The options.
     pub options: FunctionOptions,
+}
+
+/// The language of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Python, in processes of its own.
+    Python,
+    /// WebAssembly, interpreted in this process.
+    Wasm,
 }
 
 /// The text of a function.
@@ -52,8 +65,10 @@ pub struct FunctionOptions {
     pub handler: Option<String>,
     /// The most workers in a process.
     pub workers: Option<usize>,
-    /// The most memory of a worker, in bytes.
+    /// The most memory of a worker, or of an instance in WebAssembly, in bytes.
     pub memory: Option<u64>,
+    /// The most instructions of a call in WebAssembly.
+    pub fuel: u64,
     /// The longest time for a row, or for a chunk of columns.
     pub timeout_ns: u64,
     /// The interpreter, if it is not that of the setting.
@@ -66,13 +81,20 @@ const MEMORY: u64 = 4 << 30;
 /// The least `memory`: the interpreter needs some itself.
 const MEMORY_MIN: u64 = 32 << 20;
 
+/// The default of `memory` in WebAssembly, and the size of a page of it.
+const WASM_MEMORY: u64 = 64 << 20;
+const WASM_PAGE: u64 = 64 << 10;
+
+/// The default of `fuel`: the interpreter takes about a second for it.
+const FUEL: u64 = 100_000_000;
+
 /// The default of `timeout`.
 const TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// The maximum of `workers`.
 const WORKERS_MAX: usize = 1024;
 
-/// The options, and their values.
+/// The options in Python, and their values.
 const OPTIONS: [(&str, &str); 7] = [
     ("mode", "'rows' or 'columns'"),
     ("nulls", "'true' or 'false'"),
@@ -86,8 +108,21 @@ const OPTIONS: [(&str, &str); 7] = [
     ("python", "the path of an interpreter"),
 ];
 
+/// The options in WebAssembly, and their values.
+const WASM_OPTIONS: [(&str, &str); 3] = [
+    ("handler", "the name of an exported function"),
+    ("memory", "a size of at least '64 KiB', such as '16 MiB'"),
+    ("fuel", "a number of instructions from 1 to 1000000000000"),
+];
+
+/// The most of `fuel`.
+const FUEL_MAX: usize = 1_000_000_000_000;
+
 const FORM: &str =
     "CREATE FUNCTION name(x DOUBLE) RETURNS DOUBLE LANGUAGE python AS $$ def name(x): … $$";
+
+const AGGREGATE_FORM: &str = "CREATE AGGREGATE FUNCTION name(x DOUBLE) RETURNS DOUBLE \
+                              LANGUAGE python AS $$ class name: … $$";
 
 /// Whether the words begin CREATE FUNCTION.
 pub(super) fn begins(words: &[&str]) -> bool {
@@ -98,12 +133,24 @@ pub(super) fn begins(words: &[&str]) -> bool {
     let mut rest = rest
         .iter()
         .skip_while(|word| ["TEMPORARY", "SYSTEM"].contains(word));
-    rest.next() == Some(&"FUNCTION")
+    matches!(rest.next(), Some(&"FUNCTION" | &"AGGREGATE"))
 }
 
 pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     let mut parser = parser(tokens);
-    while !is_word(&parser.next_token(), "FUNCTION") {}
+    let mut is_aggregate = false;
+    loop {
+        let next = parser.next_token();
+        if is_word(&next, "FUNCTION") {
+            break;
+        }
+        if is_aggregate {
+            let error = format!("expected FUNCTION, found {}", shown(&next.token));
+            return Err(SqlError::new(error).at_token(&next).hint(AGGREGATE_FORM));
+        }
+        is_aggregate = is_word(&next, "AGGREGATE");
+    }
+    let form = if is_aggregate { AGGREGATE_FORM } else { FORM };
     let if_not_exists = parser.parse_keywords(&[Keyword::IF, Keyword::NOT, Keyword::EXISTS]);
     let name = name(&mut parser)?;
     let next = parser.peek_token();
@@ -112,9 +159,9 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             "expected '(' and the types of the arguments, found {}",
             shown(&next.token)
         );
-        return Err(SqlError::new(error).at_token(&next).hint(FORM));
+        return Err(SqlError::new(error).at_token(&next).hint(form));
     }
-    let arguments = arguments(&mut parser)?;
+    let arguments = arguments(&mut parser, form)?;
     let mut clauses = Clauses::default();
     while parser.peek_token().token != Token::EOF {
         clause(&mut parser, &mut clauses)?;
@@ -122,17 +169,23 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
     end(&mut parser)?;
     let missing = |what: &str| {
         let error = format!("function '{}' has no {what}", name.value);
-        SqlError::new(error).at(name.span).hint(FORM)
+        SqlError::new(error).at(name.span).hint(form)
     };
-    if !clauses.has_language {
-        return Err(missing("LANGUAGE"));
+    let language = clauses.language.ok_or_else(|| missing("LANGUAGE"))?;
+    if is_aggregate && language == Language::Wasm {
+        let error = "aggregate functions in WebAssembly are not supported";
+        return Err(SqlError::new(error)
+            .at(name.span)
+            .hint("use LANGUAGE python"));
     }
     let result = clauses.result.take().ok_or_else(|| missing("RETURNS"))?;
     let body = clauses.body.take();
     let (body, span) = body.ok_or_else(|| missing("text: AS $$ … $$, or USING 'file.py'"))?;
     Ok(Statement::CreateFunction(Box::new(CreateFunction {
-        options: of_options(&clauses)?,
+        options: of_options(&clauses, language)?,
+        language,
         name,
+        is_aggregate,
         if_not_exists,
         arguments,
         result,
@@ -144,13 +197,13 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
 #[derive(Default)]
 struct Clauses {
     result: Option<DataType>,
-    has_language: bool,
+    language: Option<Language>,
     body: Option<(Body, Span)>,
     options: BTreeMap<String, String>,
     places: BTreeMap<String, Span>,
 }
 
-fn arguments(parser: &mut Parser) -> Result<Vec<DataType>> {
+fn arguments(parser: &mut Parser, form: &str) -> Result<Vec<DataType>> {
     expect(parser, Token::LParen)?;
     let mut arguments = Vec::new();
     if parser.consume_token(&Token::RParen) {
@@ -184,7 +237,7 @@ fn arguments(parser: &mut Parser) -> Result<Vec<DataType>> {
             Token::RParen => return Ok(arguments),
             ref token => {
                 let error = format!("expected ',' or ')', found {}", shown(token));
-                return Err(SqlError::new(error).at_token(&next).hint(FORM));
+                return Err(SqlError::new(error).at_token(&next).hint(form));
             }
         }
     }
@@ -209,20 +262,25 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
                 .is_some()
         }
         "LANGUAGE" => {
-            let language = parser.next_token();
-            if !is_word(&language, "PYTHON") {
-                let error = format!("functions in {} are not supported", language.token);
-                return Err(SqlError::new(error)
-                    .at_token(&language)
-                    .hint("use LANGUAGE python; functions in Rust are added to a build: docs/functions.md"));
-            }
-            std::mem::replace(&mut clauses.has_language, true)
+            let next = parser.next_token();
+            let language = match () {
+                () if is_word(&next, "PYTHON") => Language::Python,
+                () if is_word(&next, "WASM") => Language::Wasm,
+                () => {
+                    let error = format!("functions in {} are not supported", next.token);
+                    return Err(SqlError::new(error).at_token(&next).hint(
+                        "use LANGUAGE python or wasm; functions in Rust are added to a build: \
+                         docs/functions.md",
+                    ));
+                }
+            };
+            clauses.language.replace(language).is_some()
         }
         "AS" => {
             let text = parser.next_token();
-            let body = match &text.token {
-                Token::DollarQuotedString(quoted) => on_one_line(&quoted.value),
-                Token::SingleQuotedString(quoted) => on_one_line(quoted),
+            let ((body, spaces), quotes) = match &text.token {
+                Token::DollarQuotedString(quoted) => (on_one_line(&quoted.value), 2),
+                Token::SingleQuotedString(quoted) => (on_one_line(quoted), 1),
                 token => {
                     let error = format!("expected the function's text, found {}", shown(token));
                     return Err(SqlError::new(error)
@@ -230,10 +288,12 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
                         .hint("write it between two $$"));
                 }
             };
-            clauses
-                .body
-                .replace((Body::Text(body), text.span))
-                .is_some()
+            let mut span = text.span;
+            if !body.starts_with(['\n', '\r']) {
+                // A place in the first line is counted from where the text begins.
+                span.start.column += quotes + spaces;
+            }
+            clauses.body.replace((Body::Text(body), span)).is_some()
         }
         "USING" => {
             let path = parser.next_token();
@@ -268,27 +328,37 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
     }
 }
 
-fn of_options(clauses: &Clauses) -> Result<FunctionOptions> {
+fn of_options(clauses: &Clauses, language: Language) -> Result<FunctionOptions> {
+    let (known, memory) = match language {
+        Language::Python => (&OPTIONS[..], MEMORY),
+        Language::Wasm => (&WASM_OPTIONS[..], WASM_MEMORY),
+    };
     let mut options = FunctionOptions {
         columns: false,
         nulls: false,
         handler: None,
         workers: None,
-        memory: Some(MEMORY),
+        memory: Some(memory),
+        fuel: FUEL,
         timeout_ns: TIMEOUT_NS,
         python: None,
     };
     for (key, value) in &clauses.options {
         let place = clauses.places[key];
-        let Some((_, wanted)) = OPTIONS.iter().find(|(name, _)| name == key) else {
+        let Some((_, wanted)) = known.iter().find(|(name, _)| name == key) else {
             let error = SqlError::new(format!("functions have no option '{key}'")).at(place);
-            let known = OPTIONS.map(|(name, _)| name.to_string());
+            let known = known.iter().map(|(name, _)| name.to_string());
+            let known = known.collect::<Vec<String>>();
             return Err(match nearest(key, &known) {
                 Some(near) => error.hint(format!("did you mean '{near}'?")),
                 None => error.hint(format!("the options are: {}", known.join(", "))),
             });
         };
-        if options.set(key, value.trim()).is_none() {
+        let is_set = match language {
+            Language::Python => options.set(key, value.trim()),
+            Language::Wasm => options.set_wasm(key, value.trim()),
+        };
+        if is_set.is_none() {
             let error = SqlError::new(format!("option '{key}': '{value}' is not valid"));
             return Err(error.at(place).hint(format!("use {wanted}")));
         }
@@ -314,13 +384,24 @@ impl FunctionOptions {
         }
         Some(())
     }
+
+    /// Sets one of [`WASM_OPTIONS`]; `None` if the value is not valid.
+    fn set_wasm(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "handler" => self.handler = Some(value.to_string()).filter(|name| !name.is_empty()),
+            "memory" => self.memory = Some(bytes(value).filter(|bytes| *bytes >= WASM_PAGE)?),
+            _ => self.fuel = number(value, FUEL_MAX)? as u64,
+        }
+        Some(())
+    }
 }
 
-/// A text that begins on the line of its quotes, without the spaces there.
-fn on_one_line(text: &str) -> String {
+/// A text that begins on the line of its quotes, without the spaces there, and how many these were.
+fn on_one_line(text: &str) -> (String, u64) {
     let first = text.lines().next().unwrap_or_default();
-    match first.trim().is_empty() {
-        true => text.to_string(),
-        false => text.trim_start_matches([' ', '\t']).to_string(),
+    if first.trim().is_empty() {
+        return (text.to_string(), 0);
     }
+    let begun = text.trim_start_matches([' ', '\t']);
+    (begun.to_string(), (text.len() - begun.len()) as u64)
 }

@@ -1,6 +1,7 @@
 //! Hints: `/*+ OPTIONS('key' = 'value') */` after the name of a table sets options of that table for this
-//! use. Other hints choose how to run a query, which settings do here: they are rejected, with a hint what to
-//! write instead. A comment without the `+` is an ordinary comment.
+//! use. `/*+ SUBQUERY */` after SELECT begins a subquery ([`super::subquery_hint`]). Other hints choose how
+//! to run a query, which settings do here: they are rejected, with a hint what to write instead. A comment
+//! without the `+` is an ordinary comment.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use sqlparser::ast::{Ident, Query, TableAlias, TableFactor};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::tokenizer::{Span, Token, TokenWithSpan, Tokenizer, Whitespace};
 
+use super::subquery_hint::{self, Begins};
 use crate::error::{Result, SqlError};
 use crate::walk::{self, Change, Next, ON};
 
@@ -27,10 +29,14 @@ pub struct Hinted {
 /// The text between the name of the table and its options in [`Hinted::name`].
 pub const OPTIONS_OF: &str = " /*+ OPTIONS(";
 
+/// What hints are taken from: the rest of a statement, the tables that have some, and the SELECTs.
+type Taken = (Vec<TokenWithSpan>, Vec<Hinted>, Vec<Begins>);
+
 /// Removes the hints from a statement, and renames the tables that have some.
-pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>)> {
+pub fn take(tokens: &[TokenWithSpan]) -> Result<Taken> {
     let mut rest = Vec::with_capacity(tokens.len());
     let mut hinted = Vec::new();
+    let mut begins = Vec::new();
     for token in tokens {
         let Some(text) = hint(token) else {
             rest.push(token.clone());
@@ -41,6 +47,16 @@ pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>
         let after_select = before
             .as_ref()
             .is_some_and(|token| is_word(token, "SELECT"));
+        if let Some(inside) = subquery(text) {
+            let select = before.filter(|_| after_select);
+            let select = select.ok_or_else(|| subquery_hint::misplaced(token.span))?;
+            begins.push(Begins {
+                select: select.span,
+                name: subquery_hint::name(&inside, token.span)?,
+                span: token.span,
+            });
+            continue;
+        }
         let options = options(text, token.span, after_select)?;
         let Some(name) = before.filter(|token| is_name(token)) else {
             return Err(SqlError::new(
@@ -66,7 +82,7 @@ pub fn take(tokens: &[TokenWithSpan]) -> Result<(Vec<TokenWithSpan>, Vec<Hinted>
             span: token.span,
         });
     }
-    Ok((rest, hinted))
+    Ok((rest, hinted, begins))
 }
 
 /// Lets the query use the table's own name for its columns: `FROM t /*+ … */ WHERE t.x > 1`.
@@ -103,6 +119,20 @@ impl Change for Names {
 fn hint(token: &TokenWithSpan) -> Option<&str> {
     match &token.token {
         Token::Whitespace(Whitespace::MultiLineComment(text)) => text.strip_prefix('+'),
+        _ => None,
+    }
+}
+
+/// What follows SUBQUERY in a hint; `None` if it is another one.
+fn subquery(text: &str) -> Option<Vec<Token>> {
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().ok()?;
+    let mut tokens = tokens
+        .into_iter()
+        .filter(|token| !matches!(token, Token::Whitespace(_)));
+    match tokens.next() {
+        Some(Token::Word(word)) if word.value.eq_ignore_ascii_case("SUBQUERY") => {
+            Some(tokens.collect())
+        }
         _ => None,
     }
 }
@@ -184,14 +214,15 @@ fn refused(name: &str) -> SqlError {
         "STATE_TTL" => {
             "use SET 'state_ttl' = '1 d' before the query, which applies to all of its state"
         }
-        "BROADCAST" | "SHUFFLE_HASH" | "SHUFFLE_MERGE" | "NEST_LOOP" | "MULTI_JOIN" => {
+        "SHUFFLE_HASH" | "SHUFFLE_MERGE" | "NEST_LOOP" | "MULTI_JOIN" => {
             "remove it: the conditions of a join decide how it runs, and EXPLAIN shows it"
         }
         "LOOKUP" => {
             "remove it; use options such as 'lookup.cache.max_rows', in the table's WITH or in OPTIONS"
         }
         _ => {
-            "remove it; the only supported hint is OPTIONS('key' = 'value'), after the name of a table"
+            "remove it; the supported hints are OPTIONS('key' = 'value') after the name of a table, and \
+             SUBQUERY and BROADCAST(t) after SELECT"
         }
     };
     SqlError::new(format!("the hint {name} is not supported")).hint(hint)

@@ -15,33 +15,34 @@ use arrow_schema::DataType;
 use super::{Flags, HEADER_BYTES, NODE_BYTES};
 use crate::memory::Memory;
 
-/// The result for `rows` rows.
+/// Results of these types; those with a number have as many values.
 ///
 /// # Errors
 ///
-/// If the memory does not contain one.
-pub fn column(
+/// If the memory does not contain them.
+pub fn columns(
     memory: &Memory,
-    data_type: &DataType,
-    rows: usize,
+    wanted: &[(DataType, Option<usize>)],
     flags: Flags,
-) -> Result<ArrayRef, String> {
+) -> Result<Vec<ArrayRef>, String> {
     let mut reader = Reader {
         memory,
         at: HEADER_BYTES,
         flags,
     };
-    let read = reader.column(data_type);
-    match read {
-        Ok(column) if column.len() == rows => Ok(column),
-        Ok(column) => Err(format!(
-            "the worker has returned {} values for {rows} rows",
-            column.len()
-        )),
-        Err(reason) => Err(format!(
-            "the worker has returned a column that is not valid: {reason}"
-        )),
-    }
+    let read = wanted.iter().map(|(data_type, rows)| {
+        let column = reader.column(data_type).map_err(|reason| {
+            format!("the worker has returned a column that is not valid: {reason}")
+        })?;
+        match rows {
+            Some(rows) if column.len() != *rows => Err(format!(
+                "the worker has returned {} values for {rows} rows",
+                column.len()
+            )),
+            _ => Ok(column),
+        }
+    });
+    read.collect()
 }
 
 struct Reader<'a> {

@@ -22,8 +22,8 @@ proptest! {
         let arguments = Arguments::of(std::slice::from_ref(&given), flags).unwrap();
         arguments.write(&mut memory).unwrap();
         prop_assert!(arguments.bytes() <= memory.size());
-        let read = column(&memory, &data_type, rows, flags).unwrap();
-        prop_assert_eq!(&read, &given);
+        let read = super::columns(&memory, &[(data_type, Some(rows))], flags).unwrap();
+        prop_assert_eq!(&read[0], &given);
     }
 
     /// Whatever a worker has written, it is an error or a column, and no panic.
@@ -44,8 +44,8 @@ proptest! {
             let at = rng.usize(HEADER_BYTES..arguments.bytes());
             memory.write(at, &[rng.u8(..)]);
         }
-        if let Ok(read) = column(&memory, &data_type, rows, flags) {
-            prop_assert_eq!(read.len(), rows);
+        if let Ok(read) = super::columns(&memory, &[(data_type, Some(rows))], flags) {
+            prop_assert_eq!(read[0].len(), rows);
             // Reads every value.
             let shown = format!("{read:?}");
             prop_assert!(!shown.is_empty());

@@ -1,4 +1,5 @@
-"""Columns as arrays of pyarrow. This file follows `values.py`: both are one program, with `main.py`."""
+"""Columns as arrays of pyarrow. This file follows `values.py`: both are one program, with
+`aggregates.py` and `main.py`."""
 
 
 class Columns:

@@ -1,4 +1,4 @@
-"""The function, and the loop that calls it. This file follows `values.py` and `columns.py`."""
+"""The function, and the loop that calls it. This file follows the others."""
 
 
 class Memory:
@@ -31,6 +31,7 @@ class Worker:
         self.arguments = Memory(descriptors[0], mmap.PROT_READ)
         self.results = Memory(descriptors[1], mmap.PROT_READ | mmap.PROT_WRITE)
         self.function = None
+        self.aggregate = None
         self.columns = None
         self.kinds, self.kind, self.rows = [], {}, 0
 
@@ -44,10 +45,10 @@ class Worker:
             if what == START:
                 reply = self.start(json.loads(bytes(memory[:length])))
             else:
-                reply = self.call(memory, rows)
+                reply = self.call(what, memory, rows)
             self.connection.sendall(reply)
 
-    def reply(self, what, row=-1, length=0):
+    def reply(self, what, row=NO_ROW, length=0):
         return REQUEST.pack(what, 0, row, self.results.size, length)
 
     def failed(self, row, reason):
@@ -62,27 +63,42 @@ class Worker:
             if told["mode"] == "columns":
                 self.columns = Columns()
             self.function = load(told)
+            if told["aggregate"]:
+                self.aggregate = Aggregate(self.function, told, self.columns)
+        except LoadError as error:
+            return self.failed(NO_ROW, f"{error.line} 0 {str(error)[:MESSAGE_MAX]}")
         except BaseException as error:
             line, column = line_of(error, told["file"]), 0
-            message = traceback.format_exception_only(type(error), error)[-1].strip()
+            message = said(error)
             if isinstance(error, SyntaxError) and error.filename == told["file"]:
                 line, column = error.lineno or 0, error.offset or 0
                 message = f"{type(error).__name__}: {error.msg}"
-            return self.failed(-1, f"{line} {column} {message[:MESSAGE_MAX]}")
+            return self.failed(NO_ROW, f"{line} {column} {message[:MESSAGE_MAX]}")
         self.kinds, self.kind = told["arguments"], told["result"]
-        return self.reply(READY)
+        return self.reply(READY, 1 if hasattr(self.function, "retract") else 0)
 
-    def call(self, memory, rows):
+    def call(self, what, memory, rows):
         try:
-            if self.columns:
+            if self.aggregate:
+                writer = self.call_aggregate(what, memory, rows)
+            elif self.columns:
                 writer = self.call_columns(memory, rows)
             else:
                 writer = self.call_rows(memory, rows)
             return self.write(writer)
         except RowError as error:
             return self.failed(error.row, error.reason)
+        except StateError as error:
+            return self.failed(ANY_ROW, str(error))
         except BaseException as error:
-            return self.failed(-1, traceback_of(error))
+            return self.failed(NO_ROW, traceback_of(error))
+
+    def call_aggregate(self, what, memory, rows):
+        progress = memoryview(self.results.map)[:8].cast("q")
+        try:
+            return self.aggregate.call(what, memory, rows, progress)
+        finally:
+            progress.release()
 
     def call_rows(self, memory, rows):
         function, progress = self.function, memoryview(self.results.map)[:8].cast("q")
@@ -132,7 +148,7 @@ class Worker:
         for data, (at, size) in zip(writer.buffers, places):
             if size:
                 memory[at : at + size] = memoryview(data).cast("B")
-        return self.reply(RESULT, -1, end)
+        return self.reply(RESULT, NO_ROW, end)
 
 
 def last_bytes(text, most):
@@ -172,8 +188,77 @@ def load(told):
     for known in (name, name.lower()):
         function = getattr(module, known, None)
         if callable(function):
+            check(function, known, told)
             return function
-    raise NameError(f"the text does not define '{name}': add def {name}(…), or WITH ('handler' = '…')")
+    form = f"class {name}: …" if told["aggregate"] else f"def {name}(…)"
+    raise NameError(f"the text does not define '{name}': add {form}, or WITH ('handler' = '…')")
+
+
+class LoadError(Exception):
+    """What is wrong with a function, and its line."""
+
+    def __init__(self, line, message):
+        super().__init__(message)
+        self.line = line
+
+
+def check(function, name, told):
+    """Checks that SQL can call a function, or make groups of a class."""
+    line = line_of_definition(name, told["text"])
+    count = len(told["arguments"])
+    if not count and told["mode"] == "columns":
+        count = 1  # The number of rows.
+    if not told["aggregate"]:
+        if isinstance(function, type):
+            raise LoadError(line, f"'{name}' is a class, for CREATE AGGREGATE FUNCTION; a function is a def")
+        return check_arguments(function, name, count, line)
+    if not isinstance(function, type):
+        raise LoadError(line, f"'{name}' is not a class: CREATE FUNCTION, without AGGREGATE, is for a def")
+    methods = {"accumulate": count, "merge": 1, "finish": 0}
+    missing = [method for method in methods if not hasattr(function, method)]
+    if missing:
+        form = "it needs accumulate(self, …), merge(self, other) and finish(self)"
+        raise LoadError(line, f"class '{name}' has no {' and no '.join(missing)}: {form}")
+    group = function()
+    if hasattr(function, "retract"):
+        methods["retract"] = count
+    for method, count in methods.items():
+        own_line = line_of_code(getattr(function, method)) or line
+        check_arguments(getattr(group, method), method, count, own_line)
+    try:
+        loaded(dumped(group))
+    except StateError as error:
+        raise LoadError(line, str(error)) from None
+
+
+def check_arguments(function, name, count, line):
+    import inspect
+
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return  # Not all of those in C have one.
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        given = f"{count} argument{'' if count == 1 else 's'}"
+        message = f"{name}{signature} can't be called with {given}, as SQL calls it"
+        raise LoadError(line_of_code(function) or line, message) from None
+
+
+def line_of_code(function):
+    """The line of a function of the text; 0 if it is from elsewhere."""
+    code = getattr(function, "__code__", None)
+    is_own = code is not None and code.co_filename == sys.modules["slackwater_function"].__file__
+    return code.co_firstlineno if is_own else 0
+
+
+def line_of_definition(name, text):
+    """The line of a def or class in a text; 0 if it is made in another way."""
+    import ast
+
+    lines = [node.lineno for node in ast.parse(text).body if getattr(node, "name", None) == name]
+    return lines[-1] if lines else 0
 
 
 def main(connection):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import convert
 from ..base import BaseSession
@@ -56,6 +56,13 @@ def connect(
             session._settings[name] = str(value).lower() if isinstance(value, bool) else str(value)
     session._greet()
     return session
+
+# The methods of `Session` that a server's does not have, and what to do instead.
+_OF_THE_ENGINE = {
+    "register": "declare a table, and push the frame: session.table(name, frame).push(frame)",
+    "source": "declare a table, and push the rows: session.table(name, schema).push(rows)",
+    "sink": "read the rows of a query or of a materialized view: for batch in session.changes(name)",
+}
 
 
 class ServerSession(BaseSession):
@@ -244,6 +251,14 @@ class ServerSession(BaseSession):
         while (batch := reader.next()) is not None:
             lines += [str(line) for line in batch.column(0).to_pylist()]
         return "\n".join(lines)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> None:
+            """What only the engine in this process can do."""
+            if name in _OF_THE_ENGINE:
+                raise AttributeError(f"a server's session has no '{name}': {_OF_THE_ENGINE[name]}")
+            raise AttributeError(f"'ServerSession' has no '{name}'")
 
     def _objects(self, kind: str) -> list[dict[str, Any]]:
         said = self._wire.ask("GET", f"/v1/{kind}").json()

@@ -10,7 +10,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, UInt32Array};
 use arrow_schema::DataType;
 
-use crate::accumulator::{Accumulator, OrderKey, Retract, Values};
+use crate::accumulator::{Accumulator, Failures, OrderKey, Retract, Values};
 use crate::error::{Error, Result};
 use crate::key::{Comparable, KeyEncoder};
 
@@ -56,7 +56,7 @@ impl Distinct {
         (before > 0) != is_there
     }
 
-    fn add(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
+    fn add(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<Failures> {
         let arguments = Comparable::new(arguments);
         let rows = self.encoder.rows(&arguments)?;
         let (mut changed, mut of_groups) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ impl Distinct {
             }
         }
         if changed.is_empty() {
-            return Ok(());
+            return Ok(Failures::new());
         }
         let changed = UInt32Array::from(changed);
         let arguments = arguments
@@ -76,10 +76,15 @@ impl Distinct {
             .iter()
             .map(|argument| arrow_select::take::take(argument, &changed, None));
         let arguments = arguments.collect::<std::result::Result<Vec<_>, _>>()?;
-        match times > 0 {
-            true => self.inner.update(&of_groups, &arguments, &[]),
-            false => self.inner.retract(&of_groups, &arguments),
+        if times < 0 {
+            self.inner.retract(&of_groups, &arguments)?;
+            return Ok(Failures::new());
         }
+        let mut failed = self.inner.update(&of_groups, &arguments, &[])?;
+        for (row, _) in &mut failed {
+            *row = changed.value(*row) as usize;
+        }
+        Ok(failed)
     }
 }
 
@@ -102,7 +107,12 @@ impl Accumulator for Distinct {
         self.inner.reset(groups);
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
         self.add(groups, arguments, 1)
     }
 
@@ -126,6 +136,7 @@ impl Accumulator for Distinct {
 
     fn merge(&mut self, groups: &[u32], states: &[ArrayRef]) -> Result<()> {
         let (values, counts) = (states[0].as_list::<i32>(), states[1].as_list::<i32>());
+        let (mut new_values, mut of_groups) = (Vec::new(), Vec::new());
         for (row, &group) in groups.iter().enumerate() {
             let (values, counts) = (values.value(row), counts.value(row));
             let wrong = || {
@@ -136,23 +147,20 @@ impl Accumulator for Distinct {
             };
             let values = values.as_binary_opt::<i32>().ok_or_else(wrong)?;
             let counts = counts.as_primitive_opt::<Int64Type>().ok_or_else(wrong)?;
-            let arguments = self.encoder.decode(values.iter().flatten())?;
-            let mut is_new = Vec::new();
-            for (index, (value, &count)) in values.iter().flatten().zip(counts.values()).enumerate()
-            {
+            for (value, &count) in values.iter().flatten().zip(counts.values()) {
                 if self.count(group, value, count) {
-                    is_new.push(index as u32);
+                    new_values.push(Box::<[u8]>::from(value));
+                    of_groups.push(group);
                 }
             }
-            let is_new = UInt32Array::from(is_new);
-            let arguments = arguments
-                .iter()
-                .map(|argument| arrow_select::take::take(argument, &is_new, None));
-            let arguments = arguments.collect::<std::result::Result<Vec<_>, _>>()?;
-            self.inner
-                .update(&vec![group; is_new.len()], &arguments, &[])?;
         }
-        Ok(())
+        // All of them at once: a function may have a cost for each call.
+        let arguments = self.encoder.decode(new_values.iter().map(AsRef::as_ref))?;
+        let failed = self.inner.update(&of_groups, &arguments, &[])?;
+        match failed.into_iter().next() {
+            None => Ok(()),
+            Some((_, reason)) => Err(Error::new("snapshot of a DISTINCT aggregate", reason)),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -162,6 +170,7 @@ impl Accumulator for Distinct {
 
 impl Retract for Distinct {
     fn retract(&mut self, groups: &[u32], arguments: &[ArrayRef]) -> Result<()> {
-        self.add(groups, arguments, -1)
+        self.add(groups, arguments, -1)?;
+        Ok(())
     }
 }

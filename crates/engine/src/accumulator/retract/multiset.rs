@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{BinaryBuilder, Int64Builder, ListBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
-use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Retract, Values, first_last};
+use crate::accumulator::{
+    Accumulator, AggregateFunction, Failures, OrderKey, Retract, Values, first_last,
+};
 use crate::error::{Error, Result};
 use crate::key::{Comparable, KeyEncoder};
 
@@ -27,6 +29,9 @@ pub struct Multiset {
 
 /// The memory of a value in addition to its bytes.
 const VALUE_BYTES: usize = 48;
+
+/// The most values that are copied at once for a function.
+const ROWS_AT_ONCE: usize = 65_536;
 
 impl Multiset {
     /// The function `function` over arguments of the given types.
@@ -68,6 +73,10 @@ impl Multiset {
     }
 
     fn add_rows(&mut self, groups: &[u32], arguments: &[ArrayRef], times: i64) -> Result<()> {
+        if arguments.is_empty() {
+            groups.iter().for_each(|&group| self.add(group, &[], times));
+            return Ok(());
+        }
         let skips_null =
             self.is_distinct || matches!(self.function, AggregateFunction::Extreme { .. });
         let arguments = Comparable::new(arguments);
@@ -80,22 +89,46 @@ impl Multiset {
         Ok(())
     }
 
-    /// The function over the values of one group.
-    fn computed(&self, group: u32) -> Result<Values> {
-        let values = self.groups[group as usize].iter();
-        let copies = values.filter(|(_, count)| **count > 0);
-        let copies = copies.flat_map(|(value, &count)| {
-            let times = if self.is_distinct { 1 } else { count };
-            std::iter::repeat_n(&value[..], times as usize)
-        });
-        let arguments = self.encoder.decode(copies)?;
-        let rows = arguments.first().map_or(0, |argument| argument.len());
+    /// The function over the values of each of `groups`.
+    fn computed(&self, groups: &[u32]) -> Result<Values> {
         let mut accumulator = self.function.accumulator()?;
-        accumulator.resize(1);
-        if rows > 0 {
-            accumulator.update(&vec![0; rows], &arguments, &[])?;
+        accumulator.resize(groups.len());
+        let (mut copies, mut of_groups) = (Vec::new(), Vec::new());
+        let mut failed = Failures::new();
+        let mut add = |copies: &mut Vec<&[u8]>, of_groups: &mut Vec<u32>| -> Result<()> {
+            let arguments = self.encoder.decode(copies.drain(..))?;
+            let refused = accumulator.update(of_groups, &arguments, &[])?;
+            let refused = refused.into_iter();
+            failed.extend(refused.map(|(row, reason)| (of_groups[row] as usize, reason)));
+            of_groups.clear();
+            Ok(())
+        };
+        for (number, &group) in groups.iter().enumerate() {
+            for (value, &count) in &self.groups[group as usize] {
+                let mut left = if self.is_distinct {
+                    count.min(1)
+                } else {
+                    count
+                };
+                while left > 0 {
+                    let times = left.min((ROWS_AT_ONCE - copies.len()) as i64);
+                    copies.extend(std::iter::repeat_n(&value[..], times as usize));
+                    of_groups.extend(std::iter::repeat_n(number as u32, times as usize));
+                    left -= times;
+                    if copies.len() == ROWS_AT_ONCE {
+                        add(&mut copies, &mut of_groups)?;
+                    }
+                }
+            }
         }
-        accumulator.evaluate(&[0])
+        if !copies.is_empty() {
+            add(&mut copies, &mut of_groups)?;
+        }
+        let groups = (0..groups.len() as u32).collect::<Vec<u32>>();
+        let mut values = accumulator.evaluate(&groups)?;
+        // A value of the others alone would be wrong.
+        values.failed.extend(failed);
+        Ok(values)
     }
 }
 
@@ -116,8 +149,14 @@ impl Accumulator for Multiset {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        self.add_rows(groups, arguments, 1)
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
+        self.add_rows(groups, arguments, 1)?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {
@@ -138,17 +177,7 @@ impl Accumulator for Multiset {
             let empty = arrow_array::new_empty_array(&self.function.data_type());
             return Ok(Values::all(empty));
         }
-        let (mut columns, mut failed) = (Vec::new(), Vec::new());
-        for (index, &group) in groups.iter().enumerate() {
-            let values = self.computed(group)?;
-            failed.extend(values.failed.into_iter().map(|(_, reason)| (index, reason)));
-            columns.push(values.column);
-        }
-        let columns = columns.iter().map(|column| column.as_ref());
-        Ok(Values {
-            column: arrow_select::concat::concat(&columns.collect::<Vec<_>>())?,
-            failed,
-        })
+        self.computed(groups)
     }
 
     fn state(&mut self, groups: &[u32]) -> Result<Vec<ArrayRef>> {

@@ -9,7 +9,7 @@ use arrow_buffer::i256;
 use arrow_schema::DataType;
 
 use crate::accumulator::sum::{EXACT_PRECISION, exact_values, for_each_exact, for_each_float};
-use crate::accumulator::{Accumulator, OrderKey, Retract, Values, unsupported};
+use crate::accumulator::{Accumulator, Failures, OrderKey, Retract, Values, unsupported};
 use crate::error::Result;
 
 /// Sums, with the number of values in each. Integers and decimals are exact. For doubles, infinities and
@@ -129,8 +129,14 @@ impl Accumulator for Sums {
         }
     }
 
-    fn update(&mut self, groups: &[u32], arguments: &[ArrayRef], _: &[OrderKey]) -> Result<()> {
-        self.add(groups, arguments, 1)
+    fn update(
+        &mut self,
+        groups: &[u32],
+        arguments: &[ArrayRef],
+        _: &[OrderKey],
+    ) -> Result<Failures> {
+        self.add(groups, arguments, 1)?;
+        Ok(Failures::new())
     }
 
     fn evaluate(&mut self, groups: &[u32]) -> Result<Values> {

@@ -5,6 +5,8 @@
 //! states, then the number of rows that each group stands for. So keys and windows stay in their columns,
 //! and links and balancers need not know. [`super::Aggregate`] merges the states instead of adding rows.
 
+mod first_phase;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,6 +21,10 @@ use crate::chunk::Chunk;
 use crate::error::Result;
 use crate::key::KeyColumns;
 use crate::operator::{Output, Stateless};
+
+pub use first_phase::FirstPhase;
+#[cfg(test)]
+pub use first_phase::GROUPS_HELD_MAX;
 
 /// The number of groups per row from which combining doesn't pay: the chunk is sent as it is.
 const GROUPS_PER_ROW_MAX: f64 = 0.5;
@@ -70,7 +76,7 @@ impl Combine {
     }
 
     /// Combines a chunk into its groups; `None` if there are too many.
-    fn combine(&mut self, chunk: &Chunk) -> Result<Option<Chunk>> {
+    fn combine(&mut self, chunk: &Chunk, output: &mut Output) -> Result<Option<Chunk>> {
         self.table.clear();
         let keys = KeyColumns::of_batch(&chunk.batch, &self.columns)?;
         let table = &mut self.table;
@@ -80,7 +86,7 @@ impl Combine {
             return Ok(None);
         }
         table.resize();
-        table.update(&self.spec, &self.groups, chunk)?;
+        table.update(&self.spec, &self.groups, chunk, output)?;
         let mut rows = vec![0u64; count];
         // Groups are numbered in the order of their first rows.
         let mut firsts = Vec::with_capacity(count);
@@ -109,7 +115,7 @@ impl Stateless for Combine {
             output.emit(chunk);
             return Ok(());
         }
-        match self.combine(&chunk)? {
+        match self.combine(&chunk, output)? {
             Some(combined) => output.emit(combined),
             None => output.emit(chunk),
         }

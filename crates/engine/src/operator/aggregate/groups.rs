@@ -1,15 +1,18 @@
 //! The groups of one window: their keys, their accumulators, and when they last changed.
 
+use std::collections::BTreeMap;
+
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
 use super::updates::Updates;
 use super::{AggregateCall, AggregateSpec, Keys};
-use crate::accumulator::{self, Accumulator, OrderKey, Values};
+use crate::accumulator::{self, Accumulator, Failures, OrderKey, Values};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
-use crate::expression::true_rows;
+use crate::expression::{reject, true_rows};
+use crate::operator::Output;
 use crate::operator::window::timestamp_ticks;
 use crate::state::{Mark, Touched};
 
@@ -88,9 +91,17 @@ impl Groups {
         }
     }
 
-    /// Adds rows: row `i` of `chunk` belongs to group `groups[i]`.
-    pub fn update(&mut self, spec: &AggregateSpec, groups: &[u32], chunk: &Chunk) -> Result<()> {
+    /// Adds rows: row `i` of `chunk` belongs to group `groups[i]`. A row that a function can't add is
+    /// rejected; the other functions have it.
+    pub fn update(
+        &mut self,
+        spec: &AggregateSpec,
+        groups: &[u32],
+        chunk: &Chunk,
+        output: &mut Output,
+    ) -> Result<()> {
         let order = order_keys(spec, chunk)?;
+        let mut failed = Failures::new();
         for (call, accumulator) in spec.calls.iter().zip(&mut self.accumulators) {
             let arguments = call.arguments.iter();
             let arguments = arguments.map(|&index| chunk.batch.column(index).clone());
@@ -101,7 +112,7 @@ impl Groups {
                 &[]
             };
             let Some(filter) = call.filter else {
-                accumulator.update(groups, &arguments, order)?;
+                failed.extend(accumulator.update(groups, &arguments, order)?);
                 continue;
             };
             let rows = true_rows(chunk.batch.column(filter).as_boolean());
@@ -114,8 +125,11 @@ impl Groups {
                 [] => vec![],
                 order => rows.iter().map(|&row| order[row as usize]).collect(),
             };
-            accumulator.update(&groups.collect::<Vec<u32>>(), &arguments, &order)?;
+            let refused = accumulator.update(&groups.collect::<Vec<u32>>(), &arguments, &order)?;
+            let refused = refused.into_iter();
+            failed.extend(refused.map(|(row, reason)| (rows[row] as usize, reason)));
         }
+        reject_rows(chunk, failed, output);
         Ok(())
     }
 
@@ -190,6 +204,14 @@ impl Groups {
     }
 }
 
+/// Rejects rows that a function could not add, each once.
+pub fn reject_rows(chunk: &Chunk, failed: Failures, output: &mut Output) {
+    let failed = failed.into_iter().rev().collect::<BTreeMap<_, _>>();
+    for (row, reason) in failed {
+        output.reject(reject(chunk, row, reason));
+    }
+}
+
 /// The order of a chunk's rows, if a function depends on it.
 pub fn order_keys(spec: &AggregateSpec, chunk: &Chunk) -> Result<Vec<OrderKey>> {
     if !spec.calls.iter().any(|call| call.function.needs_order()) {
@@ -229,7 +251,8 @@ pub fn scan_filtered(
             } else {
                 &order[row..=row]
             };
-            accumulator.update(&groups[row..=row], &arguments, order)?;
+            let added = accumulator.update(&groups[row..=row], &arguments, order)?;
+            failed.extend(added.into_iter().map(|(_, reason)| (row, reason)));
         }
         let value = accumulator.evaluate(&groups[row..=row])?;
         failed.extend(value.failed.into_iter().map(|(_, reason)| (row, reason)));

@@ -2,6 +2,7 @@
 
 mod combine;
 mod examples;
+mod held;
 mod refire;
 mod snapshots;
 

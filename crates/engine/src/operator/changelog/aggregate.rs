@@ -13,11 +13,12 @@ use arrow_schema::{DataType, SchemaRef};
 
 use self::table::{Group, Table, Values};
 use super::{Retention, retractions};
+use crate::accumulator::Failures;
 use crate::chunk::{Chunk, RowKind};
-use crate::error::Result;
-use crate::expression::reject;
+use crate::error::{Error, Result};
+use crate::expression::{reject, row_text};
 use crate::key::KeyColumns;
-use crate::operator::aggregate::{AggregateSpec, Emit, emit_updates, order_keys};
+use crate::operator::aggregate::{AggregateSpec, Emit, emit_updates, order_keys, reject_rows};
 use crate::operator::{Facts, Output, Progress, Stateful, Timer};
 use crate::state::{Clock, KeyedState, Mark};
 use crate::time::{EventTime, MAX_WATERMARK, MIN_WATERMARK};
@@ -133,10 +134,11 @@ impl UpdatingAggregate {
         [added, taken_back]
     }
 
-    /// Adds rows to the accumulators, or retracts them.
-    fn accumulate(&mut self, chunk: &Chunk, rows: &[u32], retracts: bool) -> Result<()> {
+    /// Adds rows to the accumulators, or retracts them. Returns the rows that a function could not add.
+    fn accumulate(&mut self, chunk: &Chunk, rows: &[u32], retracts: bool) -> Result<Failures> {
+        let mut failed = Failures::new();
         if rows.is_empty() {
-            return Ok(());
+            return Ok(failed);
         }
         let is_all = rows.len() == chunk.rows();
         let order = order_keys(&self.spec, chunk)?;
@@ -160,8 +162,8 @@ impl UpdatingAggregate {
                 true => chosen.iter().map(|&row| order[row as usize]).collect(),
                 false => Vec::new(),
             };
+            let chosen = UInt32Array::from(chosen);
             if !is_all || chosen.len() < rows.len() {
-                let chosen = UInt32Array::from(chosen);
                 for argument in &mut arguments {
                     *argument = arrow_select::take::take(argument, &chosen, None)?;
                 }
@@ -170,11 +172,14 @@ impl UpdatingAggregate {
                 true => accumulator.retract(&groups, &arguments)?,
                 false => {
                     let accumulator = accumulator.accumulator();
-                    accumulator.update(&groups, &arguments, &order)?;
+                    let refused = accumulator.update(&groups, &arguments, &order)?;
+                    let refused = refused.into_iter();
+                    failed
+                        .extend(refused.map(|(row, reason)| (chosen.value(row) as usize, reason)));
                 }
             }
         }
-        Ok(())
+        Ok(failed)
     }
 
     fn results(&mut self, touched: &[u32], existed: usize) -> Result<Results> {
@@ -194,24 +199,34 @@ impl UpdatingAggregate {
     fn process_chunk(&mut self, chunk: &Chunk, output: &mut Output) -> Result<()> {
         let existed = self.find_groups(chunk)?;
         if self.spec.emit == Emit::AtEnd {
-            self.take_in(chunk)?;
+            self.take_in(chunk, output)?;
             return self.make_room();
         }
         let touched = distinct(&self.groups, self.table.keys.len());
         let before = self.results(&touched, existed)?;
-        self.take_in(chunk)?;
+        self.take_in(chunk, output)?;
         let after = self.results(&touched, usize::MAX)?;
         self.emit(before, after, chunk.ingest_ns, output)?;
         self.make_room()
     }
 
     /// Adds the chunk's rows to their groups, or retracts them.
-    fn take_in(&mut self, chunk: &Chunk) -> Result<()> {
+    fn take_in(&mut self, chunk: &Chunk, output: &mut Output) -> Result<()> {
         self.copy_early()?;
         let retracts = retractions(chunk);
         let [added, taken_back] = self.count_rows(retracts.as_deref());
-        self.accumulate(chunk, &added, false)?;
-        self.accumulate(chunk, &taken_back, true)
+        let failed = self.accumulate(chunk, &added, false)?;
+        if !self.spec.takes_back {
+            reject_rows(chunk, failed, output);
+        } else if let Some((row, reason)) = failed.into_iter().next() {
+            // If it were left out, it would be retracted later without having been added.
+            let place = row_text(&chunk.batch, row);
+            return Err(Error::new(format!("row {place}"), reason)
+                .hint("a row that is retracted later can't be left out: handle it in the function")
+                .final_one());
+        }
+        self.accumulate(chunk, &taken_back, true)?;
+        Ok(())
     }
 
     /// Emits up to a chunk of the groups that have rows; without keys the only group, even without rows.

@@ -371,6 +371,7 @@ impl Kind {
                     sides,
                     bounds: [-SIZE / 2, SIZE / 2],
                     kind: JoinKind::Full,
+                    broadcast: None,
                     condition: None,
                     behind_us: 0,
                     schema: pairs(),

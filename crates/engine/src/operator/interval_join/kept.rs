@@ -8,6 +8,7 @@ use arrow_row::{RowConverter, Rows, SortField};
 use arrow_schema::SchemaRef;
 
 use crate::error::Result;
+use crate::hash;
 use crate::key::Key;
 use crate::operator::keyed::Keyed;
 use crate::state::Mark;
@@ -25,6 +26,10 @@ pub struct Kept {
     /// The encoded values.
     pub values: Box<[u8]>,
 }
+
+/// The bits of a row's number that are a hash of its values, if every instance has the row; the others tell
+/// rows of the same hash apart.
+const NUMBER_HASH: u64 = !0xFFFF_FFFF;
 
 /// About how many bytes a row takes in addition to its values: its place and its part of the tree.
 const ROW_BYTES: usize = 56;
@@ -66,6 +71,33 @@ impl Side {
     pub fn columns(&self, rows: impl Iterator<Item = (u32, Place)>) -> Result<Vec<ArrayRef>> {
         let values = rows.map(|(key, place)| &*self.keys.get(key)[&place].values);
         self.decode(values)
+    }
+
+    /// The place of a new row that every instance has: its number begins with the hash of its values, so that
+    /// equal rows of one time are next to each other.
+    pub fn place_by_values(&self, key: Key<'_>, time: EventTime, values: &[u8]) -> Place {
+        let first = hash::of_bytes(values) & NUMBER_HASH;
+        let rows = self.keys.find(key).map(|key| self.keys.get(key));
+        let last = rows.and_then(|rows| {
+            let range = (time, first)..=(time, first | !NUMBER_HASH);
+            rows.range(range).next_back().map(|(place, _)| place.1)
+        });
+        (time, last.map_or(first, |last| last + 1))
+    }
+
+    /// How many of a key's rows at the time of `end` have these values and a number before that of `end`, of
+    /// rows that every instance has.
+    pub fn equal_before(&self, key: u32, end: Place, values: &[u8]) -> u64 {
+        let first = (end.0, hash::of_bytes(values) & NUMBER_HASH);
+        let rows = self.keys.get(key).range(first..end.max(first));
+        rows.filter(|(_, row)| *row.values == *values).count() as u64
+    }
+
+    /// How many of a key's rows at this time have these values, of rows that every instance has.
+    pub fn equal(&self, key: Key<'_>, time: EventTime, values: &[u8]) -> u64 {
+        let end = (time, hash::of_bytes(values) | !NUMBER_HASH);
+        let key = self.keys.find(key);
+        key.map_or(0, |key| self.equal_before(key, end, values))
     }
 
     /// Keeps a row, replacing one at the same place. The caller sets when its key is due.

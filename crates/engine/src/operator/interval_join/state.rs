@@ -8,6 +8,11 @@
 //! `side` is 0 for the left and 1 for the right one. A row is identified among those of its key by its
 //! time and its number; it is in the snapshot of the interval in which it came, and again in that of the
 //! interval in which it found its first partner, if the join pads rows that find none.
+//!
+//! With a side that every instance has, an instance is restored from the snapshots of all. They hold the same
+//! rows of that side, except that some have forgotten more than others; `number` is then how many equal rows
+//! of that time come before the row, so that each counts once. A row of the other side is in the snapshot of
+//! one instance only, as one that may have the number of another's: it gets a new one.
 
 use std::sync::Arc;
 
@@ -18,6 +23,7 @@ use arrow_array::{ArrayRef, BooleanArray, Int8Array, RecordBatch, UInt64Array};
 use super::IntervalJoin;
 use super::kept::Kept;
 use crate::error::{Error, Result};
+use crate::key::Key;
 use crate::state::{BucketSet, Clock, KeyedState, Mark, Sliced, snapshot};
 use crate::time::EventTime;
 
@@ -32,12 +38,22 @@ impl IntervalJoin {
         buckets: &BucketSet,
         since: Mark,
     ) -> Result<RecordBatch> {
-        let changed = self.sides[side].keys.changed(buckets, since);
+        let is_everywhere = self.spec.broadcast == Some(side);
+        let changed = match is_everywhere {
+            true => self.sides[side].keys.changed(&BucketSet::all(), since),
+            false => self.sides[side].keys.changed(buckets, since),
+        };
         let (mut numbers, mut matched, mut values) = (Vec::new(), Vec::new(), Vec::new());
-        let keys = changed.iter().map(|&key| self.sides[side].keys.get(key));
-        for (place, row) in keys.flatten() {
-            if row.mark > since {
-                numbers.push(place.1);
+        for key in changed {
+            let of_side = &self.sides[side];
+            for (place, row) in of_side.keys.get(key) {
+                if row.mark <= since {
+                    continue;
+                }
+                numbers.push(match is_everywhere {
+                    true => of_side.equal_before(key, *place, &row.values),
+                    false => place.1,
+                });
                 matched.push(row.matched);
                 values.push(&*row.values);
             }
@@ -53,6 +69,34 @@ impl IntervalJoin {
             ("matched", matched, false),
         ];
         snapshot::with_own(own, &rows)
+    }
+}
+
+impl IntervalJoin {
+    /// Restores a row of a join with a side that every instance has.
+    fn restore_beside(
+        &mut self,
+        side: usize,
+        key: Key<'_>,
+        time: EventTime,
+        values: &[u8],
+        number: u64,
+    ) {
+        let missing = match self.spec.broadcast == Some(side) {
+            // Snapshots of several instances come one after the other: the row may be there already.
+            true => (number + 1).saturating_sub(self.sides[side].equal(key, time, values)),
+            false => 1,
+        };
+        for _ in 0..missing {
+            let kept = Kept {
+                matched: false,
+                mark: self.clock.mark(),
+                values: values.into(),
+            };
+            let place = self.next_place(side, key, time, &kept);
+            self.sides[side].insert(key, place, kept);
+        }
+        self.look_again(side, key);
     }
 }
 
@@ -97,6 +141,18 @@ impl KeyedState for IntervalJoin {
         let times = self.times(side, &rows)?;
         let keys = self.keys(side, &rows)?;
         let encoded = self.sides[side].encode(&rows)?;
+        if self.spec.broadcast.is_some() {
+            for (row, &time) in times.iter().enumerate() {
+                self.restore_beside(
+                    side,
+                    keys.key(row),
+                    time,
+                    encoded.row(row).data(),
+                    numbers.value(row),
+                );
+            }
+            return Ok(());
+        }
         for (row, &time) in times.iter().enumerate() {
             let number = numbers.value(row);
             // No two rows of one key have the same number, whichever instance had them before.
@@ -113,7 +169,11 @@ impl KeyedState for IntervalJoin {
     }
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
-        for side in &mut self.sides {
+        for (number, side) in self.sides.iter_mut().enumerate() {
+            // Every instance needs all rows of such a side.
+            if self.spec.broadcast == Some(number) {
+                continue;
+            }
             for key in side.keys.numbers(|hash| buckets.contains_hash(hash)) {
                 side.remove(key);
             }

@@ -1,5 +1,7 @@
 //! Tests of interval joins against a nested loop, whatever comes first, and through snapshots.
 
+mod everywhere;
+
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -93,6 +95,7 @@ struct Tried {
     has_key: bool,
     has_condition: bool,
     behind_us: EventTime,
+    broadcast: Option<usize>,
 }
 
 impl Tried {
@@ -113,6 +116,7 @@ impl Tried {
             sides,
             bounds: self.bounds,
             kind: self.kind,
+            broadcast: self.broadcast,
             condition,
             behind_us: self.behind_us,
             schema: schema(&[side.clone(), side].concat()),
@@ -172,6 +176,7 @@ fn any_tried() -> impl Strategy<Value = Tried> {
         has_key: flags.0,
         has_condition: flags.1,
         behind_us: flags.2,
+        broadcast: None,
     })
 }
 
@@ -224,8 +229,19 @@ impl Run {
         }
     }
 
-    /// The rows of a side that belong to an instance, by the bucket of their key.
-    fn of_instance(&self, rows: &[Row], index: usize) -> Vec<Row> {
+    /// The rows of a side that an instance gets: those whose keys have a bucket of its own; with a side that
+    /// every instance has, all of that side, and any part of the other.
+    fn of_instance(&self, side: usize, rows: &[Row], index: usize) -> Vec<Row> {
+        if let Some(everywhere) = self.tried.broadcast {
+            let count = self.instances.all.len();
+            let is_mine =
+                |number: usize| side == everywhere || (number + rows.len()) % count == index;
+            let mine = rows.iter().enumerate();
+            return mine
+                .filter(|(number, _)| is_mine(*number))
+                .map(|(_, row)| *row)
+                .collect();
+        }
         let all = chunk(rows);
         let keys = match self.tried.has_key {
             true => vec![all.batch.column(0).clone()],
@@ -244,7 +260,7 @@ impl Run {
         self.next[side] = to;
         let rows = self.rows[side][from..to].to_vec();
         for index in 0..self.instances.all.len() {
-            let mine = self.of_instance(&rows, index);
+            let mine = self.of_instance(side, &rows, index);
             let Instance {
                 operator: join,
                 output,
@@ -352,6 +368,7 @@ fn tried(kind: JoinKind, bounds: [EventTime; 2]) -> Tried {
         has_key: true,
         has_condition: false,
         behind_us: 0,
+        broadcast: None,
     }
 }
 

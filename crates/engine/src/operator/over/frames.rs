@@ -10,7 +10,7 @@ use arrow_row::RowConverter;
 
 use super::rows::{KeyRows, Place};
 use super::{Frame, OverCall, OverFunction};
-use crate::accumulator::{Accumulator, AggregateFunction, OrderKey, Values};
+use crate::accumulator::{Accumulator, AggregateFunction, Failures, OrderKey, Values};
 use crate::error::Result;
 use crate::operator::keyed::Keyed;
 use crate::time::EventTime;
@@ -183,6 +183,7 @@ impl Piece {
         accumulator.resize(self.rows.len());
         let filter = call.filter.map(|filter| self.columns[filter].as_boolean());
         let (mut groups, mut rows) = (Vec::new(), Vec::new());
+        let mut failed = Failures::new();
         for (group, row) in self.each_row().enumerate() {
             for at in self.frame(&row, frame) {
                 // NULL counts as false.
@@ -194,15 +195,19 @@ impl Piece {
                 }
             }
             if rows.len() >= ROWS_AT_ONCE {
-                self.add(call, function, &mut accumulator, &groups, &rows)?;
+                failed.extend(self.add(call, function, &mut accumulator, &groups, &rows)?);
                 groups.clear();
                 rows.clear();
             }
         }
-        self.add(call, function, &mut accumulator, &groups, &rows)?;
-        accumulator.evaluate(&(0..self.rows.len() as u32).collect::<Vec<_>>())
+        failed.extend(self.add(call, function, &mut accumulator, &groups, &rows)?);
+        let mut values = accumulator.evaluate(&(0..self.rows.len() as u32).collect::<Vec<_>>())?;
+        values.failed.extend(failed);
+        Ok(values)
     }
 
+    /// Adds rows to groups. Returns the groups whose own row could not be added; the frames of other rows
+    /// leave it out.
     fn add(
         &self,
         call: &OverCall,
@@ -210,7 +215,7 @@ impl Piece {
         accumulator: &mut Box<dyn Accumulator>,
         groups: &[u32],
         rows: &[u32],
-    ) -> Result<()> {
+    ) -> Result<Failures> {
         let picked = UInt32Array::from(rows.to_vec());
         let arguments = call.arguments.iter();
         let arguments = arguments.map(|&column| {
@@ -222,7 +227,12 @@ impl Piece {
             true => rows.iter().map(|&row| (i64::from(row), 0, 0)).collect(),
             false => Vec::<OrderKey>::new(),
         };
-        accumulator.update(groups, &arguments, &order)
+        let failed = accumulator.update(groups, &arguments, &order)?.into_iter();
+        let failed = failed.map(|(at, reason)| (groups[at], rows[at], reason));
+        let own = failed.filter(|(group, row, _)| self.rows[*group as usize] == *row);
+        Ok(own
+            .map(|(group, _, reason)| (group as usize, reason))
+            .collect())
     }
 
     fn lag(&self, call: &OverCall, offset: u64) -> Result<Values> {

@@ -1,9 +1,10 @@
 //! The running values of each key: counts, and aggregates of all rows so far.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, UInt32Array, UInt64Array};
+use arrow_array::{Array, ArrayRef, UInt32Array, UInt64Array};
 
 use super::frames::Piece;
 use super::rows::{Counts, KeyRows, RunsOn};
@@ -157,10 +158,16 @@ impl Running {
         }
         // Rows of one time belong to each other's frames: the last one's value is that of all.
         let peers = UInt32Array::from(self.piece_peers.clone());
+        let reasons = values.failed.iter().rev();
+        let reasons = reasons.map(|(row, reason)| (*row, reason));
+        let reasons = reasons.collect::<HashMap<usize, &String>>();
         let failed = |row: usize| {
             let peer = self.piece_peers[row] as usize;
-            let failed = values.failed.iter().find(|(failed, _)| *failed == peer);
-            failed.map(|(_, reason)| (row, reason.clone()))
+            // A row that could not be added has failed alone: its peers have the value without it.
+            let has_value = values.column.is_valid(peer);
+            let of_peer = || reasons.get(&peer).filter(|_| !has_value);
+            let reason = reasons.get(&row).or_else(of_peer)?;
+            Some((row, (*reason).clone()))
         };
         Ok(Values {
             column: arrow_select::take::take(&values.column, &peers, None)?,

@@ -124,7 +124,7 @@ impl Stateful for SessionAggregate {
         self.make_room();
         self.merge()?;
         self.values.touch(&numbers, self.sessions.clock.mark());
-        self.values.update(&self.spec, &numbers, &chunk)
+        self.values.update(&self.spec, &numbers, &chunk, output)
     }
 
     fn rest(&mut self, _output: &mut Output) -> Result<Progress> {

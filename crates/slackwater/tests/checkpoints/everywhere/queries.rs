@@ -179,6 +179,17 @@ pub const JOINS: &[Query] = &[
         "SELECT a.id, b.id FROM a LEFT JOIN b
          ON b.ts BETWEEN a.ts - INTERVAL '0.2' SECOND AND a.ts + INTERVAL '0.2' SECOND AND a.v < b.v",
     ),
+    set(
+        "SET 'order' = 'none';",
+        "x INT, y INT",
+        "SELECT /*+ BROADCAST(b) */ a.id, b.id FROM a JOIN b
+         ON b.ts BETWEEN a.ts - INTERVAL '0.2' SECOND AND a.ts + INTERVAL '0.2' SECOND AND a.v < b.v",
+    ),
+    query(
+        "x INT, y INT",
+        "SELECT /*+ BROADCAST(a) */ a.k, b.id FROM a JOIN b
+         ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.5' SECOND AND b.ts <= a.ts + INTERVAL '1' SECOND",
+    ),
     query(
         "x INT",
         "SELECT id FROM a WHERE EXISTS (SELECT 1 FROM b

@@ -213,6 +213,24 @@ ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.5' SECOND AND b.ts <= a.ts + INTERVAL
         )
     },
     Case {
+        set: "CREATE AGGREGATE FUNCTION total(n INT) RETURNS BIGINT LANGUAGE python AS $$
+class total:
+    def __init__(self):
+        self.sum = 0
+    def accumulate(self, n):
+        self.sum += n
+    def merge(self, other):
+        self.sum += other.sum
+    def finish(self):
+        return self.sum
+$$;",
+        ..case(
+            "python-aggregate",
+            "k INT, s BIGINT",
+            "SELECT k, total(id) FROM a GROUP BY k",
+        )
+    },
+    Case {
         end: End::StoppedLater,
         ..case(
             "custom-operator",

@@ -1,0 +1,17 @@
+-- The same for every hundred visits of an address: a window of a number of rows.
+
+CREATE TABLE visits (
+  ts_ms BIGINT, page_id BIGINT, ip STRING, url STRING, visit_date STRING, ad_revenue DOUBLE,
+  user_agent STRING, country STRING, language STRING, search_word STRING, duration INT,
+  ts AS TO_TIMESTAMP_LTZ(ts_ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
+) WITH ('connector' = 'datagen', 'generator' = 'uservisits', 'rows' = '1000000',
+        'events_per_second' = '10000');
+
+CREATE TABLE windows (
+  window_number BIGINT, ip STRING, first_ts TIMESTAMP(3), visits BIGINT, emitted TIMESTAMP(3)
+) WITH ('connector' = 'blackhole');
+
+INSERT INTO windows
+SELECT window_number, ip, MIN(ts), COUNT(*), PROCTIME()
+FROM COUNT_WINDOW(TABLE visits PARTITION BY ip, DESCRIPTOR(ts), 100)
+GROUP BY window_start, window_end, window_number, ip;
