@@ -295,7 +295,8 @@ INSERT INTO matched SELECT k, CAST(ts AS BIGINT), heading, drift FROM match_scan
   TABLE (SELECT k, ts, ARRAY[CAST(v % 7 AS DOUBLE), CAST(v % 5 AS DOUBLE), 0.5] AS ranges FROM a)
   PARTITION BY k ORDER BY ts,
   TABLE (SELECT k, ts, CAST(v % 3 AS DOUBLE) AS turn FROM b) PARTITION BY k ORDER BY ts, search => 130);
-INSERT INTO odd SELECT ms, v FROM by_sign(TABLE (SELECT *, v % 2 AS r FROM a), DESCRIPTOR(r)) OUTPUT positive;",
+INSERT INTO odd SELECT ms, v
+FROM by_sign(TABLE (SELECT *, v % 2 AS r FROM a), DESCRIPTOR(r)) OUTPUT positive;",
         plain: &["changed", "matched", "odd", "counted"],
         changelogs: &[],
         program,

@@ -360,7 +360,9 @@ fn a_scan_matcher_merges_two_tables() {
 /// The message and hint of a wrong query.
 fn error(select: &str) -> String {
     install();
-    run_text(&format!("{TABLE}{select};"), &[]).unwrap_err()
+    let folder = Folder::with(&[("in.csv", INPUT)]);
+    let table = TABLE.replace("${IN}", &folder.path("").display().to_string());
+    run_text(&format!("{table}{select};"), &[]).unwrap_err()
 }
 
 #[test]
@@ -384,7 +386,7 @@ fn what_calls_get_wrong_is_said() {
         ),
         (
             "SELECT * FROM clip(TABLE t, 0, 0, x2 => 1)",
-            "did you mean 'x0'?",
+            "CLIP has no parameter 'x2'",
         ),
         (
             "SELECT * FROM clip(TABLE t, x, 0, 1, 1)",

@@ -23,8 +23,6 @@ use datafusion_optimizer::{Optimizer, OptimizerContext};
 use datafusion_sql::planner::{NullOrdering, ParserOptions, PlannerContext, SqlToRel};
 use sqlparser::ast::{Expr as AstExpr, LimitClause, Query, Statement as AstStatement, Value};
 
-use crate::as_of;
-use crate::broadcast;
 use crate::check;
 use crate::common_types;
 use crate::constants;
@@ -43,6 +41,7 @@ use crate::table::{Table, TableHandle, ViewHandle};
 use crate::types::Types;
 use crate::walk::{self, Change, Next, ON};
 use crate::window::WindowFunctions;
+use crate::{as_of, broadcast};
 
 /// The declared tables, views and settings.
 pub struct Session {

@@ -252,7 +252,8 @@ pub struct MaterializedView {
 pub struct Custom {
     /// The operator's name.
     pub name: String,
-    /// The version that its author gives.
+    /// The version that its author gives; `version` is that of all identities.
+    #[serde(rename = "operator_version")]
     pub version: u32,
     /// The arguments of the call, by their parameters.
     pub arguments: String,

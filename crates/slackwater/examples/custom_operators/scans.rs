@@ -1,5 +1,5 @@
-//! A scan matcher: it turns each scan of a robot until it fits the scan before, beginning at the turn that the
-//! odometry tells, and follows the robot's heading by that.
+//! A scan matcher: it turns each scan of a robot until it fits the scan before, beginning at the turn that
+//! the odometry tells, and follows the robot's heading by that.
 
 use slackwater::functions::Functions;
 use slackwater::functions::Time;
@@ -11,9 +11,9 @@ pub fn add(functions: &mut Functions) {
 }
 
 /// `MATCH_SCANS(TABLE scans PARTITION BY robot ORDER BY ts, TABLE odometry PARTITION BY robot ORDER BY ts
-/// [, search])`: for each scan the robot's heading in degrees, how many degrees the odometry was wrong, and how
-/// badly the scans fit. A scan is an array of ranges around the robot, an odometry row a turn in degrees since
-/// the one before.
+/// [, search])`: for each scan the robot's heading in degrees, how many degrees the odometry was wrong, and
+/// how badly the scans fit. A scan is an array of ranges around the robot, an odometry row a turn in
+/// degrees since the one before.
 struct MatchScans {
     ranges: Column<Vec<f64>>,
     turn: Column<f64>,

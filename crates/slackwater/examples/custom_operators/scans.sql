@@ -3,12 +3,12 @@
 
 CREATE TABLE scans (
   ms BIGINT, robot STRING, ranges ARRAY<DOUBLE>,
-  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
 ) WITH ('connector' = 'file', 'path' = 'scans.jsonl', 'format' = 'json');
 
 CREATE TABLE odometry (
   ms BIGINT, robot STRING, turn DOUBLE,
-  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts
+  ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
 ) WITH ('connector' = 'file', 'path' = 'odometry.jsonl', 'format' = 'json');
 
 SELECT robot, ts, heading, drift

@@ -17,7 +17,7 @@ EXPLAIN INSERT INTO rest SELECT id FROM SPLIT(TABLE orders, 'big', amount > 100,
 
 --- over a query, with an alias named output
 SELECT output.id FROM SPLIT(TABLE (SELECT id, amount * 2 AS twice FROM orders), 'a', twice > 300, 'b', twice < 0)
-OUTPUT a output WHERE output.id < 6;
+OUTPUT a AS output WHERE output.id < 6;
 
 --- the output is missing
 SELECT * FROM SPLIT(TABLE orders, 'big', amount > 100, 'rest');

@@ -126,8 +126,8 @@ const KEYWORDS: &[&str] = &[
     "USING",
 ];
 
-/// The likely cause of a syntax error: a misspelled keyword at or directly before its place, or a CASE without
-/// END.
+/// The likely cause of a syntax error: a misspelled keyword at or directly before its place, or a CASE
+/// without END.
 pub fn misspelt(error: SqlError, tokens: &[TokenWithSpan]) -> SqlError {
     if !error.message.contains("expected") {
         return error;

@@ -45,7 +45,7 @@ impl Instance {
     ) -> Result<ArrayRef, Failure> {
         let read = columns
             .iter()
-            .map(|column| Column::new(column))
+            .map(Column::new)
             .collect::<Option<Vec<Column>>>();
         let read =
             read.ok_or_else(|| Failure::of("a column has another type than was declared"))?;

@@ -56,7 +56,8 @@ fn function(module: &str, handler: &str, arguments: &[DataType], result: DataTyp
 fn same(data_type: DataType, wasm: &str) -> WasmFunction {
     let module =
         format!(r#"(module (func (export "f") (param {wasm}) (result {wasm}) (local.get 0)))"#);
-    function(&module, "f", &[data_type.clone()], data_type)
+    let result = data_type.clone();
+    function(&module, "f", &[data_type], result)
 }
 
 #[test]

@@ -101,7 +101,8 @@ impl<R> Out<'_, '_, R> {
         self.emit_to(0, row);
     }
 
-    /// Emits a row to one of several outputs, by its number in [`Operator::outputs`](super::Operator::outputs).
+    /// Emits a row to one of several outputs, by its number in
+    /// [`Operator::outputs`](super::Operator::outputs).
     pub fn emit_to(&mut self, output: usize, row: R) {
         self.rows.push(row);
         self.outputs.push(output as i32);
