@@ -11,7 +11,7 @@ use crate::process::Folder;
 use crate::support::{Seeded, every_case, run_slowly, run_text};
 
 #[path = "../examples/custom_operators/operators.rs"]
-mod operators;
+mod added;
 #[path = "../examples/custom_operators/scans.rs"]
 mod scans;
 
@@ -20,7 +20,7 @@ pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let mut functions = slackwater::functions::Functions::default();
-        operators::add(&mut functions);
+        added::add(&mut functions);
         scans::add(&mut functions);
         slackwater::functions::install(functions).unwrap();
     });

@@ -110,16 +110,16 @@ impl<'t> Rewriter<'t> {
     /// Whether the next parenthesis is that of a table function: `name(TABLE`, or `name(argument => TABLE`.
     fn begins_call(&self) -> bool {
         let name = self.made.iter().rev().find(|token| !is_space(token));
-        let is_other = |word: &&str| name.is_some_and(|name| is_word(name, word));
+        let is_other = |word: &str| name.is_some_and(|name| is_word(name, word));
         let is_name = name.is_some_and(|name| matches!(name.token, Token::Word(_)));
-        if !is_name || WINDOW_FUNCTIONS.iter().any(|word| is_other(&word)) || is_other(&"TABLE") {
+        if !is_name || WINDOW_FUNCTIONS.iter().any(|word| is_other(word)) || is_other("TABLE") {
             return false;
         }
         let mut ahead = self.rest.iter().filter(|token| !is_space(token)).skip(1);
         let first = ahead.next();
         let is_table =
             |token: Option<&TokenWithSpan>| token.is_some_and(|token| is_word(token, "TABLE"));
-        is_other(&SPLIT)
+        is_other(SPLIT)
             || is_table(first)
             || (ahead
                 .next()
