@@ -101,8 +101,14 @@ fn what_was_counted_survives_a_kill() {
     let processes = [["--processes", "1"], ["--processes", "2"]];
     for (processes, sleep_ms) in processes.into_iter().cycle().zip([700, 1_100, 900]) {
         let running = folder.start(&slowly, &[&arguments[..], &processes].concat());
-        // Each run is killed somewhere, before it has read everything.
+        // Each run is killed somewhere, before it has read everything; on a slow machine not before the first
+        // checkpoint.
         std::thread::sleep(Duration::from_millis(sleep_ms));
+        let stored = folder.path("state/checkpoints");
+        let has_none = || std::fs::read_dir(&stored).map_or(0, Iterator::count) == 0;
+        for _ in (0..1_000).take_while(|_| has_none()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let process = rustix::process::Pid::from_raw(running.id() as i32).unwrap();
         rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
         assert_eq!(running.finish(PATIENCE).code, None);
