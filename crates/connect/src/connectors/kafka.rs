@@ -95,7 +95,8 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
         option(
             "key.format",
             "`format`",
-            "`csv` or `json`. A key of one column in `csv` is the plain value",
+            "`csv` or `json`. A key of one column is the plain value in `csv` (`anna`), and an object in \
+             `json` (`{\"customer\":\"anna\"}`)",
         ),
         option(
             "delivery",
