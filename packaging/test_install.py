@@ -8,6 +8,7 @@ What can't be checked here is named. See roots.py: this machine remains as it is
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -37,6 +38,23 @@ GLIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1"
 LOADER = re.compile(r"ld-linux.*\.so\.\d")
 # The titles, and the first window.
 WANTED = 2
+
+# Both ends of a connection, which says something a hundred times.
+TALK = """
+import socket, threading
+server = socket.create_server(("127.0.0.1", 0))
+def serve():
+    peer, _ = server.accept()
+    while said := peer.recv(100):
+        peer.sendall(said)
+answering = threading.Thread(target=serve)
+answering.start()
+with socket.create_connection(server.getsockname()) as client:
+    for number in range(100):
+        client.sendall(b"%d" % number)
+        assert client.recv(100) == b"%d" % number
+answering.join()
+"""
 
 
 def package(pattern):
@@ -69,7 +87,8 @@ def wheel_contents(folder):
         archive.extractall(folder)
         names = archive.namelist()
     for wanted in ("scripts/slackwater", "man1/slackwater.1.gz", "man1/slackwater-run.1.gz",
-                   "completions/slackwater", "_slackwater.abi3.so", "sboms/sbom.cdx.json",
+                   "completions/slackwater", "_slackwater.abi3.so", "lib/slackwater/libslackwater_sockets.so",
+                   "sboms/sbom.cdx.json",
                    "licenses/LICENSE-THIRD-PARTY"):
         if not any(name.endswith(wanted) for name in names):
             raise Failed(f"{wanted} is not in {wheel.name}")
@@ -115,7 +134,19 @@ def wheel_in_fresh_environment(folder):
     said.append(f"{version}; " + checked([str(programs / "python"), "-c", module], env=environment).strip())
     if not list((folder / "venv/share").rglob("slackwater-run.1.gz")):
         raise Failed("pip has installed no manual page")
+    said.append(sockets_move(programs, folder, environment))
     return "\n".join(said)
+
+
+def sockets_move(programs, folder, environment):
+    """A connection of a program goes through shared memory with the library that was installed."""
+    statistics = folder / "sockets.jsonl"
+    checked([str(programs / "slackwater"), "sockets", "--statistics", str(statistics), "--",
+             str(programs / "python"), "-c", TALK], env=environment)
+    moved = sum(json.loads(line)["moved"] for line in statistics.read_text().splitlines())
+    if not moved:
+        raise Failed(f"slackwater sockets has moved no connection: {statistics.read_text()}")
+    return f"slackwater sockets: {moved} ends of connections moved"
 
 
 def tarball_over_glibc(folder):

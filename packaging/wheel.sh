@@ -8,14 +8,15 @@ cd "$(dirname "$0")/.."
 # The project with what a build from source does not have. Its files must be in its folder.
 project=target/dist/python
 rm -rf "$project" target/dist/*.whl
-mkdir -p "$project/data/data/share"
+mkdir -p "$project/data/data/share" "$project/data/data/lib"
 cp python/slackwater/README.md "$project/"
 cp -r python/slackwater/slackwater "$project/slackwater"
 find "$project" -name __pycache__ -prune -exec rm -r {} +
 cp target/dist/tree/share/doc/slackwater/* "$project/"
-# Scripts go to the folder bin of an environment, and the rest to its folder share.
+# Scripts go to the folder bin of an environment, and the rest to its folders lib and share.
 mkdir "$project/data/scripts"
 cp target/dist/tree/bin/slackwater-power "$project/data/scripts/"
+cp -r target/dist/tree/lib/. "$project/data/data/lib/"
 cp -r target/dist/tree/share/. "$project/data/data/share/"
 rm -r "$project/data/data/share/doc"
 sed 's|^manifest-path = "../../|&../|' python/slackwater/pyproject.toml > "$project/pyproject.toml"

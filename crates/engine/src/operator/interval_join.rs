@@ -19,6 +19,9 @@ mod existence;
 mod kept;
 mod state;
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array, new_null_array};
 use arrow_row::Rows;
 use arrow_schema::SchemaRef;
@@ -44,8 +47,8 @@ pub struct IntervalJoinSpec {
     pub bounds: [EventTime; 2],
     /// Which rows are emitted.
     pub kind: JoinKind,
-    /// The side whose rows every instance gets, if there is one: only of an inner join, because no instance
-    /// knows whether a row of that side has a partner elsewhere.
+    /// The side whose rows every instance gets, if there is one: not one that may be padded, or of which
+    /// only the existence of a partner matters ([`IntervalJoinSpec::may_broadcast`]).
     pub broadcast: Option<usize>,
     /// A further condition over the columns of both sides (left, then right).
     pub condition: Option<std::sync::Arc<dyn Expression>>,
@@ -68,6 +71,12 @@ pub struct IntervalSide {
 }
 
 impl IntervalJoinSpec {
+    /// Whether every instance may get the rows of `side`. No instance knows whether such a row has a partner
+    /// in another one, so the join must not depend on that.
+    pub fn may_broadcast(kind: JoinKind, side: usize) -> bool {
+        !kind.keeps(side) && (side == 1 || !kind.is_of_left())
+    }
+
     /// The columns of the output.
     pub fn output(&self) -> &SchemaRef {
         match self.kind.is_of_left() {
@@ -100,7 +109,7 @@ pub struct IntervalJoin {
     sides: [Side; 2],
     pending: Option<Pending>,
     clock: Clock,
-    /// The number of the next row.
+    /// The number of the next row. It begins at random if one side is in every instance.
     next: u64,
 }
 
@@ -123,9 +132,11 @@ type Pairs = Vec<(u32, u32, Place)>;
 impl IntervalJoin {
     /// A join without rows.
     pub fn new(spec: IntervalJoinSpec) -> Result<IntervalJoin> {
+        let may_broadcast = |side| IntervalJoinSpec::may_broadcast(spec.kind, side);
         assert!(
-            spec.broadcast.is_none() || spec.kind == JoinKind::Inner,
-            "a broadcast side needs an inner join"
+            spec.broadcast.is_none_or(may_broadcast),
+            "{:?} may depend on partners in other instances",
+            spec.kind
         );
         let side = |side: usize| Side::new(&spec.sides[side].schema);
         Ok(IntervalJoin {
@@ -133,7 +144,11 @@ impl IntervalJoin {
             sides: [side(0)?, side(1)?],
             pending: None,
             clock: Clock::default(),
-            next: 0,
+            next: match spec.broadcast {
+                // Rows of one key are numbered by several instances, and may be restored into one.
+                Some(_) => RandomState::new().build_hasher().finish() >> 1,
+                None => 0,
+            },
             spec,
         })
     }

@@ -46,8 +46,28 @@ ON b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '10' SECOND;
 --- the side beside a table that ends
 SELECT /*+ BROADCAST(b) */ b.ms, e.town FROM bids AS b JOIN ends AS e ON b.bidder = e.name;
 
---- an outer join
-SELECT /*+ BROADCAST(p) */ b.ms, p.city FROM bids AS b LEFT JOIN people AS p
+--- rows of the other side without a partner
+SELECT /*+ BROADCAST(p) */ b.ms, b.bidder, p.ms, p.city FROM bids AS b LEFT JOIN people AS p
+ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
+SELECT /*+ BROADCAST(b) */ b.ms, p.ms, p.city FROM bids AS b RIGHT JOIN people AS p
+ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
+
+--- rows that have a partner, and that have none
+SELECT /*+ BROADCAST(p) */ b.ms, b.bidder FROM bids AS b LEFT SEMI JOIN people AS p
+ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
+SELECT /*+ BROADCAST(p) */ b.ms, b.bidder FROM bids AS b LEFT ANTI JOIN people AS p
+ON b.bidder = p.name AND b.price > 3 AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
+
+--- the side that is padded
+SELECT /*+ BROADCAST(b) */ b.ms, p.city FROM bids AS b LEFT JOIN people AS p
+ON b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '10' SECOND;
+
+--- both sides are padded
+SELECT /*+ BROADCAST(p) */ b.ms, p.city FROM bids AS b FULL JOIN people AS p
+ON b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '10' SECOND;
+
+--- the side of which rows are emitted if they have a partner
+SELECT /*+ BROADCAST(b) */ b.ms FROM bids AS b LEFT SEMI JOIN people AS p
 ON b.ts BETWEEN p.ts - INTERVAL '5' SECOND AND p.ts + INTERVAL '10' SECOND;
 
 --- no interval

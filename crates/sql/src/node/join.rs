@@ -3,6 +3,7 @@
 use datafusion_common::NullEquality;
 use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Join;
+use slackwater_engine::operator::interval_join::IntervalJoinSpec;
 use slackwater_engine::operator::join::JoinKind;
 
 use super::stream::Stream;
@@ -74,10 +75,12 @@ impl Translator<'_> {
             }
             let side = hint.as_ref().map(|hint| hint.side);
             if let Some(hint) = hint
-                && kind != JoinKind::Inner
+                && !IntervalJoinSpec::may_broadcast(kind, hint.side)
             {
-                return Err(hint
-                    .refused("it is no INNER JOIN, and no instance knows of partners in others"));
+                return Err(hint.refused(
+                    "the join depends on which of its rows have no partner, and no instance knows of \
+                     partners in others",
+                ));
             }
             if let Some(joined) = self.interval_join(join, kind, &streams, side)? {
                 return Ok(joined);

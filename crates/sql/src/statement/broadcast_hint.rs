@@ -184,7 +184,11 @@ fn add_to(join: &mut Join, name: &str, span: Span) -> Result<()> {
     | JoinOperator::LeftOuter(JoinConstraint::On(on))
     | JoinOperator::Right(JoinConstraint::On(on))
     | JoinOperator::RightOuter(JoinConstraint::On(on))
-    | JoinOperator::FullOuter(JoinConstraint::On(on))) = &mut join.join_operator
+    | JoinOperator::FullOuter(JoinConstraint::On(on))
+    | JoinOperator::LeftSemi(JoinConstraint::On(on))
+    | JoinOperator::RightSemi(JoinConstraint::On(on))
+    | JoinOperator::LeftAnti(JoinConstraint::On(on))
+    | JoinOperator::RightAnti(JoinConstraint::On(on))) = &mut join.join_operator
     else {
         let message = format!("the join of '{name}' has no ON, which BROADCAST needs");
         return Err(SqlError::new(message).at(span).hint(USE));

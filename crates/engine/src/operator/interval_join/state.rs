@@ -11,8 +11,9 @@
 //!
 //! With a side that every instance has, an instance is restored from the snapshots of all. They hold the same
 //! rows of that side, except that some have forgotten more than others; `number` is then how many equal rows
-//! of that time come before the row, so that each counts once. A row of the other side is in the snapshot of
-//! one instance only, as one that may have the number of another's: it gets a new one.
+//! of that time come before the row, so that each counts once. A row of the other side is in the snapshots of
+//! one instance only. Instances begin to number such rows at random, in 63 bits, so that no two of one key and
+//! time get the same number.
 
 use std::sync::Arc;
 
@@ -73,8 +74,9 @@ impl IntervalJoin {
 }
 
 impl IntervalJoin {
-    /// Restores a row of a join with a side that every instance has.
-    fn restore_beside(
+    /// Restores a row of a side that every instance has: `number` equal ones come before it. Snapshots of
+    /// several instances come one after the other, so it may be there already.
+    fn restore_everywhere(
         &mut self,
         side: usize,
         key: Key<'_>,
@@ -82,18 +84,14 @@ impl IntervalJoin {
         values: &[u8],
         number: u64,
     ) {
-        let missing = match self.spec.broadcast == Some(side) {
-            // Snapshots of several instances come one after the other: the row may be there already.
-            true => (number + 1).saturating_sub(self.sides[side].equal(key, time, values)),
-            false => 1,
-        };
-        for _ in 0..missing {
+        let here = self.sides[side].equal(key, time, values);
+        for _ in here..=number {
             let kept = Kept {
                 matched: false,
                 mark: self.clock.mark(),
                 values: values.into(),
             };
-            let place = self.next_place(side, key, time, &kept);
+            let place = self.sides[side].place_by_values(key, time, values);
             self.sides[side].insert(key, place, kept);
         }
         self.look_again(side, key);
@@ -141,22 +139,18 @@ impl KeyedState for IntervalJoin {
         let times = self.times(side, &rows)?;
         let keys = self.keys(side, &rows)?;
         let encoded = self.sides[side].encode(&rows)?;
-        if self.spec.broadcast.is_some() {
-            for (row, &time) in times.iter().enumerate() {
-                self.restore_beside(
-                    side,
-                    keys.key(row),
-                    time,
-                    encoded.row(row).data(),
-                    numbers.value(row),
-                );
-            }
-            return Ok(());
-        }
+        let is_everywhere = self.spec.broadcast == Some(side);
         for (row, &time) in times.iter().enumerate() {
             let number = numbers.value(row);
+            if is_everywhere {
+                let values = encoded.row(row).data();
+                self.restore_everywhere(side, keys.key(row), time, values, number);
+                continue;
+            }
             // No two rows of one key have the same number, whichever instance had them before.
-            self.next = self.next.max(number.saturating_add(1));
+            if self.spec.broadcast.is_none() {
+                self.next = self.next.max(number.saturating_add(1));
+            }
             let kept = Kept {
                 matched: matched.value(row),
                 mark: self.clock.mark(),

@@ -121,6 +121,15 @@ ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.v < b.v
         "SELECT a.id, b.id FROM a FULL JOIN b
 ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.5' SECOND AND b.ts <= a.ts + INTERVAL '1' SECOND",
     ),
+    Case {
+        end: End::StoppedLater,
+        ..case(
+            "interval-join-with-broadcast",
+            "x INT, y INT",
+            "SELECT /*+ BROADCAST(b) */ a.id, b.id FROM a LEFT JOIN b
+ON a.k = b.k AND b.ts > a.ts - INTERVAL '0.5' SECOND AND b.ts <= a.ts + INTERVAL '1' SECOND",
+        )
+    },
     case(
         "temporal-join",
         "x INT, y INT",
