@@ -113,3 +113,48 @@ fn a_broadcast_is_sent_once_to_each_host() {
     assert_eq!(broadcast(stream, "binary_tree", 2), (2, 3));
     assert_eq!(broadcast(stream, "ring", 2), (2, 3));
 }
+
+/// A copy of the query on each host: rows stay where they are read, groups go to the other host, and one answer
+/// comes out.
+#[test]
+fn copies_on_hosts_give_one_answer() {
+    const FILES: i64 = 4;
+    let run = |copies: &str| {
+        let (folder, address) = (folder(), address());
+        for file in 0..FILES {
+            let rows = (0..2_000).map(|row| format!("{},{}\n", row * 3, (row * 7 + file) % 40));
+            let rows = rows.collect::<String>();
+            folder.write(&format!("in-{file}.csv"), rows.as_bytes());
+        }
+        let text = format!(
+            "SET 'copies' = '{copies}'; SET 'parallelism' = '{FILES}'; SET 'chunk_rows' = '200';
+             CREATE TABLE t (ms BIGINT, k BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3),
+               WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+             WITH ('connector' = 'file', 'path' = 'in-*.csv');
+             CREATE TABLE o (at BIGINT, k BIGINT, n BIGINT, first_ms BIGINT)
+             WITH ('connector' = 'file', 'path' = 'out');
+             INSERT INTO o SELECT CAST(window_start AS BIGINT) * 1000, k, COUNT(*), MIN(ms)
+             FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' SECOND)
+             GROUP BY window_start, window_end, k;"
+        );
+        let agent = agent(&folder, &address, "h2");
+        let more = ["--hosts", "2", "--here"];
+        start(&folder, &text, &address, &more).finish(PATIENCE).ok();
+        agent.finish(PATIENCE).ok();
+        let report = folder.json("report.json");
+        let links = report["plan"]["remote_links"].as_array().unwrap().clone();
+        let rows = |link: &serde_json::Value| link["receive"]["rows"].as_u64().unwrap();
+        let rows = links.iter().map(rows).sum::<u64>();
+        (output(&folder), rows, report["plan"]["copies"].clone())
+    };
+    let (expected, rows_of_one, none) = run("none");
+    assert_eq!(none, serde_json::Value::Null);
+    assert!(expected.len() > 100, "{expected:?}");
+    let (found, rows, copies) = run("hosts");
+    assert_eq!(found, expected);
+    assert_eq!(copies["copies"], 2, "{copies}");
+    assert_eq!(copies["places"], "hosts", "{copies}");
+    assert_eq!(copies["first_phases"].as_array().unwrap().len(), 1);
+    // 40 groups a window and instance instead of the 2,000 / 3 rows.
+    assert!(4 * rows < rows_of_one, "{rows} of {rows_of_one}");
+}

@@ -49,12 +49,16 @@ SELECT /*+ BROADCAST(b) */ b.ms, e.town FROM bids AS b JOIN ends AS e ON b.bidde
 --- rows of the other side without a partner
 SELECT /*+ BROADCAST(p) */ b.ms, b.bidder, p.ms, p.city FROM bids AS b LEFT JOIN people AS p
 ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
+
+--- rows of the right side without a partner
 SELECT /*+ BROADCAST(b) */ b.ms, p.ms, p.city FROM bids AS b RIGHT JOIN people AS p
 ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
 
---- rows that have a partner, and that have none
+--- rows that have a partner
 SELECT /*+ BROADCAST(p) */ b.ms, b.bidder FROM bids AS b LEFT SEMI JOIN people AS p
 ON b.bidder = p.name AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
+
+--- rows that have none
 SELECT /*+ BROADCAST(p) */ b.ms, b.bidder FROM bids AS b LEFT ANTI JOIN people AS p
 ON b.bidder = p.name AND b.price > 3 AND b.ts BETWEEN p.ts - INTERVAL '1' SECOND AND p.ts + INTERVAL '2' SECOND;
 

@@ -4,7 +4,6 @@ use datafusion_common::NullEquality;
 use datafusion_expr::LogicalPlan;
 use datafusion_expr::logical_plan::Join;
 use slackwater_engine::operator::interval_join::IntervalJoinSpec;
-use slackwater_engine::operator::join::JoinKind;
 
 use super::stream::Stream;
 use super::translator::{Needs, Translation, Translator};
