@@ -114,8 +114,8 @@ fn a_broadcast_is_sent_once_to_each_host() {
     assert_eq!(broadcast(stream, "ring", 2), (2, 3));
 }
 
-/// A copy of the query on each host: rows stay where they are read, groups go to the other host, and one answer
-/// comes out.
+/// A copy of the query on each host: rows stay where they are read, groups go to the other host, and one
+/// answer comes out.
 #[test]
 fn copies_on_hosts_give_one_answer() {
     const FILES: i64 = 4;

@@ -12,8 +12,8 @@
 //! With a side that every instance has, an instance is restored from the snapshots of all. They hold the same
 //! rows of that side, except that some have forgotten more than others; `number` is then how many equal rows
 //! of that time come before the row, so that each counts once. A row of the other side is in the snapshots of
-//! one instance only. Instances begin to number such rows at random, in 63 bits, so that no two of one key and
-//! time get the same number.
+//! one instance only. Instances begin to number such rows at random, in 63 bits, so that no two of one key
+//! and time get the same number.
 
 use std::sync::Arc;
 
