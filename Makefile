@@ -1,7 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
-.PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
+.PHONY: test-sockets test-sockets-programs bench-sockets bench-python dist wheel deb tarball sbom image test-install
 .PHONY: test-numa
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
@@ -234,6 +234,16 @@ test-cpufreq:
 # what TCP shows them. bench-sockets compares the speed, with Debian's Redis and iperf3; five minutes.
 test-sockets:
 	cargo test -p slackwater-sockets
+
+# The tests that programs have of themselves: CPython's, and Redis's with REDIS=FOLDER, its sources.
+PYTHON_TESTS = $(wildcard /usr/lib/python3*/test/test_socket.py)
+test-sockets-programs:
+	@[ -n "$(PYTHON_TESTS)" ] || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends libpython3-testsuite; }
+	cargo build -p slackwater-sockets
+	SLACKWATER_SOCKETS_LIBRARY=$(CURDIR)/target/debug/libslackwater_sockets.so \
+	  python3 -B tests/sockets/own_tests.py --slackwater target/debug/slackwater \
+	  $(if $(REDIS),--redis $(REDIS)) $(SOCKETS)
 
 SOCKETS ?=
 bench-sockets:

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import random
 import select
 import signal
 import socket
@@ -159,6 +160,25 @@ def two_of_an_epoll():
             other.send(b"%d" % turn)
             events = poller.poll(5)
             yield events == [(one.fileno(), select.EPOLLIN)], one.recv(10)
+
+
+def order_of_arrival():
+    chosen, pairs = random.Random(5), [pair() for _ in range(6)]
+    places = {one.fileno(): place for place, (one, _) in enumerate(pairs)}
+    with select.epoll() as poller:
+        for one, _ in pairs:
+            poller.register(one, select.EPOLLIN)
+        for turn in range(11):
+            order = chosen.sample(range(6), 4)
+            for place in order:
+                pairs[place][1].send(b"x")
+            said = [[places[fd] for fd, _ in poller.poll(5, most)] for most in (2, 2, 1, 10)]
+            # Of new registrations the kernel knows no order.
+            yield order, said if turn > 0 else len(said)
+            for place in order:
+                yield pairs[place][0].recv(10)
+            # The kernel forgets the order of those that are no longer ready when it is asked again.
+            yield poller.poll(0)
 
 
 def epoll_of_a_poll():

@@ -168,6 +168,24 @@ def unread():
     yield one.recv(100), error(one.recv, 100), error(one.recv, 100)
 
 
+def sends_after_close():
+    """The first is taken, since only its answer says that nobody is there."""
+    for how in ("send", "sendfile"):
+        one, other = pair()
+        other.close()
+        select.select([one], [], [], WAIT_S)
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x" * 5000)
+            file.flush()
+            for _ in range(3):
+                if how == "send":
+                    yield error(one.send, b"x" * 100)
+                else:
+                    yield error(os.sendfile, one.fileno(), file.fileno(), 0, 100)
+                time.sleep(0.05)
+        yield error(one.recv, 10)
+
+
 def pipe_signal():
     one, other = pair()
     other.close()

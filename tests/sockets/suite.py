@@ -10,20 +10,21 @@ import sys
 from ends import WAIT_S
 from processes import (
     duplicates, fork_server, shared_after_fork, executed, passed, nonblocking_poll, edge_triggered,
-    two_of_an_epoll, epoll_of_a_poll, closed_port, nonblocking_connect, killed, killed_while_full, many,
+    two_of_an_epoll, order_of_arrival, epoll_of_a_poll, closed_port, nonblocking_connect, killed,
+    killed_while_full, many,
 )
 from streams import (
     half_close, half_close_first, shut_both, receive_timeout, send_timeout, peek, wait_for_all,
-    discarded, urgent, urgent_inline, vectors, files, unread, pipe_signal, interrupted, threads, counts,
-    ipv6, server_speaks, random_operations,
+    discarded, urgent, urgent_inline, vectors, files, unread, sends_after_close, pipe_signal, interrupted,
+    threads, counts, ipv6, server_speaks, random_operations,
 )
 
 CASES = [
     half_close, half_close_first, shut_both, receive_timeout, send_timeout, peek, wait_for_all, discarded,
     urgent, urgent_inline, vectors, files, duplicates, fork_server, shared_after_fork, executed, passed,
-    nonblocking_poll, edge_triggered, two_of_an_epoll, epoll_of_a_poll, unread, pipe_signal, closed_port,
-    nonblocking_connect, killed, killed_while_full, interrupted, many, threads, counts, ipv6, server_speaks,
-    random_operations,
+    nonblocking_poll, edge_triggered, two_of_an_epoll, order_of_arrival, epoll_of_a_poll, unread,
+    sends_after_close, pipe_signal, closed_port, nonblocking_connect, killed, killed_while_full, interrupted,
+    many, threads, counts, ipv6, server_speaks, random_operations,
 ]
 
 

@@ -36,8 +36,10 @@ struct Set(Guarded<Registrations>);
 #[derive(Default)]
 struct Registrations {
     list: Vec<Registration>,
-    /// Counts the waits, for fairness.
+    /// Counts the waits.
     round: u32,
+    /// Those that have something to report, in their order: when it came, and the place in the list.
+    turns: Vec<(u64, usize)>,
 }
 
 struct Registration {
@@ -56,8 +58,9 @@ struct Registration {
     seen_tail: Option<u64>,
     seen_ended: bool,
     seen_refusals: Option<u32>,
-    /// The wait that has reported it.
+    /// The wait that has reported it, and when that was.
     round: u32,
+    reported_ns: u64,
 }
 
 fn set(set: c_int) -> Option<&'static Set> {
@@ -179,6 +182,7 @@ impl Registration {
             seen_ended: false,
             seen_refusals: None,
             round: 0,
+            reported_ns: 0,
         }
     }
 
@@ -235,6 +239,7 @@ impl Registration {
 
     /// Changes the kernel's registration after the connection has moved.
     fn follow(&mut self, epoll: c_int, stream: &Stream) {
+        stream.receives().note_times();
         let events = self.under_tag(stream);
         if self.tagged != Some(events) {
             let mut event = epoll_event {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use libc::c_int;
 
 use crate::lock::Lock;
+use crate::real;
 
 /// The ways of a lane, in the upper byte of its state; below it are the sends that are on their way.
 const TCP: u64 = 0;
@@ -48,8 +49,8 @@ struct Line<T>(T);
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// The bytes that were written, ever.
-    tail: Line<AtomicU64>,
+    /// The bytes that were written, ever, and when the first of those was that nobody has read.
+    tail: Line<Tail>,
     /// The bytes that were read, ever.
     head: Line<AtomicU64>,
     /// How the reader sleeps.
@@ -71,6 +72,13 @@ pub(crate) struct Line2(pub(crate) AtomicU32);
 #[derive(Default)]
 pub(crate) struct Padded(pub(crate) Lock);
 
+#[repr(C)]
+#[derive(Default)]
+struct Tail {
+    bytes: AtomicU64,
+    since_ns: AtomicU64,
+}
+
 /// What changes once in a connection, or while it is TCP.
 #[repr(C)]
 #[derive(Default)]
@@ -83,6 +91,8 @@ struct Rare {
     ended: AtomicU32,
     /// The position of the urgent mark plus one, or zero.
     mark: AtomicU64,
+    /// The reader is in an `epoll` set, which reports in the order of arrival: the writer notes the time.
+    ordered: AtomicU32,
 }
 
 fn way(state: u64) -> Way {
@@ -232,7 +242,7 @@ impl Lane {
 
     /// The urgent mark is here: after all bytes that were written.
     pub(crate) fn mark(&self) {
-        let here = self.tail.0.load(Ordering::Relaxed);
+        let here = self.tail.0.bytes.load(Ordering::Relaxed);
         self.rare.0.mark.store(here + 1, Ordering::Release);
     }
 
@@ -246,14 +256,12 @@ impl Lane {
     pub(crate) fn filled(&self, lane_bytes: u64) -> Result<u64, c_int> {
         let head = self.head.0.load(Ordering::Acquire);
         // Acquire: the bytes before `tail` are there (Release in `fill`).
-        let tail = self.tail.0.load(Ordering::Acquire);
+        let tail = self.tail();
         let filled = tail.wrapping_sub(head);
         // A reader of another thread may have moved `head` between the loads of somebody who holds no lock.
         if filled > lane_bytes {
             let again = self
-                .tail
-                .0
-                .load(Ordering::Acquire)
+                .tail()
                 .wrapping_sub(self.head.0.load(Ordering::Acquire));
             return if again > lane_bytes {
                 Err(DAMAGED)
@@ -275,7 +283,19 @@ impl Lane {
     }
 
     pub(crate) fn tail(&self) -> u64 {
-        self.tail.0.load(Ordering::Acquire)
+        self.tail.0.bytes.load(Ordering::Acquire)
+    }
+
+    /// The writer is to note when bytes come.
+    pub(crate) fn note_times(&self) {
+        if self.rare.0.ordered.load(Ordering::Relaxed) == 0 {
+            self.rare.0.ordered.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// When the first of the bytes came that can be read, if the writer has noted it.
+    pub(crate) fn since_ns(&self) -> u64 {
+        self.tail.0.since_ns.load(Ordering::Relaxed)
     }
 
     pub(crate) fn head(&self) -> u64 {
@@ -293,13 +313,15 @@ impl Lane {
     ) -> Result<usize, c_int> {
         let room = self.room(lane_bytes)?;
         let bytes = (bytes as u64).min(room);
-        let tail = self.tail.0.load(Ordering::Relaxed);
+        let tail = self.tail.0.bytes.load(Ordering::Relaxed);
+        if room == lane_bytes && self.rare.0.ordered.load(Ordering::Relaxed) != 0 {
+            (self.tail.0.since_ns).store(real::now_ns(), Ordering::Relaxed);
+        }
         let done = pieces(tail, lane_bytes, bytes, |start, bytes| {
             copy(ring.wrapping_add(start), bytes)
         })?;
-        self.tail
-            .0
-            .store(tail.wrapping_add(done as u64), Ordering::Release);
+        let tail = tail.wrapping_add(done as u64);
+        self.tail.0.bytes.store(tail, Ordering::Release);
         Ok(done)
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Side {
     pub(crate) closed: AtomicU32,
     /// This end has been told that the other one has reset the connection.
     pub(crate) told: AtomicU32,
+    /// A send after the other end was closed was taken, and lost: TCP's next one fails.
+    pub(crate) lost: AtomicU32,
     /// SO_LINGER is set to zero seconds: closing resets the connection.
     pub(crate) aborts: AtomicU32,
     /// TCP_NODELAY and TCP_CORK as the program has set them. The socket's are those that bells need.

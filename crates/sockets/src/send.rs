@@ -49,6 +49,23 @@ impl Source {
         }
     }
 
+    /// Takes so many bytes, which go nowhere.
+    fn lose(&mut self, bytes: usize) -> Result<usize, c_int> {
+        if let Source::Buffers(_) = self {
+            return Ok(bytes);
+        }
+        let (mut lost, mut nowhere) = (0, [0_u8; 4096]);
+        while lost < bytes {
+            match self.copy(nowhere.as_mut_ptr(), nowhere.len().min(bytes - lost)) {
+                Ok(0) => break,
+                Ok(read) => lost += read,
+                Err(_) if lost > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(lost)
+    }
+
     fn kernel(&mut self, fd: c_int, bytes: usize, flags: c_int) -> Result<usize, c_int> {
         match self {
             Source::Buffers(buffers) => {
@@ -126,7 +143,11 @@ impl Stream<'_> {
             if self.should_look()
                 && let Some(error) = self.peer_gone()
             {
-                return if done > 0 { Ok(done) } else { Err(error) };
+                return match done {
+                    0 if self.is_first_after_close() => source.lose(bytes),
+                    0 => Err(error),
+                    _ => Ok(done),
+                };
             }
             let held = lane.writing.0.lock()?;
             let mut at_end = false;
@@ -187,7 +208,14 @@ impl Stream<'_> {
             connection.unread_sends.store(0, Ordering::Relaxed);
         }
         let unread = connection.unread_sends.fetch_add(1, Ordering::Relaxed) + 1;
-        self.peer_departed() || unread.is_multiple_of(UNREAD_SENDS_MAX)
+        let has_lost = self.side().lost.load(Ordering::Relaxed) != 0;
+        self.peer_departed() || has_lost || unread.is_multiple_of(UNREAD_SENDS_MAX)
+    }
+
+    /// Whether this is the first send to a peer that has closed the connection: TCP takes it, since only its
+    /// answer says that nobody is there.
+    fn is_first_after_close(&self) -> bool {
+        !self.was_reset() && self.side().lost.swap(1, Ordering::AcqRel) == 0
     }
 
     /// The error of a send to a peer that has closed the connection or died.

@@ -144,10 +144,12 @@ impl Registrations {
                 known.gone |= combined & ALWAYS | IN | RDHUP;
             }
             let ready = known.news(stream, combined);
-            if ready != 0 {
-                known.round = round;
-                known.reported(epoll, stream, ready);
+            // What the lanes say is reported in its turn, after all bells were heard.
+            if ready & !known.news(stream, stream.lanes_ready()) == 0 {
+                return 0;
             }
+            known.round = round;
+            known.reported(epoll, stream, ready);
             ready
         });
         // The connection has left the table: the kernel's word counts.
@@ -157,25 +159,37 @@ impl Registrations {
         }
     }
 
-    /// Adds what the lanes have to say. The first registration of the list differs from wait to wait.
+    /// Adds what the lanes have to say, in the order in which it came; of a connection that was reported
+    /// before, as if it had come then. So the kernel does it.
     fn collect(&mut self, epoll: c_int, out: &mut Out) {
-        let (round, length) = (self.round, self.list.len());
-        for step in 0..length {
-            let place = (step + round as usize) % length;
-            let Some(known) = self
-                .list
-                .get_mut(place)
-                .filter(|known| known.round != round)
-            else {
+        let round = self.round;
+        self.turns.clear();
+        for (place, known) in self.list.iter_mut().enumerate() {
+            if known.round == round {
                 continue;
-            };
-            if out.ready >= out.count {
-                return;
             }
+            let turn = known.with_stream(|known, stream| {
+                let ready = known.news(stream, stream.lanes_ready());
+                let came = stream.receives().since_ns().max(known.reported_ns);
+                (ready != 0).then_some(came)
+            });
+            if let Some(came) = turn.flatten() {
+                self.turns.push((came, place));
+            }
+        }
+        if self.turns.is_empty() {
+            return;
+        }
+        self.turns.sort_unstable();
+        let now = real::now_ns();
+        for (&(_, place), ns) in self.turns.iter().zip(0..) {
+            let Some(known) = self.list.get_mut(place).filter(|_| out.ready < out.count) else {
+                return;
+            };
             let ready = known.with_stream(|known, stream| {
                 let ready = known.news(stream, stream.lanes_ready());
                 if ready != 0 {
-                    known.round = round;
+                    (known.round, known.reported_ns) = (round, now + ns);
                     known.reported(epoll, stream, ready);
                 }
                 ready
