@@ -1,8 +1,8 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
-.PHONY: test-sockets test-sockets-programs bench-sockets bench-python dist wheel deb tarball sbom image test-install
-.PHONY: test-numa
+.PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
+.PHONY: test-numa test-sockets-programs
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
