@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Robots that speak MQTT, and queries that keep them apart and tell them where they are.
+
+    make demo-robots
+    make demo-robots ROBOTS='--robots 50 --seconds 20 --seed 7 --no-page'
+
+Starts a broker, the queries and a simulator on free ports of the loopback address; nothing else is needed, and
+nothing stays behind. docs/robots.md explains what it prints.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "mqtt"))
+import brokers  # noqa: E402
+import rounds  # noqa: E402
+import crossing  # noqa: E402
+import hall  # noqa: E402
+from live import Page  # noqa: E402
+from simulator import Query, Simulator  # noqa: E402
+
+ALGORITHMS = ["serial", "flat_tree", "binary_tree", "ring"]
+# How soon 99 of 100 commands are there, in milliseconds: half of a step.
+TARGET_MS = 50
+# How much smaller the error of SLAM is than that of the odometer.
+RATIO = 5
+
+
+def root_mean_square(values):
+    return (sum(value * value for value in values) / max(len(values), 1)) ** 0.5
+
+
+def verdict(is_met):
+    return "met" if is_met else "missed"
+
+
+def times(latencies_ms):
+    """The percentiles of a list of times."""
+    if not latencies_ms:
+        return "no answer came"
+    ordered = sorted(latencies_ms)
+    return f"p50 {rounds.percentile(ordered, 50):.1f} ms, p99 {rounds.percentile(ordered, 99):.1f} ms"
+
+
+def missed(latencies_ms):
+    """The part of the answers that took longer than the target."""
+    return sum(time > TARGET_MS for time in latencies_ms) / max(len(latencies_ms), 1)
+
+
+class Demo:
+    """The parts of the demonstration; each notes what was missed in `failures`."""
+
+    def __init__(self, options, folder, broker, page):
+        self.options, self.folder, self.broker, self.page = options, folder, broker, page
+        self.failures = []
+
+    def query(self, name, settings):
+        text = Path(self.options.queries, f"{name}.sql").read_text()
+        return Query(self.options.program, name, text, self.broker.port, self.folder, settings)
+
+    def straight(self):
+        """How it would be without avoidance; takes no broker."""
+        options = self.options
+        found = crossing.without_avoidance(options.robots, options.seconds, options.seed)
+        print(f"without avoidance: {found.collisions:,} collisions, {found.arrivals} arrivals", flush=True)
+
+    def run(self):
+        """Both queries at once, for `seconds`."""
+        options = self.options
+        robots = crossing.Crossing(options.robots, options.seed)
+        lasers = [hall.Laser(number, options.seed) for number in range(options.lasers)]
+        queries = {"avoid": self.query("avoid", options.set)}
+        if lasers:
+            queries["slam"] = self.query("slam", options.set)
+        simulator = Simulator(self.broker.port, robots, lasers, self.page)
+        try:
+            for query in queries.values():
+                query.start()
+            simulator.run(options.seconds, queries, options.kill)
+        finally:
+            simulator.close()
+            for query in queries.values():
+                query.stop()
+        self.tell_crossing(robots, simulator)
+        if lasers:
+            self.tell_slam(simulator)
+
+    def tell_crossing(self, robots, simulator):
+        answers = simulator.commands
+        lost = answers.asked - len(answers.times_ms)
+        print(f"with avoidance:    {robots.collisions:,} collisions, {robots.arrivals} arrivals; the closest two were "
+              f"{robots.closest_m:.2f} m apart (they touch at {2 * crossing.RADIUS_M:.2f}); "
+              f"{robots.stops} stops because no command came")
+        share = missed(answers.times_ms)
+        print(f"commands:          {len(answers.times_ms):,}, {times(answers.times_ms)}; target p99 {TARGET_MS} ms: "
+              f"{verdict(share <= 0.01)} ({share:.2%} took longer); {answers.late} came after the next step, "
+              f"{lost} never")
+        print(f"                   the query used {simulator.cores['avoid']:.2f} cores, the broker "
+              f"{simulator.cores['broker']:.2f}, the simulator {simulator.cores['simulator']:.2f}")
+        if robots.collisions:
+            self.failures.append(f"{robots.collisions} collisions")
+        if robots.arrivals == 0 and self.options.seconds >= 60:
+            self.failures.append("no robot has arrived")
+        if lost and not self.options.kill:
+            self.failures.append(f"{lost} commands never came")
+        if simulator.strange:
+            self.failures.append(f"{simulator.strange} commands for robots that do not exist, or not finite")
+
+    def tell_slam(self, simulator):
+        answers = simulator.poses
+        error, other = root_mean_square(simulator.errors_m), root_mean_square(simulator.odometry_m)
+        ratio = other / max(error, 1e-9)
+        print(f"SLAM:              {len(answers.times_ms):,} scans of {self.options.lasers} robots, {times(answers.times_ms)}; "
+              f"{answers.asked - len(answers.times_ms)} without an answer; {simulator.cores['slam']:.2f} cores")
+        print(f"                   error against the true path {error:.3f} m, the odometry's {other:.3f} m "
+              f"(root mean squares): {ratio:.1f} times less; goal {RATIO}: {verdict(ratio >= RATIO)}")
+        if ratio < RATIO:
+            self.failures.append(f"SLAM's error is only {ratio:.1f} times less than the odometry's")
+
+    def broadcasts(self):
+        """SLAM among processes, by each way in which scans are broadcast; the ways alternate."""
+        options = self.options
+        found = {algorithm: [] for algorithm in ALGORITHMS}
+        for _ in range(options.rounds):
+            for algorithm in ALGORITHMS:
+                settings = [*options.set, f"broadcast={algorithm}", f"processes={options.processes}",
+                            f"parallelism={options.processes}", f"workers={options.processes}"]
+                query = self.query("slam", settings)
+                lasers = [hall.Laser(number, options.seed) for number in range(options.lasers)]
+                simulator = Simulator(self.broker.port, None, lasers, self.page)
+                try:
+                    query.start()
+                    simulator.run(options.broadcast_seconds, {"slam": query}, False)
+                finally:
+                    simulator.close()
+                    query.stop()
+                found[algorithm].append(sorted(simulator.poses.times_ms))
+        print(f"broadcasts:        scans to {options.processes} processes, {options.rounds} round(s) of "
+              f"{options.broadcast_seconds:g} s, medians (lowest to highest)")
+        for algorithm, rounds_of in found.items():
+            columns = []
+            for share in (50, 99):
+                values = [rounds.percentile(values, share) for values in rounds_of if values]
+                columns.append("no answer came" if not values else
+                               f"p{share} {statistics.median(values):.1f} ms ({min(values):.1f}-{max(values):.1f})")
+            print(f"                   {algorithm:12} {', '.join(columns)}", flush=True)
+
+
+def parsed(arguments):
+    """The options; ends with a message if one is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], allow_abbrev=False)
+    parser.add_argument("--program", default="target/release/examples/robots", help="the example's program")
+    parser.add_argument("--robots", type=int, default=100, help="that cross the circle, 2 to 100 [100]")
+    parser.add_argument("--lasers", type=int, default=3, help=f"robots with lasers, 0 to {hall.LASERS_MAX} [3]")
+    parser.add_argument("--seconds", type=float, default=60.0, help="1 to 600 [60]")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the queries")
+    parser.add_argument("--processes", type=int, default=4, help="of the part about broadcasts, 2 to 16 [4]")
+    parser.add_argument("--broadcast-seconds", type=float, default=8.0, help="of each measurement; 0: none [8]")
+    parser.add_argument("--rounds", type=int, default=2, help="of all broadcasts, 1 to 20 [2]")
+    parser.add_argument("--kill", action="store_true", help="kill the query of the commands in the middle, once")
+    parser.add_argument("--no-page", action="store_true")
+    parser.add_argument("--check", action="store_true", help="fail if robots collide, or a command or pose is wrong")
+    options = parser.parse_args(arguments)
+    limits = [("robots", 2, 100), ("lasers", 0, hall.LASERS_MAX), ("seconds", 1, 600), ("processes", 2, 16),
+              ("broadcast_seconds", 0, 600), ("rounds", 1, 20)]
+    for name, least, most in limits:
+        value = getattr(options, name)
+        if not least <= value <= most:
+            parser.error(f"--{name.replace('_', '-')} is from {least} to {most}, and is {value:g}")
+    found = shutil.which(options.program)
+    if not found:
+        parser.error(f"--program: '{options.program}' is not a program: use cargo build --release --example robots")
+    options.program = os.path.abspath(found)
+    options.queries = Path(__file__).resolve().parents[2] / "crates/slackwater/examples/robots"
+    return options
+
+
+def main(arguments):
+    options = parsed(arguments)
+    missing = brokers.Mosquitto.missing()
+    if missing:
+        print(f"skipped: {missing}")
+        return 0
+    print(f"{options.robots} robots cross a circle for {options.seconds:g} s, {options.lasers} drive through a hall; "
+          f"seed {options.seed}, {os.cpu_count()} core(s), load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(prefix="slackwater-robots-") as folder:
+        broker = brokers.Mosquitto(Path(folder))
+        page = None if options.no_page else Page()
+        try:
+            if page:
+                print(f"page at {page.address}", flush=True)
+            demo = Demo(options, Path(folder), broker, page)
+            demo.straight()
+            demo.run()
+            if options.lasers and options.broadcast_seconds:
+                demo.broadcasts()
+        finally:
+            if page:
+                page.close()
+            broker.stop()
+    for failure in demo.failures:
+        print(f"error: {failure}", file=sys.stderr)
+    return int(bool(options.check and demo.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
