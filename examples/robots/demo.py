@@ -77,7 +77,7 @@ class Demo:
         queries = {"avoid": self.query("avoid", options.set)}
         if lasers:
             queries["slam"] = self.query("slam", options.set)
-        simulator = Simulator(self.broker.port, robots, lasers, self.page)
+        simulator = Simulator(self.broker, robots, lasers, self.page)
         try:
             for query in queries.values():
                 query.start()
@@ -93,9 +93,10 @@ class Demo:
     def tell_crossing(self, robots, simulator):
         answers = simulator.commands
         lost = answers.asked - len(answers.times_ms)
+        touch_m = 2 * crossing.RADIUS_M
+        apart = f"{robots.closest_m:.2f} m" if robots.closest_m < 2 * touch_m else f"over {touch_m:.2f} m"
         print(f"with avoidance:    {robots.collisions:,} collisions, {robots.arrivals} arrivals; the closest two were "
-              f"{robots.closest_m:.2f} m apart (they touch at {2 * crossing.RADIUS_M:.2f}); "
-              f"{robots.stops} stops because no command came")
+              f"{apart} apart (they touch at {touch_m:.2f}); {robots.stops} stops because no command came")
         share = missed(answers.times_ms)
         print(f"commands:          {len(answers.times_ms):,}, {times(answers.times_ms)}; target p99 {TARGET_MS} ms: "
               f"{verdict(share <= 0.01)} ({share:.2%} took longer); {answers.late} came after the next step, "
@@ -132,7 +133,7 @@ class Demo:
                             f"parallelism={options.processes}", f"workers={options.processes}"]
                 query = self.query("slam", settings)
                 lasers = [hall.Laser(number, options.seed) for number in range(options.lasers)]
-                simulator = Simulator(self.broker.port, None, lasers, self.page)
+                simulator = Simulator(self.broker, None, lasers, self.page)
                 try:
                     query.start()
                     simulator.run(options.broadcast_seconds, {"slam": query}, False)

@@ -15,6 +15,9 @@ import rounds
 # Event time begins on 2026-01-01, so that a recording with the same seed is the same.
 BEGIN_MS = 1_767_225_600_000
 READY_S = 90
+# By how much the clock is ahead of what it follows: an operator after another one that orders its rows waits until the
+# watermark is 1 ms past them.
+CLOCK_MS = 10
 # Answers are awaited for so long after the last question.
 DRAIN_S = 2.0
 
@@ -90,14 +93,14 @@ class Answers:
 class Simulator:
     """Robots that cross a circle (or none), and robots with lasers, at one broker."""
 
-    def __init__(self, port, robots, lasers, page):
+    def __init__(self, broker, robots, lasers, page):
         self.robots, self.lasers, self.page = robots, lasers, page
         name = f"robots {os.getpid()} {time.monotonic_ns()}"
-        self.sender = mqtt.Client(port, f"{name} out", 0)
-        self.receiver = mqtt.Client(port, f"{name} in", 0)
+        self.sender = mqtt.Client(broker.port, f"{name} out", 0)
+        self.receiver = mqtt.Client(broker.port, f"{name} in", 0)
         for topic in ("commands/+", "poses"):
             self.receiver.subscribe(topic)
-        self.broker_port = port
+        self.broker = broker
         self.commands, self.poses = Answers(), Answers()
         self.errors_m, self.odometry_m, self.cores = [], [], {}
         self.tick = self.scan_tick = self.strange = 0
@@ -121,7 +124,8 @@ class Simulator:
             if end is None and all(self.ready.values()):
                 self.counts, end = True, now + seconds
                 before = {name: query.cpu_s() for name, query in queries.items()}
-                before["simulator"], started = time.process_time(), now
+                before["broker"], before["simulator"] = rounds.cpu_s(self.broker.pid), time.process_time()
+                started = now
                 middle = now + seconds / 2
             if end is None and now > begin + READY_S:
                 logs = "\n".join(query.log.read_text()[-2000:] for query in queries.values())
@@ -150,6 +154,7 @@ class Simulator:
         lasted = time.monotonic() - started
         for name, query in queries.items():
             self.cores[name] = (query.cpu_s() - before[name]) / lasted
+        self.cores["broker"] = (rounds.cpu_s(self.broker.pid) - before["broker"]) / lasted
         self.cores["simulator"] = (time.process_time() - before["simulator"]) / lasted
         self.counts = False
         drained = time.monotonic() + DRAIN_S
@@ -172,7 +177,7 @@ class Simulator:
             self.sender.publish(mqtt.text(f"fleet/state/{robot}"), state)
             if self.counts:
                 self.commands.ask((milliseconds, robot), now)
-        self.sender.publish(mqtt.text("fleet/clock"), b'{"ms":%d}' % (milliseconds + 1))
+        self.sender.publish(mqtt.text("fleet/clock"), b'{"ms":%d}' % (milliseconds + CLOCK_MS))
         self.sender.flush()
 
     def step_lasers(self):
@@ -197,7 +202,7 @@ class Simulator:
             if self.counts:
                 self.poses.ask((milliseconds, robot), now)
         for topic in ("odometry/clock", "scans/clock"):
-            self.sender.publish(mqtt.text(topic), b'{"ms":%d}' % (milliseconds + 1))
+            self.sender.publish(mqtt.text(topic), b'{"ms":%d}' % (milliseconds + CLOCK_MS))
         self.sender.flush()
 
     def receive(self, wait_s):

@@ -47,7 +47,9 @@ fn query(name: &str, folder: &Folder) -> String {
         let file = format!("{}, {bad}", at(&format!("{topic}.jsonl")));
         text = text.replace(&format!("'topic' = '{topic}/#'"), &file);
     }
-    text.replace("'topic' = 'poses'", &at("poses"))
+    let text = text.replace("'topic' = 'poses'", &at("poses"));
+    // Two hypotheses instead of four take half of the time.
+    text.replace("NOT NULL), 4)", "NOT NULL), 2)")
 }
 
 /// A message of a robot.
@@ -174,21 +176,25 @@ fn bad_states_are_left_out_counted_and_kept() {
         assert_eq!((report.rows_late, report.rows_bad), (0, 8), "{settings:?}");
         assert!(written(&folder, "commands") == expected, "{settings:?}");
         let kept = folder.read("fleet.bad");
-        for wanted in ["fleet.jsonl:", "NaN", "'x' is NULL", "robot -7"] {
+        for wanted in ["fleet.jsonl:341\"", "NaN"] {
             assert!(kept.contains(wanted), "{wanted}: {kept}");
         }
     }
 }
+
+/// Rays of a scan: few, since a debug build matches them.
+const RAYS: u32 = 40;
 
 /// Scans of a robot that drives a circle in a room of 10 by 8 meters, and what its odometer tells.
 fn drive() -> (String, String, BTreeMap<i64, [[f64; 2]; 2]>) {
     let (mut odometry, mut scans, mut truth) = (String::new(), String::new(), BTreeMap::new());
     let (mut x, mut y, mut heading) = (2.5_f64, 0.0_f64, std::f64::consts::FRAC_PI_2);
     let (mut told_x, mut told_y, mut told) = (x, y, heading);
-    for step in 0..30_i64 {
+    for step in 0..45_i64 {
         let ms = step * 200;
-        let rays = (0..60).map(|ray| {
-            let (sin, cos) = (heading + f64::from(ray) * std::f64::consts::TAU / 60.0).sin_cos();
+        let rays = (0..RAYS).map(|ray| {
+            let (sin, cos) =
+                (heading + f64::from(ray) * std::f64::consts::TAU / f64::from(RAYS)).sin_cos();
             let to_wall = |at: f64, along: f64, wall: f64| match along {
                 along if along > 0.0 => (wall - at) / along,
                 along => (-wall - at) / along,
@@ -209,7 +215,7 @@ fn drive() -> (String, String, BTreeMap<i64, [[f64; 2]; 2]>) {
         heading += 0.04;
         told_x += 0.106 * told.cos();
         told_y += 0.106 * told.sin();
-        told += 0.046;
+        told += 0.052;
     }
     (odometry, scans, truth)
 }
@@ -243,8 +249,8 @@ fn scan_matching_finds_the_way_and_the_same_one_however_the_query_runs() {
     folder.write("scans.jsonl", scans.as_bytes());
     cleared(&folder, "poses");
     let report = run_text(&text, &[]).unwrap_or_else(|error| panic!("{error}"));
-    // One is not JSON, and four hypotheses reject the other.
-    assert_eq!((report.rows_late, report.rows_bad), (0, 5));
+    // One is not JSON, and two hypotheses reject the other.
+    assert_eq!((report.rows_late, report.rows_bad), (0, 3));
     let poses = written(&folder, "poses");
     assert_eq!(poses.len(), truth.len() - 1);
     assert!(is_better(&poses, &truth));
@@ -289,6 +295,16 @@ fn a_query_that_is_stopped_resumes_with_its_robots_and_maps() {
         run(&[]);
         let expected = written(&folder, sink);
         assert!(!expected.is_empty());
+        if name == "avoid" {
+            let kept = folder.read("slackwater-dead-letter/query.jsonl");
+            for wanted in [
+                "robot 91: 'x' is NULL",
+                "'x' is 1e300: from -1000000 to 1000000",
+                "robot -7: ",
+            ] {
+                assert!(kept.contains(wanted), "{wanted}: {kept}");
+            }
+        }
         cleared(&folder, sink);
         run(&[
             "--processes",

@@ -27,7 +27,7 @@ impl Pose {
     }
 
     /// This pose as seen from `other`.
-    pub fn from(self, other: Pose) -> Pose {
+    pub fn seen_from(self, other: Pose) -> Pose {
         let (sin, cos) = other.heading.sin_cos();
         let (x, y) = (self.x - other.x, self.y - other.y);
         Pose {
@@ -48,7 +48,7 @@ pub const CELL_M: f64 = 0.05;
 /// Fine cells of a block, along each side.
 const BLOCK: usize = 8;
 /// How exactly the laser and the map agree: the deviation of a likelihood, in cells.
-const BLUR: f64 = 2.0;
+const BLUR: f64 = 1.5;
 /// Cells around the end of a ray that its likelihood reaches.
 const REACH: i32 = 4;
 /// The likelihood of a wall itself.

@@ -131,7 +131,7 @@ fn checked<const N: usize>(robot: i64, state: [Option<f64>; N]) -> Result<(i64, 
             // NaN is not within the range.
             Some(value) if !(-STATE_MAX..=STATE_MAX).contains(&value) => {
                 return Err(format!(
-                    "robot {robot}: '{name}' is {value}: from -{STATE_MAX} to {STATE_MAX} is valid"
+                    "robot {robot}: '{name}' is {value:?}: from -{STATE_MAX} to {STATE_MAX} is valid"
                 ));
             }
             Some(value) => *number = value,
@@ -243,7 +243,7 @@ impl Planner {
     /// The velocity of a robot from the next step on. All states are moved on to its beginning, because until then all
     /// robots drive as they do.
     fn plan(&self, robot: i64, state: [f64; 6], robots: &[f64]) -> Result<Vec2, String> {
-        if robots.len() % NUMBERS != 0 {
+        if !robots.len().is_multiple_of(NUMBERS) {
             return Err(format!(
                 "'robots' has {} numbers, not {NUMBERS} for each",
                 robots.len()

@@ -59,7 +59,7 @@ impl Hypothesis {
             self.pose = odometry;
             self.odometry = odometry;
         }
-        let mut step = odometry.from(self.odometry);
+        let mut step = odometry.seen_from(self.odometry);
         let length = step.x.hypot(step.y);
         step.x += noise[0] * settings.spread * length;
         step.heading += noise[1] * settings.spread * (step.heading.abs() + length * 0.1);
@@ -77,7 +77,7 @@ impl Hypothesis {
             true => (predicted, 1.0),
             false => best_pose(map, &ends, predicted, &settings.window),
         };
-        let moved = pose.from(self.keyframe);
+        let moved = pose.seen_from(self.keyframe);
         if is_first || moved.x.hypot(moved.y) > KEYFRAME_M || moved.heading.abs() > KEYFRAME_TURN {
             for end in &ends {
                 // What lies outside of the map is not needed as long as the robot is inside.
