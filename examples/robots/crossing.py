@@ -39,7 +39,7 @@ class Crossing:
         return len(self.x)
 
     def command(self, robot, vx, vy):
-        """Sets the velocity of a robot from the next step on; false if it is not a velocity of a robot here."""
+        """Sets the velocity of a robot from the next step on; false if there is no such robot or velocity."""
         known = isinstance(robot, int) and 0 <= robot < len(self)
         if not known or not math.isfinite(vx) or not math.isfinite(vy):
             return False
@@ -80,7 +80,7 @@ class Crossing:
                 self.vx[robot] = self.vy[robot] = 0.0
 
     def count_collisions(self):
-        """Counts each time that two robots begin to touch, by a grid whose cells are as wide as two robots."""
+        """Counts each time that two robots begin to touch, by a grid with cells as wide as two robots."""
         cells, touching, width = {}, set(), 2 * RADIUS_M
         for robot, (x, y) in enumerate(zip(self.x, self.y)):
             cells.setdefault((int(x // width), int(y // width)), []).append(robot)

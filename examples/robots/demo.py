@@ -4,11 +4,12 @@
     make demo-robots
     make demo-robots ROBOTS='--robots 50 --seconds 20 --seed 7 --no-page'
 
-Starts a broker, the queries and a simulator on free ports of the loopback address; nothing else is needed, and
-nothing stays behind. docs/robots.md explains what it prints.
+Starts a broker, the queries and a simulator on free ports of the loopback address; nothing else is needed,
+and nothing stays behind. docs/robots.md explains what it prints.
 """
 
 import argparse
+import math
 import os
 import shutil
 import statistics
@@ -91,18 +92,17 @@ class Demo:
             self.tell_slam(simulator)
 
     def tell_crossing(self, robots, simulator):
-        answers = simulator.commands
-        lost = answers.asked - len(answers.times_ms)
-        touch_m = 2 * crossing.RADIUS_M
+        answers, touch_m, cores = simulator.commands, 2 * crossing.RADIUS_M, simulator.cores
+        lost, share = answers.asked - len(answers.times_ms), missed(answers.times_ms)
         apart = f"{robots.closest_m:.2f} m" if robots.closest_m < 2 * touch_m else f"over {touch_m:.2f} m"
-        print(f"with avoidance:    {robots.collisions:,} collisions, {robots.arrivals} arrivals; the closest two were "
-              f"{apart} apart (they touch at {touch_m:.2f}); {robots.stops} stops because no command came")
-        share = missed(answers.times_ms)
-        print(f"commands:          {len(answers.times_ms):,}, {times(answers.times_ms)}; target p99 {TARGET_MS} ms: "
-              f"{verdict(share <= 0.01)} ({share:.2%} took longer); {answers.late} came after the next step, "
-              f"{lost} never")
-        print(f"                   the query used {simulator.cores['avoid']:.2f} cores, the broker "
-              f"{simulator.cores['broker']:.2f}, the simulator {simulator.cores['simulator']:.2f}")
+        print(f"with avoidance:    {robots.collisions:,} collisions, {robots.arrivals} arrivals; "
+              f"the closest two were {apart} apart (they touch at {touch_m:.2f})")
+        print(f"commands:          {len(answers.times_ms):,}, {times(answers.times_ms)}; "
+              f"target p99 {TARGET_MS} ms: {verdict(share <= 0.01)} ({share:.2%} took longer)\n"
+              f"                   {answers.late} came after the next step, {lost} never; "
+              f"{robots.stops} times a robot stopped because no command came")
+        print(f"                   cores: the query {cores['avoid']:.2f}, the broker {cores['broker']:.2f}, "
+              f"the simulator {cores['simulator']:.2f}", flush=True)
         if robots.collisions:
             self.failures.append(f"{robots.collisions} collisions")
         if robots.arrivals == 0 and self.options.seconds >= 60:
@@ -110,16 +110,18 @@ class Demo:
         if lost and not self.options.kill:
             self.failures.append(f"{lost} commands never came")
         if simulator.strange:
-            self.failures.append(f"{simulator.strange} commands for robots that do not exist, or not finite")
+            self.failures.append(f"{simulator.strange} commands for no robot, or that are not finite")
 
     def tell_slam(self, simulator):
-        answers = simulator.poses
+        answers, lasers = simulator.poses, self.options.lasers
         error, other = root_mean_square(simulator.errors_m), root_mean_square(simulator.odometry_m)
         ratio = other / max(error, 1e-9)
-        print(f"SLAM:              {len(answers.times_ms):,} scans of {self.options.lasers} robots, {times(answers.times_ms)}; "
-              f"{answers.asked - len(answers.times_ms)} without an answer; {simulator.cores['slam']:.2f} cores")
+        lost = answers.asked - len(answers.times_ms)
+        print(f"SLAM:              {len(answers.times_ms):,} scans of {lasers} robots, "
+              f"{times(answers.times_ms)}; {lost} without an answer; {simulator.cores['slam']:.2f} cores")
         print(f"                   error against the true path {error:.3f} m, the odometry's {other:.3f} m "
-              f"(root mean squares): {ratio:.1f} times less; goal {RATIO}: {verdict(ratio >= RATIO)}")
+              f"(root mean squares):\n                   {ratio:.1f} times less; goal {RATIO}: "
+              f"{verdict(ratio >= RATIO)}", flush=True)
         if ratio < RATIO:
             self.failures.append(f"SLAM's error is only {ratio:.1f} times less than the odometry's")
 
@@ -147,26 +149,30 @@ class Demo:
             columns = []
             for share in (50, 99):
                 values = [rounds.percentile(values, share) for values in rounds_of if values]
-                columns.append("no answer came" if not values else
-                               f"p{share} {statistics.median(values):.1f} ms ({min(values):.1f}-{max(values):.1f})")
+                middle = statistics.median(values) if values else math.nan
+                columns.append(f"p{share} {middle:.1f} ms ({min(values):.1f}-{max(values):.1f})"
+                               if values else "no answer came")
             print(f"                   {algorithm:12} {', '.join(columns)}", flush=True)
 
 
 def parsed(arguments):
     """The options; ends with a message if one is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], allow_abbrev=False)
-    parser.add_argument("--program", default="target/release/examples/robots", help="the example's program")
-    parser.add_argument("--robots", type=int, default=100, help="that cross the circle, 2 to 100 [100]")
-    parser.add_argument("--lasers", type=int, default=3, help=f"robots with lasers, 0 to {hall.LASERS_MAX} [3]")
-    parser.add_argument("--seconds", type=float, default=60.0, help="1 to 600 [60]")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the queries")
-    parser.add_argument("--processes", type=int, default=4, help="of the part about broadcasts, 2 to 16 [4]")
-    parser.add_argument("--broadcast-seconds", type=float, default=8.0, help="of each measurement; 0: none [8]")
-    parser.add_argument("--rounds", type=int, default=2, help="of all broadcasts, 1 to 20 [2]")
-    parser.add_argument("--kill", action="store_true", help="kill the query of the commands in the middle, once")
-    parser.add_argument("--no-page", action="store_true")
-    parser.add_argument("--check", action="store_true", help="fail if robots collide, or a command or pose is wrong")
+    add = parser.add_argument
+    add("--program", default="target/release/examples/robots", help="the example's program")
+    add("--robots", type=int, default=100, help="that cross the circle, 2 to 100 [100]")
+    add("--lasers", type=int, default=3, help=f"robots with lasers, 0 to {hall.LASERS_MAX} [3]")
+    add("--seconds", type=float, default=60.0, help="1 to 600 [60]")
+    add("--seed", type=int, default=1, help="of where robots start, and of all errors [1]")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the queries")
+    add("--processes", type=int, default=4, help="of the part about broadcasts, 2 to 16 [4]")
+    add("--broadcast-seconds", type=float, default=8.0, help="of each measurement; 0: none [8]")
+    add("--rounds", type=int, default=2, help="of all broadcasts, 1 to 20 [2]")
+    add("--kill", action="store_true", help="kill the query of the commands in the middle, once")
+    add("--no-page", action="store_true", help="without the live plot")
+    add("--realtime", action="store_true",
+        help="all parts come before other programs of the host (SCHED_RR; needs root)")
+    add("--check", action="store_true", help="fail if robots collide, or a command or pose is wrong")
     options = parser.parse_args(arguments)
     limits = [("robots", 2, 100), ("lasers", 0, hall.LASERS_MAX), ("seconds", 1, 600), ("processes", 2, 16),
               ("broadcast_seconds", 0, 600), ("rounds", 1, 20)]
@@ -176,7 +182,8 @@ def parsed(arguments):
             parser.error(f"--{name.replace('_', '-')} is from {least} to {most}, and is {value:g}")
     found = shutil.which(options.program)
     if not found:
-        parser.error(f"--program: '{options.program}' is not a program: use cargo build --release --example robots")
+        parser.error(f"--program: '{options.program}' is not a program: "
+                     "use cargo build --release --example robots")
     options.program = os.path.abspath(found)
     options.queries = Path(__file__).resolve().parents[2] / "crates/slackwater/examples/robots"
     return options
@@ -188,8 +195,15 @@ def main(arguments):
     if missing:
         print(f"skipped: {missing}")
         return 0
-    print(f"{options.robots} robots cross a circle for {options.seconds:g} s, {options.lasers} drive through a hall; "
-          f"seed {options.seed}, {os.cpu_count()} core(s), load {os.getloadavg()[0]:.1f}")
+    if options.realtime:
+        try:
+            # The broker and the queries inherit it.
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        except PermissionError:
+            raise SystemExit("error: --realtime: the kernel refuses it: run as root, or without it") from None
+    print(f"{options.robots} robots cross a circle for {options.seconds:g} s, {options.lasers} drive "
+          f"through a hall; seed {options.seed}, {os.cpu_count()} core(s), "
+          f"load {os.getloadavg()[0]:.1f}{', real-time' if options.realtime else ''}")
     with tempfile.TemporaryDirectory(prefix="slackwater-robots-") as folder:
         broker = brokers.Mosquitto(Path(folder))
         page = None if options.no_page else Page()

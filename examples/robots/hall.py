@@ -1,4 +1,4 @@
-"""A hall with walls, and robots that drive through it with a laser scanner and an odometer, both with errors."""
+"""A hall with walls, and robots with a laser scanner and an odometer, both with errors, that drive there."""
 
 import math
 import random

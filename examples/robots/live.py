@@ -27,7 +27,8 @@ class Page:
                 if self.path == "/events":
                     page.events(self)
                 elif self.path == "/":
-                    page.answer(self, 200, "text/html; charset=utf-8", Path(__file__).with_name("page.html").read_bytes())
+                    text = Path(__file__).with_name("page.html").read_bytes()
+                    page.answer(self, 200, "text/html; charset=utf-8", text)
                 else:
                     page.answer(self, 404, "text/plain", b"not found: use /\n")
 

@@ -1,4 +1,4 @@
-"""The simulator: it sends what robots measure at fixed times, whatever comes back, and drives them as commanded."""
+"""The simulator sends what robots measure at fixed times, whatever comes back, and drives them as told."""
 
 import json
 import math
@@ -15,8 +15,8 @@ import rounds
 # Event time begins on 2026-01-01, so that a recording with the same seed is the same.
 BEGIN_MS = 1_767_225_600_000
 READY_S = 90
-# By how much the clock is ahead of what it follows: an operator after another one that orders its rows waits until the
-# watermark is 1 ms past them.
+# By how much the clock is ahead of what it follows: an operator after another one that orders its rows waits
+# until the watermark is 1 ms past them.
 CLOCK_MS = 10
 # Answers are awaited for so long after the last question.
 DRAIN_S = 2.0
@@ -114,7 +114,7 @@ class Simulator:
         self.receiver.close()
 
     def run(self, seconds, queries, kill):
-        """Runs for so long after both queries answer. Kills the query of the commands once if `kill` says so."""
+        """Runs for so long after both queries answer. `kill` kills that of the commands in the middle."""
         begin = time.monotonic() + 0.1
         next_tick, next_scan = begin, begin + 0.05
         end, killed, restart = None, not kill, None
@@ -195,10 +195,11 @@ class Simulator:
             scans.append((robot, laser.odometry, json.dumps(ranges, separators=(",", ":"))))
         now = time.monotonic()
         for robot, (x, y, heading), ranges in scans:
-            self.sender.publish(mqtt.text(f"odometry/{robot}"), b'{"ms":%d,"robot":%d,"x":%.5f,"y":%.5f,"heading":%.6f}'
-                                % (milliseconds, robot, x, y, heading))
-            self.sender.publish(mqtt.text(f"scans/{robot}"), b'{"ms":%d,"robot":%d,"ranges":%s}'
-                                % (milliseconds, robot, ranges.encode()))
+            told = (b'{"ms":%d,"robot":%d,"x":%.5f,"y":%.5f,"heading":%.6f}'
+                    % (milliseconds, robot, x, y, heading))
+            scan = b'{"ms":%d,"robot":%d,"ranges":%s}' % (milliseconds, robot, ranges.encode())
+            self.sender.publish(mqtt.text(f"odometry/{robot}"), told)
+            self.sender.publish(mqtt.text(f"scans/{robot}"), scan)
             if self.counts:
                 self.poses.ask((milliseconds, robot), now)
         for topic in ("odometry/clock", "scans/clock"):

@@ -1,5 +1,5 @@
-//! The queries of the robots' example, over files instead of a broker: the same commands and poses however they
-//! run, bad states, robots that are silent, and a query that is stopped and resumes.
+//! The queries of the robots' example, over files instead of a broker: the same commands and poses however
+//! they run, bad states, robots that are silent, and a query that is stopped and resumes.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -240,7 +240,8 @@ fn scan_matching_finds_the_way_and_the_same_one_however_the_query_runs() {
     let poses = expected.unwrap();
     assert_eq!(poses.len(), truth.len());
     assert!(is_better(&poses, &truth));
-    // A scan that can't be one costs the pose of its moment; one of a robot without odometry finds no partner.
+    // A scan that can't be one costs the pose of its moment; one of a robot without odometry finds no
+    // partner.
     let from = scans.find("{\"ms\":3000,").unwrap();
     let to = scans.find("{\"ms\":3001}").unwrap();
     let bad = "{\"ms\":3000,\"robot\":1,\"ranges\":[1.0,-2.0]}\n{\"robot\":\n";

@@ -1,5 +1,6 @@
--- Collision avoidance. Each robot sends its state ten times a second, and drives the velocity that it is sent. A
--- state is answered when the clock has passed its time: the gateway sends it after the states of a tick.
+-- Collision avoidance. Each robot sends its state ten times a second, and drives the velocity that it is
+-- sent. A state is answered when the clock has passed its time: the gateway sends it after the states of a
+-- tick.
 --
 -- `cargo run --example robots -- run` this file, with a broker at the address. See docs/robots.md.
 

@@ -1,9 +1,9 @@
 //! Correlative scan matching: Olson, "Real-Time Correlative Scan Matching" (2009).
 //!
-//! The map is a raster: each cell says how likely a ray of the laser ends there. The pose at which the ends of a scan
-//! are most likely is searched in a window around the pose that the odometry predicts. As in the paper, a coarse
-//! raster, whose cells hold the maximum of a block of fine ones, bounds how good a block of poses can be; so the best
-//! pose of the whole window is found, and most blocks are never looked at.
+//! The map is a raster: each cell says how likely a ray of the laser ends there. The pose at which the ends
+//! of a scan are most likely is searched in a window around the pose that the odometry predicts. As in the
+//! paper, a coarse raster, whose cells hold the maximum of a block of fine ones, bounds how good a block of
+//! poses can be; so the best pose of the whole window is found, and most blocks are never looked at.
 
 use std::f64::consts::PI;
 
@@ -127,8 +127,8 @@ impl Map {
         found.map(|at| u32::from(self.fine[at])).sum()
     }
 
-    /// What [`Map::likelihood`] does not exceed for any move by `dx..dx + BLOCK` and `dy..dy + BLOCK` cells: each
-    /// move ends in one of four blocks.
+    /// What [`Map::likelihood`] does not exceed for any move by `dx..dx + BLOCK` and `dy..dy + BLOCK` cells:
+    /// each move ends in one of four blocks.
     fn bound(&self, cells: &[[i32; 2]], dx: i32, dy: i32) -> u32 {
         let last = BLOCK as i32 - 1;
         let most = cells.iter().map(|[x, y]| {
@@ -154,8 +154,8 @@ pub struct Window {
     pub turn_step: f64,
 }
 
-/// The pose in the window at which the ends of the rays, as seen from the robot, are most likely, and their mean
-/// likelihood, from 0 to 1.
+/// The pose in the window at which the ends of the rays, as seen from the robot, are most likely, and their
+/// mean likelihood, from 0 to 1.
 pub fn best_pose(map: &Map, ends: &[[f64; 2]], predicted: Pose, window: &Window) -> (Pose, f64) {
     let turns = (window.turn / window.turn_step).round() as i32;
     let blocks = (window.reach_m / CELL_M / BLOCK as f64).ceil() as i32;

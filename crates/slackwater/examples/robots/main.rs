@@ -1,5 +1,5 @@
-//! The program with the operators of robots: collision avoidance and scan matching. `make demo-robots` runs it
-//! with a simulator, and `docs/robots.md` explains the queries.
+//! The program with the operators of robots: collision avoidance and scan matching. `make demo-robots` runs
+//! it with a simulator, and `docs/robots.md` explains the queries.
 //!
 //! ```text
 //! cargo run --example robots -- run crates/slackwater/examples/robots/avoid.sql

@@ -1,5 +1,5 @@
-//! Localization and mapping: `HYPOTHESES` follows each robot several times, `MATCH_SCAN` matches its scans with the map
-//! of a hypothesis, and `BEST` tells the hypothesis that fits best.
+//! Localization and mapping: `HYPOTHESES` follows each robot several times, `MATCH_SCAN` matches its scans
+//! with the map of a hypothesis, and `BEST` tells the hypothesis that fits best.
 
 use std::sync::Arc;
 
@@ -44,9 +44,10 @@ fn hypotheses(call: &Call) -> Result<Operator, String> {
     Ok(operator.columns(&[("hypothesis", DataType::Int64)]))
 }
 
-/// `MATCH_SCAN(TABLE t PARTITION BY (robot, hypothesis) ORDER BY ts [, …])`: each row is a scan (`ranges`, an array) and
-/// the odometry at its time (`odometry_x`, `odometry_y`, `odometry_heading`: a pose, not steps, so nothing is
-/// missing after a scan that was lost). Gives the pose, how well the scan fits, and the weight of the hypothesis.
+/// `MATCH_SCAN(TABLE t PARTITION BY (robot, hypothesis) ORDER BY ts [, …])`: each row is a scan (`ranges`, an
+/// array) and the odometry at its time (`odometry_x`, `odometry_y`, `odometry_heading`: a pose, not steps, so
+/// nothing is missing after a scan that was lost). Gives the pose, how well the scan fits, and the weight of
+/// the hypothesis.
 struct MatchScan {
     robot: Column<i64>,
     hypothesis: Column<i64>,
@@ -146,8 +147,8 @@ impl KeyedOperator for MatchScan {
     }
 }
 
-/// `BEST(TABLE t PARTITION BY robot ORDER BY ts)`: of the rows of a time, the one with the largest `weight`; of equal
-/// ones that of the first hypothesis.
+/// `BEST(TABLE t PARTITION BY robot ORDER BY ts)`: of the rows of a time, the one with the largest `weight`;
+/// of equal ones that of the first hypothesis.
 struct Best {
     weight: Column<f64>,
     hypothesis: Column<i64>,

@@ -1,10 +1,11 @@
-//! Optimal reciprocal collision avoidance (ORCA): van den Berg, Guy, Lin, Manocha, "Reciprocal n-Body Collision
-//! Avoidance" (2011).
+//! Optimal reciprocal collision avoidance (ORCA): van den Berg, Guy, Lin, Manocha, "Reciprocal n-Body
+//! Collision Avoidance" (2011).
 //!
-//! Each neighbor forbids a half-plane of velocities: with those beyond its line, the two robots don't touch within
-//! `horizon_s`, if each of them takes its share of the change. The new velocity is the allowed one that is closest to
-//! the preferred one: a linear program in two dimensions. Where robots are so dense that no velocity is allowed, it is
-//! the one that lies least far in forbidden half-planes.
+//! Each neighbor forbids a half-plane of velocities: with those beyond its line, the two robots don't touch
+//! within
+//! `horizon_s`, if each of them takes its share of the change. The new velocity is the allowed one that is
+//! closest to the preferred one: a linear program in two dimensions. Where robots are so dense that no
+//! velocity is allowed, it is the one that lies least far in forbidden half-planes.
 
 use std::ops::{Add, Mul, Neg, Sub};
 
@@ -79,8 +80,8 @@ impl Neg for Vec2 {
 pub struct Neighbor {
     pub position: Vec2,
     pub velocity: Vec2,
-    /// The part of the change that this robot leaves to the neighbor: a half, and nothing if the neighbor does not
-    /// get commands.
+    /// The part of the change that this robot leaves to the neighbor: a half, and nothing if the neighbor
+    /// does not get commands.
     pub share: f64,
 }
 
@@ -214,8 +215,8 @@ fn on_line(
     Some(line.point + line.direction * place)
 }
 
-/// The allowed velocity that is closest to `preferred`, or furthest in that direction; else the first line that
-/// leaves none, and the velocity so far.
+/// The allowed velocity that is closest to `preferred`, or furthest in that direction; else the first line
+/// that leaves none, and the velocity so far.
 fn closest(
     lines: &[Line],
     radius: f64,

@@ -1,4 +1,5 @@
-//! Collision avoidance: `GATHER` makes a list of all robots at a moment, which the query sends to all planners, and
+//! Collision avoidance: `GATHER` makes a list of all robots at a moment, which the query sends to all
+//! planners, and
 //! `AVOID` plans the next velocity of one robot among them.
 
 use std::collections::BTreeMap;
@@ -25,8 +26,9 @@ const NUMBERS: usize = 6;
 /// A robot that gets no command for so long stops, and so the planner supposes of a silent one.
 const STOPS_AFTER_S: f64 = 0.3;
 
-/// `GATHER(TABLE states ORDER BY ts [, keep => INTERVAL '60' SECOND])`: for each moment of which there is a state, the
-/// last states of all robots in one array. A silent robot is kept for `keep`: it still stands somewhere.
+/// `GATHER(TABLE states ORDER BY ts [, keep => INTERVAL '60' SECOND])`: for each moment of which there is a
+/// state, the last states of all robots in one array. A silent robot is kept for `keep`: it still stands
+/// somewhere.
 struct Gather {
     robot: Column<i64>,
     /// `x`, `y`, `vx`, `vy`.
@@ -158,8 +160,8 @@ struct Planner {
     speed: f64,
     /// Robots that are further away are not avoided yet.
     reach: f64,
-    /// By how much it turns to the right of its goal, in radians: then robots that meet in the middle of a circle
-    /// drive around it, instead of pushing each other.
+    /// By how much it turns to the right of its goal, in radians: then robots that meet in the middle of a
+    /// circle drive around it, instead of pushing each other.
     right: f64,
 }
 
@@ -172,9 +174,9 @@ const STRAIGHT_M: f64 = 5.0;
 /// The preferred velocity is disturbed by so much, so that two robots that meet face to face don't stop.
 const DISTURBED: f64 = 0.02;
 
-/// `AVOID(TABLE t [, radius, speed, speed_max, horizon, reach, right, step])`: each row is a robot's state with its
-/// goal (`robot`, `x`, `y`, `vx`, `vy`, `gx`, `gy`) and the list of `GATHER` (`robots`); `command_x` and `command_y`
-/// are the velocity that it should drive from the next step on.
+/// `AVOID(TABLE t [, radius, speed, speed_max, horizon, reach, right, step])`: each row is a robot's state
+/// with its goal (`robot`, `x`, `y`, `vx`, `vy`, `gx`, `gy`) and the list of `GATHER` (`robots`); `command_x`
+/// and `command_y` are the velocity that it should drive from the next step on.
 fn avoid(call: &Call) -> Result<Operator, String> {
     let input = call.input()?;
     let robot = input.column::<i64>("robot")?;
@@ -240,8 +242,8 @@ fn avoid(call: &Call) -> Result<Operator, String> {
 }
 
 impl Planner {
-    /// The velocity of a robot from the next step on. All states are moved on to its beginning, because until then all
-    /// robots drive as they do.
+    /// The velocity of a robot from the next step on. All states are moved on to its beginning, because until
+    /// then all robots drive as they do.
     fn plan(&self, robot: i64, state: [f64; 6], robots: &[f64]) -> Result<Vec2, String> {
         if !robots.len().is_multiple_of(NUMBERS) {
             return Err(format!(
@@ -330,8 +332,8 @@ mod tests {
         }
     }
 
-    /// Robots that cross a circle for `steps`. Each drives as commanded, except those that are silent from step 20 on,
-    /// which get no commands. Returns how close two of them came, and how many arrived.
+    /// Robots that cross a circle for `steps`. Each drives as commanded, except those that are silent from
+    /// step 20 on, which get no commands. Returns how close two of them came, and how many arrived.
     fn cross(count: usize, silent: &[usize], steps: usize) -> (f64, usize) {
         let planner = planner();
         let circle = (count as f64 * 1.5 / std::f64::consts::TAU).max(6.0);

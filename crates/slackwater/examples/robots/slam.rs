@@ -1,5 +1,5 @@
-//! What a scan matcher knows of a robot: its pose, the map that it has made of the scans so far, and the odometry at
-//! the last scan. A robot is followed by several hypotheses, each with a map of its own.
+//! What a scan matcher knows of a robot: its pose, the map that it has made of the scans so far, and the
+//! odometry at the last scan. A robot is followed by several hypotheses, each with a map of its own.
 
 use super::correlate::{Map, Pose, Window, best_pose, point};
 
@@ -34,8 +34,8 @@ pub struct Hypothesis {
 }
 
 impl Hypothesis {
-    /// Processes a scan with `ranges` around the robot, from straight ahead to the left. `noise` are two numbers that
-    /// differ among hypotheses. Returns how well the scan fits, from 0 to 1.
+    /// Processes a scan with `ranges` around the robot, from straight ahead to the left. `noise` are two
+    /// numbers that differ among hypotheses. Returns how well the scan fits, from 0 to 1.
     ///
     /// # Errors
     ///
@@ -110,7 +110,8 @@ impl Hypothesis {
         saved
     }
 
-    /// What was saved. The map's rasters are made again from its points, in their order, so they are the same.
+    /// What was saved. The map's rasters are made again from its points, in their order, so they are the
+    /// same.
     pub fn loaded(saved: &[f64], settings: &Settings) -> Hypothesis {
         if saved.len() < FIXED {
             return Hypothesis::default();
@@ -163,8 +164,8 @@ fn ends(ranges: &[f64], range_m: f64) -> Result<Vec<[f64; 2]>, String> {
         .collect())
 }
 
-/// Two numbers with deviation 1 for a scan and a hypothesis: the same in each run. The first hypothesis takes the
-/// odometry as it is.
+/// Two numbers with deviation 1 for a scan and a hypothesis: the same in each run. The first hypothesis takes
+/// the odometry as it is.
 pub fn noise(seed: u64, robot: i64, micros: i64, hypothesis: i64) -> [f64; 2] {
     if hypothesis == 0 {
         return [0.0; 2];

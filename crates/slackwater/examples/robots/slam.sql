@@ -1,5 +1,6 @@
--- Localization and mapping (SLAM): where robots are, by matching the scans of their lasers with the maps that they
--- have made of earlier ones. The gateway sends its clock to both topics after each tick: a row without a robot.
+-- Localization and mapping (SLAM): where robots are, by matching the scans of their lasers with the maps that
+-- they have made of earlier ones. The gateway sends its clock to both topics after each tick: a row without a
+-- robot.
 --
 -- `cargo run --example robots -- run` this file, with a broker at the address. See docs/robots.md.
 
@@ -15,7 +16,8 @@ CREATE TABLE scans (ms BIGINT, robot BIGINT, ranges ARRAY<DOUBLE>,
   ts AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR ts AS ts - INTERVAL '0.001' SECOND)
 WITH ('connector' = 'mqtt', 'address' = '127.0.0.1:1883', 'topic' = 'scans/#', 'format' = 'json');
 
-CREATE TABLE poses (robot BIGINT, ms BIGINT, hypothesis BIGINT, x DOUBLE, y DOUBLE, heading DOUBLE, weight DOUBLE)
+CREATE TABLE poses (robot BIGINT, ms BIGINT, hypothesis BIGINT, x DOUBLE, y DOUBLE, heading DOUBLE,
+  weight DOUBLE)
 WITH ('connector' = 'mqtt', 'address' = '127.0.0.1:1883', 'topic' = 'poses', 'format' = 'json');
 
 -- Each robot is followed four times, with odometry that is disturbed differently.
