@@ -31,7 +31,8 @@ class Laser:
     """A robot that drives along an ellipse in the hall."""
 
     def __init__(self, number, seed):
-        self.chance = random.Random(f"{seed} laser {number}")
+        self.name, self.steps = f"{seed} laser {number}", 0
+        self.chance = random.Random(self.name)
         self.angle = 2 * math.pi * number / LASERS_MAX
         self.wide, self.high = 5.4 - 0.3 * number, 3.6 - 0.25 * number
         # What the odometer tells: it begins at the true pose.
@@ -45,6 +46,7 @@ class Laser:
 
     def step(self):
         """Drives for a step, and adds to the odometry what the odometer tells of it."""
+        self.steps += 1
         pace = math.hypot(self.wide * math.sin(self.angle), self.high * math.cos(self.angle))
         self.angle += SPEED * STEP_S / pace
         x, y, heading = self.pose
@@ -62,7 +64,8 @@ class Laser:
                          y + ahead * math.sin(heading) + left * math.cos(heading), wrapped(heading + turn))
 
     def scan(self):
-        """The ranges around the robot, from straight ahead to the left."""
+        """The ranges around the robot, from straight ahead to the left: the same ones until the next step."""
+        chance = random.Random(f"{self.name} scan {self.steps}")
         x, y, heading = self.pose
         walls = [(ax - x, ay - y, bx - ax, by - ay) for ax, ay, bx, by in WALLS]
         ranges = []
@@ -78,7 +81,7 @@ class Laser:
                 if 0 < along < found and 0 <= (ax * sin - ay * cos) / across <= 1:
                     found = along
             if found < RANGE_M:
-                found = max(0.0, found + self.chance.gauss(0, RANGE_ERROR_M))
+                found = max(0.0, found + chance.gauss(0, RANGE_ERROR_M))
             ranges.append(round(min(found, RANGE_M), 3))
         return ranges
 

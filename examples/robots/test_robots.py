@@ -85,6 +85,8 @@ class HallTest(unittest.TestCase):
         self.assertEqual(lasers[0].odometry, lasers[1].odometry)
         self.assertNotEqual(lasers[0].odometry, lasers[2].odometry)
         self.assertEqual(lasers[0].pose, lasers[2].pose)
+        self.assertEqual(lasers[0].scan(), lasers[0].scan())
+        self.assertNotEqual(lasers[0].scan(), lasers[2].scan())
         self.assertGreater(math.dist(lasers[0].odometry[:2], lasers[0].pose[:2]), 0.3)
 
     def test_no_robot_drives_through_a_wall(self):
