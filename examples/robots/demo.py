@@ -131,7 +131,9 @@ class Demo:
         found = {algorithm: [] for algorithm in ALGORITHMS}
         for _ in range(options.rounds):
             for algorithm in ALGORITHMS:
-                settings = [*options.set, f"broadcast={algorithm}", f"processes={options.processes}",
+                # With the queries' own target workers sleep for longer than a broadcast takes.
+                settings = ["latency_target=1 ms", *options.set, f"broadcast={algorithm}",
+                            f"processes={options.processes}",
                             f"parallelism={options.processes}", f"workers={options.processes}"]
                 query = self.query("slam", settings)
                 lasers = [hall.Laser(number, options.seed) for number in range(options.lasers)]
