@@ -11,6 +11,8 @@ PARTS = 5
 STOPS_AFTER_S = 0.3
 ARRIVED_M = 0.5
 SPEED = 1.5
+# How close two robots came is known below this: the width of a cell of the grid that finds them.
+CLOSE_M = 4 * RADIUS_M
 # Room on the circle for each robot, and the smallest circle.
 ROOM_M, CIRCLE_MIN_M = 1.5, 6.0
 
@@ -80,8 +82,8 @@ class Crossing:
                 self.vx[robot] = self.vy[robot] = 0.0
 
     def count_collisions(self):
-        """Counts each time that two robots begin to touch, by a grid with cells as wide as two robots."""
-        cells, touching, width = {}, set(), 2 * RADIUS_M
+        """Counts each time that two robots begin to touch, and notes how close two of them came."""
+        cells, touching, width = {}, set(), CLOSE_M
         for robot, (x, y) in enumerate(zip(self.x, self.y)):
             cells.setdefault((int(x // width), int(y // width)), []).append(robot)
         for (column, row), robots in cells.items():
@@ -93,7 +95,7 @@ class Crossing:
                         continue
                     apart = math.hypot(self.x[robot] - self.x[other], self.y[robot] - self.y[other])
                     self.closest_m = min(self.closest_m, apart)
-                    if apart < width:
+                    if apart < 2 * RADIUS_M:
                         touching.add((robot, other))
         self.collisions += len(touching - self.touching)
         self.touching = touching

@@ -94,7 +94,8 @@ class Demo:
     def tell_crossing(self, robots, simulator):
         answers, touch_m, cores = simulator.commands, 2 * crossing.RADIUS_M, simulator.cores
         lost, share = answers.asked - len(answers.times_ms), missed(answers.times_ms)
-        apart = f"{robots.closest_m:.2f} m" if robots.closest_m < 2 * touch_m else f"over {touch_m:.2f} m"
+        close_m = crossing.CLOSE_M
+        apart = f"{robots.closest_m:.2f} m" if robots.closest_m < close_m else f"over {close_m:.2f} m"
         print(f"with avoidance:    {robots.collisions:,} collisions, {robots.arrivals} arrivals; "
               f"the closest two were {apart} apart (they touch at {touch_m:.2f})")
         print(f"commands:          {len(answers.times_ms):,}, {times(answers.times_ms)}; "

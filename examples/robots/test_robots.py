@@ -41,6 +41,10 @@ class CrossingTest(unittest.TestCase):
                     if math.hypot(robots.x[one] - robots.x[other], robots.y[one] - robots.y[other]) < 0.6}
         self.assertEqual(robots.touching, expected)
         self.assertEqual(robots.collisions, len(expected))
+        robots.x, robots.y = [0.59, 1.21], [0.0, 0.0]
+        robots.closest_m = math.inf
+        robots.count_collisions()
+        self.assertAlmostEqual(robots.closest_m, 0.62)
 
     def test_a_robot_without_commands_keeps_its_velocity_and_then_stops(self):
         robots = crossing.Crossing(2, 1)
