@@ -346,3 +346,65 @@ fn a_query_that_is_stopped_resumes_with_its_robots_and_maps() {
         assert!(written(&folder, sink) == expected, "{name}: resumed");
     }
 }
+
+#[test]
+fn what_calls_get_wrong_is_said() {
+    install();
+    let folder = Folder::with(&[("fleet.jsonl", &states(false)), ("odometry.jsonl", "{}\n")]);
+    for (query_name, from, to, wanted) in [
+        (
+            "avoid",
+            "gather(TABLE states ORDER BY ts)",
+            "gather(TABLE states)",
+            "GATHER needs an order",
+        ),
+        (
+            "avoid",
+            "gather(TABLE states ORDER BY ts)",
+            "gather(TABLE states ORDER BY ts, keep => 5)",
+            "'keep' must be an INTERVAL of days or smaller units, and is 5",
+        ),
+        (
+            "avoid",
+            "s.ts = t.ts))",
+            "s.ts = t.ts), radius => 0)",
+            "AVOID 'radius' must be above 0, and is 0",
+        ),
+        (
+            "avoid",
+            "s.ts = t.ts))",
+            "s.ts = t.ts), right => 2)",
+            "AVOID 'right' is from -1.5 to 1.5 radians, and is 2",
+        ),
+        (
+            "avoid",
+            "s.gy, t.robots",
+            "s.gy",
+            "AVOID needs a column 'robots'",
+        ),
+        (
+            "slam",
+            "NOT NULL), 2)",
+            "NOT NULL), 0)",
+            "HYPOTHESES 'count' is from 1 to 1000, and is 0",
+        ),
+        (
+            "slam",
+            "turn => 0.08",
+            "turn => 0.08, extent => 500",
+            "MATCH_SCAN 'extent' is from 1 to 200, and is 500",
+        ),
+        (
+            "slam",
+            "TABLE matched PARTITION BY robot ORDER BY ts",
+            "TABLE matched PARTITION BY robot",
+            "BEST needs an order",
+        ),
+    ] {
+        let text = query(query_name, &folder);
+        assert!(text.contains(from), "{from}");
+        let shown = run_text(&text.replace(from, to), &[]).unwrap_err();
+        assert!(shown.contains(wanted), "{to}:\n{shown}\nand not: {wanted}");
+        assert!(shown.starts_with("test.sql:"), "{shown}");
+    }
+}
