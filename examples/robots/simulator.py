@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -48,7 +49,7 @@ class Query:
     def stop(self):
         """Ends it, and forgets what it has saved."""
         rounds.stop(self.process)
-        subprocess.run(["rm", "-rf", str(self.folder / f"{self.name}-state")], check=True)
+        shutil.rmtree(self.folder / f"{self.name}-state", ignore_errors=True)
 
     def cpu_s(self):
         """The CPU time of the process and of its worker processes."""
