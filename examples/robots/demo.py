@@ -12,6 +12,7 @@ import argparse
 import math
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -198,6 +199,8 @@ def main(arguments):
     if missing:
         print(f"skipped: {missing}")
         return 0
+    # So that the broker and the queries end as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if options.realtime:
         try:
             # The broker and the queries inherit it.

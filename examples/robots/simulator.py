@@ -16,6 +16,9 @@ import rounds
 # Event time begins on 2026-01-01, so that a recording with the same seed is the same.
 BEGIN_MS = 1_767_225_600_000
 READY_S = 90
+# The number of the first tick and scan that count: larger than those of READY_S, and always the same, so that
+# the messages of a seed are the same however long the queries took to start.
+FIRST_TICK = 2000
 # By how much the clock is ahead of what it follows: an operator after another one that orders its rows waits
 # until the watermark is 1 ms past them.
 CLOCK_MS = 10
@@ -124,6 +127,7 @@ class Simulator:
             now = time.monotonic()
             if end is None and all(self.ready.values()):
                 self.counts, end = True, now + seconds
+                self.tick = self.scan_tick = FIRST_TICK - 1
                 before = {name: query.cpu_s() for name, query in queries.items()}
                 before["broker"], before["simulator"] = rounds.cpu_s(self.broker.pid), time.process_time()
                 started = now
