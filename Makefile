@@ -1,5 +1,5 @@
 # The commands that the README mentions. Everything else is plain cargo.
-.PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
+.PHONY: demo demo-latency demo-robots test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
 .PHONY: test-numa test-sockets-programs
@@ -13,6 +13,15 @@ demo: build
 # One query under a changing rate: rate, p99 against its target, and cores used, a line a second.
 demo-latency: build
 	target/release/slackwater run examples/day_curve.sql --live
+
+# Robots that speak MQTT, and queries that keep them apart and tell them where they are, with mosquitto: three
+# minutes. ROBOTS='--robots 50 --seconds 20 --no-page' changes that. See docs/robots.md.
+ROBOTS ?=
+demo-robots:
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
+	cargo build --release -p slackwater --example robots
+	python3 -B examples/robots/demo.py --program target/release/examples/robots $(ROBOTS)
 
 # The fast tests. Reference answers over real data need ../shared/data next to the checkout.
 test: duckdb
@@ -115,6 +124,10 @@ test-mqtt:
 	cargo test $(PACKAGES) --lib --test main mqtt
 	python3 -m unittest discover -s tests/mqtt
 	python3 tests/mqtt/rounds.py --program target/debug/slackwater --rates 50 --seconds 1 --rounds 1 --check
+	cargo build $(PACKAGES) --example robots
+	python3 -B -m unittest discover -s examples/robots
+	python3 -B examples/robots/demo.py --program target/debug/examples/robots --check --no-page --kill \
+	  --robots 8 --lasers 1 --seconds 12 --broadcast-seconds 2 --rounds 1 --processes 2
 
 # The round client, broker, query, broker, client: its latency and the CPU time of each part, with mosquitto.
 # BENCH='--broker rabbitmq --middles broker,python' is the same with RabbitMQ. Release build first.

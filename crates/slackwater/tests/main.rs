@@ -40,6 +40,7 @@ mod python_functions;
 mod random;
 mod reads;
 mod redis;
+mod robots;
 mod server;
 mod shell;
 mod sql_files;

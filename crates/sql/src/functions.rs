@@ -74,10 +74,7 @@ fn all() -> Arc<All> {
 ///
 /// When a name is already taken: then no function is added.
 pub fn install(functions: Functions) -> std::result::Result<(), String> {
-    let mut all = all().as_ref().clone();
-    all.add(functions)?;
-    *ALL.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all));
-    Ok(())
+    change(|all| all.add(functions))
 }
 
 /// Adds functions as [`install`] does, but replaces those of the same name that were added before. Programs
@@ -87,17 +84,29 @@ pub fn install(functions: Functions) -> std::result::Result<(), String> {
 ///
 /// When a name is that of a function of the language: then no function is added.
 pub fn define(functions: Functions) -> std::result::Result<(), String> {
-    let mut all = all().as_ref().clone();
-    for name in functions.names() {
-        if all.added.remove(&name) {
-            all.scalars.retain(|function| function.name() != name);
-            all.aggregates
-                .retain(|function| function.name().to_lowercase() != name);
-            all.operators.retain(|operator| operator.name != name);
+    change(|all| {
+        for name in functions.names() {
+            if all.added.remove(&name) {
+                all.scalars.retain(|function| function.name() != name);
+                all.aggregates
+                    .retain(|function| function.name().to_lowercase() != name);
+                all.operators.retain(|operator| operator.name != name);
+            }
         }
-    }
-    all.add(functions)?;
-    *ALL.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(all));
+        all.add(functions)
+    })
+}
+
+/// Changes the functions, unless that fails. Others that change them wait, so that no change is lost.
+fn change(
+    change: impl FnOnce(&mut All) -> std::result::Result<(), String>,
+) -> std::result::Result<(), String> {
+    let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    let mut changed = all
+        .as_deref()
+        .map_or_else(built_in, std::clone::Clone::clone);
+    change(&mut changed)?;
+    *all = Some(Arc::new(changed));
     Ok(())
 }
 

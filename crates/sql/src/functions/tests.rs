@@ -8,6 +8,7 @@ use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, StringViewArray};
 use slackwater_engine::accumulator::Accumulator;
 
 use super::aggregate::{Aggregate, UserAggregate, user_aggregate};
+use super::{Functions, install};
 
 /// The sum of the numbers whose string is not empty, and the largest string.
 #[derive(Default)]
@@ -131,4 +132,23 @@ fn a_failing_value_affects_only_its_own_group() {
     let values = accumulator.evaluate(&[1, 0]).unwrap();
     assert_eq!(values.failed, [(1, "z is too large".to_string())]);
     assert!(values.column.is_valid(0) && values.column.is_null(1));
+}
+
+#[test]
+fn regression_functions_that_are_added_at_once_are_all_there() {
+    let names = (0..32).map(|number| format!("added_at_once_{number}"));
+    let names = names.collect::<Vec<String>>();
+    std::thread::scope(|scope| {
+        for name in &names {
+            scope.spawn(move || {
+                let mut functions = Functions::default();
+                functions.scalar(name, |value: i64| value);
+                install(functions).unwrap();
+            });
+        }
+    });
+    let all = super::names();
+    for name in &names {
+        assert!(all.contains(name), "{name} is missing");
+    }
 }
