@@ -21,7 +21,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{LinkError, SendError};
@@ -34,7 +33,7 @@ use crate::tcp::ready::Ready;
 use crate::tcp::record::Record;
 use crate::tcp::socket;
 use crate::tcp::wire::Wire;
-use crate::tcp::{Guard, Identity, Settings, after, now_ns, peer_at};
+use crate::tcp::{Carrier, Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 use crate::waiter::{Interest, Registrar, WaiterHandle};
 
@@ -60,7 +59,7 @@ pub struct Writer<P> {
     /// The writer's random number: distinguishes it from another writer of the same link.
     number: u64,
     settings: Settings,
-    guard: Option<Arc<dyn Guard>>,
+    carrier: Carrier,
     registrar: Registrar,
     outgoing: Outgoing<P>,
     phase: Phase,
@@ -71,6 +70,8 @@ pub struct Writer<P> {
     give_up_ns: u64,
     back_off: Duration,
     breaches: u32,
+    /// Whether a connection over frames ever heard one; over TCP, whether there was one.
+    has_heard: bool,
     /// What last went wrong.
     trouble: String,
 }
@@ -97,7 +98,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         Writer::connect_guarded(address, identity, link, peer_name, waiter, settings, None)
     }
 
-    /// As [`Writer::connect`], to an acceptor with the same `guard`.
+    /// As [`Writer::connect`], to an acceptor with the same guard and transport.
     pub fn connect_guarded(
         address: SocketAddr,
         identity: Identity,
@@ -105,7 +106,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         peer_name: &str,
         waiter: impl Into<WaiterHandle>,
         settings: Settings,
-        guard: Option<Arc<dyn Guard>>,
+        carrier: impl Into<Carrier>,
     ) -> Writer<P> {
         let now_ns = now_ns();
         let mut writer = Writer {
@@ -115,7 +116,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             link,
             number: random_number(),
             settings,
-            guard,
+            carrier: carrier.into(),
             registrar: waiter.into().registrar(),
             outgoing: Outgoing::new(settings.window()),
             phase: Phase::Apart { retry_ns: now_ns },
@@ -124,6 +125,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             give_up_ns: after(now_ns, settings.connect_timeout),
             back_off: BACK_OFF_MIN,
             breaches: 0,
+            has_heard: false,
             trouble: String::new(),
         };
         writer.drive(now_ns);
@@ -304,12 +306,14 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             window: self.settings.window() as u32,
         };
         let deadline_ns = after(now_ns, self.settings.handshake_timeout);
-        let seal = self.guard.as_ref().map(|guard| guard.connecting());
+        let seal = self.carrier.guard.as_ref().map(|guard| guard.connecting());
+        let port = self.carrier.transport.as_ref().map(|frames| frames.open());
         Ok(Greeting::new(
             Wire::new(socket, seal.transpose()?),
             Ready::new(watch),
             &hello,
             deadline_ns,
+            port.transpose()?,
         ))
     }
 
@@ -406,9 +410,19 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         else {
             return false;
         };
-        let (wire, ready) = greeting.into_wire();
-        self.phase = Phase::Open(Box::new(Line::new(wire, ready)));
-        true
+        let changed = greeting.into_wire().and_then(|(wire, ready, frames)| {
+            let lost = |error: io::Error| Broken::Lost(format!("can't be waited for: {error}"));
+            wire.change_over(ready, frames, &self.registrar)
+                .map_err(lost)
+        });
+        match changed {
+            Ok((wire, ready)) => {
+                self.phase = Phase::Open(Box::new(Line::new(wire, ready)));
+                true
+            }
+            Err(Broken::Lost(trouble)) => self.retry(trouble, now_ns),
+            Err(Broken::Breach(trouble)) => self.breach(trouble, now_ns),
+        }
     }
 
     fn exchange(&mut self, now_ns: u64) -> bool {
@@ -418,6 +432,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         };
         let before = self.outgoing.oldest();
         let outcome = line.exchange(&mut self.outgoing, self.is_closing, now_ns, patience);
+        self.has_heard |= !line.is_deaf();
         if self.outgoing.oldest() > before {
             self.back_off = BACK_OFF_MIN;
             self.breaches = 0;
@@ -433,10 +448,12 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
                 self.close_down(None);
                 false
             }
-            Err(Broken::Lost(trouble)) => {
+            Err(Broken::Lost(trouble)) if self.has_heard => {
                 self.search_anew(now_ns);
                 self.retry(trouble, now_ns)
             }
+            // Greetings don't count while no frame ever arrives: the search began with the link.
+            Err(Broken::Lost(trouble)) => self.retry(trouble, now_ns),
             Err(Broken::Breach(trouble)) => {
                 self.search_anew(now_ns);
                 self.breach(trouble, now_ns)

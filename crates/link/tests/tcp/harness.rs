@@ -54,7 +54,7 @@ pub fn patient(window_bytes: usize) -> Settings {
 
 pub fn bind(settings: Settings) -> Acceptor {
     let address = "127.0.0.1:0".parse().expect("an address");
-    let acceptor = Acceptor::bind_guarded(address, IDENTITY, settings, crate::guard());
+    let acceptor = Acceptor::bind_guarded(address, IDENTITY, settings, crate::reading());
     acceptor.expect("a listening socket")
 }
 
@@ -78,7 +78,7 @@ pub fn connect_as<P: std::ops::Deref<Target = [u8]>>(
     waiter: &Waiter,
     settings: Settings,
 ) -> Writer<P> {
-    let guard = crate::guard();
+    let carrier = crate::writing();
     Writer::connect_guarded(
         address,
         identity,
@@ -86,7 +86,7 @@ pub fn connect_as<P: std::ops::Deref<Target = [u8]>>(
         "the reader",
         waiter,
         settings,
-        guard,
+        carrier,
     )
 }
 
@@ -125,6 +125,15 @@ impl Pair {
             let frame = self.reader.receive().expect("a sound link");
             assert!(frame.is_none(), "a frame nobody asked for");
             std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Over frames, what was received last is acknowledged a little later.
+    pub fn be_quiet(&mut self) {
+        if crate::writing().transport.is_some() {
+            self.turn_until("silence", |pair| {
+                (pair.writer.due_ns(), pair.reader.due_ns()) == (None, None)
+            });
         }
     }
 
