@@ -48,6 +48,10 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// writer gives up: one bit may flip on its way, but three breaches mean another program.
 const BREACHES_MAX: u32 = 3;
 
+/// How many times the peer's time-out a writer waits for the first frame of its reader, whose greetings arrive:
+/// a minute. Then the network carries none.
+const DEAF_TIMEOUTS: u32 = 6;
+
 /// The writing end of a link to another host.
 ///
 /// `P` is a piece of a frame: it is kept until the reader has the frame.
@@ -70,6 +74,8 @@ pub struct Writer<P> {
     give_up_ns: u64,
     back_off: Duration,
     breaches: u32,
+    /// When the link was made.
+    began_ns: u64,
     /// Whether a connection over frames ever heard one; over TCP, whether there was one.
     has_heard: bool,
     /// What last went wrong.
@@ -125,6 +131,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             give_up_ns: after(now_ns, settings.connect_timeout),
             back_off: BACK_OFF_MIN,
             breaches: 0,
+            began_ns: now_ns,
             has_heard: false,
             trouble: String::new(),
         };
@@ -452,8 +459,12 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
                 self.search_anew(now_ns);
                 self.retry(trouble, now_ns)
             }
-            // Greetings don't count while no frame ever arrives: the search began with the link.
-            Err(Broken::Lost(trouble)) => self.retry(trouble, now_ns),
+            // Greetings don't count while no frame ever arrives, though the reader's worker may be busy.
+            Err(Broken::Lost(trouble)) => {
+                let patience = self.settings.peer_timeout * DEAF_TIMEOUTS;
+                self.give_up_ns = self.give_up_ns.max(after(self.began_ns, patience));
+                self.retry(trouble, now_ns)
+            }
             Err(Broken::Breach(trouble)) => {
                 self.search_anew(now_ns);
                 self.breach(trouble, now_ns)

@@ -1,6 +1,9 @@
 //! Ends of links on threads that really sleep, frames with content that can be checked, and the bytes of
 //! the protocol written by hand, as in `docs/internals/tcp.md`.
 
+// Links over frames need no bytes written by hand.
+#![allow(dead_code)]
+
 use fastrand::Rng;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};

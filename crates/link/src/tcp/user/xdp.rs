@@ -25,6 +25,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 mod interface;
 mod memory;
@@ -54,6 +55,10 @@ const ETHERNET_BYTES: usize = 14;
 
 /// The type of our frames: the first one for local experiments (IEEE 802).
 const ETHERNET_TYPE: u16 = 0x88B5;
+
+/// How long a queue that is taken is waited for, and how often it is tried in this time.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
+const QUEUE_PAUSE: Duration = Duration::from_millis(10);
 
 /// An interface's first queue, for the links of this process.
 #[derive(Clone)]
@@ -100,8 +105,7 @@ impl Device {
             .map_err(|error| failed("can't get memory for frames", error))?;
         let owner = Socket::owner(&memory, received, sent)
             .map_err(|error| failed("can't open an AF_XDP socket", error))?;
-        owner
-            .bind_first(interface.index)
+        bind(&owner, interface.index)
             .map_err(|error| failed("can't bind an AF_XDP socket to its first queue", error))?;
         let pool = Pool::new(&owner, received, sent)
             .map_err(|error| failed("can't map the rings of its frames", error))?;
@@ -150,6 +154,20 @@ impl Transport for Device {
                 shared.pool().give_slot(slot);
                 Err(error)
             }
+        }
+    }
+}
+
+/// Binds the owner. The kernel frees a queue a little after the process that had it has ended: the one before
+/// this one may just have done so.
+fn bind(owner: &Socket, interface: u32) -> io::Result<()> {
+    let end = Instant::now() + QUEUE_PATIENCE;
+    loop {
+        match owner.bind_first(interface) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < end => {
+                std::thread::sleep(QUEUE_PAUSE);
+            }
+            bound => return bound,
         }
     }
 }

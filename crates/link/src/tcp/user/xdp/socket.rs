@@ -43,7 +43,10 @@ impl Socket {
             headroom: 0,
         };
         socket.set(libc::XDP_UMEM_REG, &registration)?;
-        socket.set(libc::XDP_UMEM_FILL_RING, &(received as libc::c_int))?;
+        socket.set(
+            libc::XDP_UMEM_FILL_RING,
+            &(fill_entries(received) as libc::c_int),
+        )?;
         socket.set(libc::XDP_UMEM_COMPLETION_RING, &(sent as libc::c_int))?;
         socket.set(libc::XDP_RX_RING, &(UNUSED as libc::c_int))?;
         Ok(socket)
@@ -131,7 +134,7 @@ impl Socket {
         let fill = Layout {
             offsets: offsets.fr,
             page: libc::XDP_UMEM_PGOFF_FILL_RING,
-            count: received,
+            count: fill_entries(received),
         };
         let done = Layout {
             offsets: offsets.cr,
@@ -179,6 +182,12 @@ impl Socket {
             )
         };
     }
+}
+
+/// The kernel hands a frame over before it gives up the place where it found it, so a ring with a place for each
+/// frame may have none for the one that comes back. That frame would be lost.
+fn fill_entries(frames: usize) -> usize {
+    2 * frames
 }
 
 impl AsFd for Socket {
