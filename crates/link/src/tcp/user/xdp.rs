@@ -44,11 +44,15 @@ use socket::Socket;
 /// The most connections of a device: their frames are 192 MiB.
 pub const CONNECTIONS_MAX: usize = 128;
 
-/// One frame of the memory: a frame of an MTU of 1,500, and the 256 bytes that the kernel keeps before it.
+/// One frame of the memory, with 256 bytes that the kernel keeps before it: for an MTU of 1,500, and for a
+/// larger one. The kernel allows at most a page.
 const FRAME_BYTES: usize = 2048;
+const LONG_FRAME_BYTES: usize = 4096;
 
-/// The longest packet after the Ethernet header.
-const PACKET_BYTES_MAX: usize = 1500;
+/// The longest packet after the Ethernet header, in a frame and in a long one. The latter is the largest MTU of
+/// a virtual interface with a program.
+const PACKET_BYTES: u16 = 1500;
+const LONG_PACKET_BYTES_MAX: u16 = 3498;
 
 /// What an Ethernet header takes: two addresses and the type.
 const ETHERNET_BYTES: usize = 14;
@@ -101,13 +105,17 @@ impl Device {
         // Rings have powers of two.
         let received = (connections * KEPT_FRAMES).next_power_of_two();
         let sent = (connections * WINDOW_FRAMES).next_power_of_two();
-        let memory = Memory::new((received + sent) * FRAME_BYTES)
+        let frame_bytes = match interface.packet_bytes > PACKET_BYTES {
+            true => LONG_FRAME_BYTES,
+            false => FRAME_BYTES,
+        };
+        let memory = Memory::new(received + sent, frame_bytes)
             .map_err(|error| failed("can't get memory for frames", error))?;
         let owner = Socket::owner(&memory, received, sent)
             .map_err(|error| failed("can't open an AF_XDP socket", error))?;
         bind(&owner, interface.index)
             .map_err(|error| failed("can't bind an AF_XDP socket to its first queue", error))?;
-        let pool = Pool::new(&owner, received, sent)
+        let pool = Pool::new(&owner, frame_bytes as u64, received, sent)
             .map_err(|error| failed("can't map the rings of its frames", error))?;
         let program = Program::attach(interface.index, connections)
             .map_err(|error| failed("can't attach a program", error))?;
@@ -197,7 +205,7 @@ fn explain(interface: &CString, what: &str, error: io::Error) -> io::Error {
             ": raise the limit of locked memory (ulimit -l), or use fewer links"
         }
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => {
-            ": the interface or the kernel can't; its MTU must be at most 1500, and the kernel Linux 5.9 or \
+            ": the interface or the kernel can't; its MTU must be at most 3498, and the kernel Linux 5.9 or \
              later. Otherwise SET 'link' = 'auto'"
         }
         _ => "",

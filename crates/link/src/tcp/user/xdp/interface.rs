@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use super::PACKET_BYTES_MAX;
+use super::LONG_PACKET_BYTES_MAX;
 use crate::tcp::user::Place;
 
 /// An interface of this network namespace.
@@ -62,7 +62,7 @@ impl Interface {
             .map_err(|error| failed("can't read its MTU", error))?;
         // SAFETY: the kernel has filled this member.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
-        let packet_bytes = u16::try_from(mtu).unwrap_or(0).min(PACKET_BYTES_MAX as u16);
+        let packet_bytes = u16::try_from(mtu).unwrap_or(0).min(LONG_PACKET_BYTES_MAX);
         if packet_bytes < Place::PACKET_BYTES_MIN {
             let least = Place::PACKET_BYTES_MIN;
             return Err(io::Error::new(
