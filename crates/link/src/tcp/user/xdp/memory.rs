@@ -3,7 +3,6 @@
 use std::io;
 use std::ptr::NonNull;
 
-use super::FRAME_BYTES;
 use super::ring::Ring;
 use super::socket::Socket;
 
@@ -11,6 +10,8 @@ use super::socket::Socket;
 pub(super) struct Memory {
     start: NonNull<u8>,
     length: usize,
+    /// The length of a frame.
+    frame_bytes: usize,
 }
 
 // SAFETY: the memory is this process's until it is unmapped in `drop`. Who may touch which frame of it, the
@@ -20,7 +21,8 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub(super) fn new(length: usize) -> io::Result<Memory> {
+    pub(super) fn new(frames: usize, frame_bytes: usize) -> io::Result<Memory> {
+        let length = frames * frame_bytes;
         // SAFETY: a new mapping.
         let start = unsafe {
             libc::mmap(
@@ -33,15 +35,21 @@ impl Memory {
             )
         };
         match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => {
-                Ok(Memory { start, length })
-            }
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Memory {
+                start,
+                length,
+                frame_bytes,
+            }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
     pub(super) fn start(&self) -> u64 {
         self.start.as_ptr() as u64
+    }
+
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 
     pub(super) fn length(&self) -> usize {
@@ -68,11 +76,11 @@ impl Memory {
     ///
     /// The frame is a number of the pool, and belongs to the caller as long as the bytes are used.
     pub(super) unsafe fn frame(&self, number: u32) -> &mut [u8] {
-        let at = number as usize * FRAME_BYTES;
-        debug_assert!(at + FRAME_BYTES <= self.length);
+        let at = number as usize * self.frame_bytes;
+        debug_assert!(at + self.frame_bytes <= self.length);
         // SAFETY: inside of the mapping, as the pool has only numbers of frames of it; nobody else uses it,
         // says the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), FRAME_BYTES) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(at), self.frame_bytes) }
     }
 }
 
@@ -90,17 +98,23 @@ pub(super) struct Pool {
     sent: Ring<u64>,
     /// Frames to be sent with.
     free: Vec<u32>,
-    /// How many frames there are.
+    /// How many frames there are, and how long they are.
     frames: u64,
+    frame_bytes: u64,
     slots: Vec<bool>,
 }
 
 impl Pool {
     /// Gives the kernel the first `received` frames.
-    pub(super) fn new(owner: &Socket, received: usize, sent: usize) -> io::Result<Pool> {
+    pub(super) fn new(
+        owner: &Socket,
+        frame_bytes: u64,
+        received: usize,
+        sent: usize,
+    ) -> io::Result<Pool> {
         let (mut fill, sent_ring) = owner.pool_rings(received, sent)?;
         for frame in 0..received {
-            fill.push((frame * FRAME_BYTES) as u64);
+            fill.push(frame as u64 * frame_bytes);
         }
         fill.publish();
         // At most 2^17 frames.
@@ -110,6 +124,7 @@ impl Pool {
             sent: sent_ring,
             free,
             frames: (received + sent) as u64,
+            frame_bytes,
             slots: Vec::new(),
         })
     }
@@ -119,7 +134,7 @@ impl Pool {
         for address in addresses.drain(..) {
             // The ring has room for all of them. An address is anywhere in its frame.
             self.fill
-                .push(address / FRAME_BYTES as u64 * FRAME_BYTES as u64);
+                .push(address / self.frame_bytes * self.frame_bytes);
         }
         self.fill.publish();
     }
@@ -127,7 +142,7 @@ impl Pool {
     /// Takes back frames that were sent, and moves free ones to `spare` until it has `count`.
     pub(super) fn supply(&mut self, spare: &mut Vec<u32>, count: usize) {
         while let Some(address) = self.sent.pop() {
-            let frame = address / FRAME_BYTES as u64;
+            let frame = address / self.frame_bytes;
             // The kernel's number, and checked all the same.
             if frame < self.frames {
                 self.free.push(frame as u32);

@@ -89,7 +89,7 @@ impl Port for XdpPort {
             length = FRAME_BYTES_MIN;
         }
         let is_taken = self.rings.sending.push(libc::xdp_desc {
-            addr: u64::from(number) * super::FRAME_BYTES as u64,
+            addr: u64::from(number) * self.device.0.memory.frame_bytes() as u64,
             len: length as u32,
             options: 0,
         });

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::memory::Memory;
 use super::ring::{Layout, Ring};
-use super::{FRAME_BYTES, KEPT_FRAMES, WINDOW_FRAMES};
+use super::{KEPT_FRAMES, WINDOW_FRAMES};
 
 /// Packets that wait for a port's owner, and those that it sends.
 pub(super) struct Rings {
@@ -39,7 +39,7 @@ impl Socket {
         let registration = libc::xdp_umem_reg_v1 {
             addr: memory.start(),
             len: memory.length() as u64,
-            chunk_size: FRAME_BYTES as u32,
+            chunk_size: memory.frame_bytes() as u32,
             headroom: 0,
         };
         socket.set(libc::XDP_UMEM_REG, &registration)?;
