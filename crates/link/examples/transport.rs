@@ -1,12 +1,12 @@
-//! Messages there and back between two processes, each with a reader and a writer: what a link costs over TCP and
-//! over AF_XDP sockets. `tests/transport/bench.py` starts both, in network namespaces of their own.
+//! Messages there and back between two processes, each with a reader and a writer: what a link costs over TCP
+//! and over AF_XDP sockets. `tests/transport/bench.py` starts both, in network namespaces of their own.
 //!
 //! ```text
 //! transport ping|pong tcp|xdp spin|sleep ADDRESS BYTES RATE SECONDS CORE
 //! ```
 //!
-//! Each prints its port, and reads the other's address and port from its input. At rate 0, 64 messages (16 of more
-//! than 4 KiB) are on their way at any time.
+//! Each prints its port, and reads the other's address and port from its input. At rate 0, 64 messages (16 of
+//! more than 4 KiB) are on their way at any time.
 
 use std::io::{BufRead, Write as _};
 use std::net::{IpAddr, SocketAddr};
@@ -65,7 +65,7 @@ fn arguments() -> Option<Arguments> {
 fn main() {
     let Some(arguments) = arguments() else {
         eprintln!(
-            "error: give ping|pong tcp|xdp spin|sleep ADDRESS BYTES RATE SECONDS CORE, with BYTES of 8 or more"
+            "error: give ping|pong tcp|xdp spin|sleep ADDRESS BYTES RATE SECONDS CORE, BYTES 8 or more"
         );
         std::process::exit(2);
     };
@@ -169,11 +169,9 @@ impl Ends {
     fn rest(&mut self, until_ns: Option<u64>, look: impl FnOnce(&mut Ends) -> bool) {
         if self.spins {
             std::hint::spin_loop();
-            if [self.writer.due_ns(), self.reader.due_ns()]
-                .iter()
-                .flatten()
-                .any(|due| *due <= now_ns())
-            {
+            let due = [self.writer.due_ns(), self.reader.due_ns()];
+            let is_due = due.iter().flatten().any(|due_ns| *due_ns <= now_ns());
+            if is_due || !self.writer.is_connected() {
                 self.writer.push(false);
             }
             return;
@@ -287,7 +285,8 @@ fn ping(ends: &mut Ends, arguments: &Arguments) {
     latencies.sort_unstable();
     let at = |share: f64| f64::from(latencies[(latencies.len() as f64 * share) as usize]) / 1e3;
     println!(
-        "{{\"cpu_ns\": {cpu}, \"messages\": {received}, \"rate\": {:.0}, \"p50_us\": {:.1}, \"p99_us\": {:.1}}}",
+        "{{\"cpu_ns\": {cpu}, \"messages\": {received}, \"rate\": {:.0}, \"p50_us\": {:.1}, \
+         \"p99_us\": {:.1}}}",
         received as f64 / elapsed as f64 * 1e9,
         at(0.5),
         at(0.99),

@@ -24,8 +24,8 @@
 //!   token gets no answer.
 //! - **Sealed, with a [`Guard`].** Everything on the connection is encrypted and authenticated below the
 //!   records ([`Seal`]); nothing above `wire` knows of it, but for what was written and is still owed.
-//! - **Over frames, with a [`Transport`].** After the greeting a connection's bytes go through a device of the
-//!   process's own ([`Port`]); the TCP connection remains for its end.
+//! - **Over frames, with a [`Transport`].** After the greeting a connection's bytes go through a device of
+//!   the process's own ([`Port`]); the TCP connection remains for its end.
 //! - **Idle costs nothing.** Timers run only while something is unacknowledged, a frame is half received,
 //!   or the other end is missing: [`Writer::due_ns`] and [`Reader::due_ns`] say when.
 //!
@@ -55,6 +55,7 @@ mod ready;
 mod greeting;
 mod line;
 mod outgoing;
+mod refusal;
 mod writer;
 
 mod acceptor;

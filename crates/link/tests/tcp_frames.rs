@@ -1,5 +1,5 @@
-//! The tests of `tcp.rs` for links whose bytes are in frames, over a network that loses, repeats, reorders and
-//! damages some of them. Those that write the protocol by hand are left out: they know no frames.
+//! The tests of `tcp.rs` for links whose bytes are in frames, over a network that loses, repeats, reorders
+//! and damages some of them. Those that write the protocol by hand are left out: they know no frames.
 
 #![cfg(not(loom))]
 

@@ -1,5 +1,6 @@
-//! The tests of `tcp_frames.rs` through AF_XDP sockets on a pair of virtual interfaces. They need root: without
-//! it, they say so, and run over UDP. Each test has a network namespace of its own, which ends with its threads.
+//! The tests of `tcp_frames.rs` through AF_XDP sockets on a pair of virtual interfaces. They need root:
+//! without it, they say so, and run over UDP. Each test has a network namespace of its own, which ends with
+//! its threads.
 
 #![cfg(all(not(loom), feature = "xdp"))]
 

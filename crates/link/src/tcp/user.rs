@@ -2,12 +2,12 @@
 //! drives itself, with a protocol of its own.
 //!
 //! ```text
-//! Wire ── send ──► Session ── Packet ──► Port (AF_XDP, or a test's) ──► network ──► Port ──► Session ──► Wire
-//!   └──────────────── the TCP connection: greeting, death, last word ────────────────────────────────────┘
+//! Wire ─ send ─► Session ─ Packet ─► Port (AF_XDP, or a test's) ─► network ─► Port ─► Session ─► Wire
+//!   └──────────────── the TCP connection: greeting, death, last word ───────────────────────────┘
 //! ```
 //!
 //! Everything above [`Wire`](super::wire) is as it is over TCP: records, credits, seals, reconnecting. Below
-//! it, a [`Session`](session) repeats what the network loses, and refuses what it repeats, reorders or damages.
+//! it, a [`Session`](session) repeats what the network loses, and drops what it repeats, reorders or damages.
 //!
 //! Invariants:
 //! - **The greeting is TCP's.** Both ends tell their [`Place`] in it, after the token, and under the seal.
@@ -74,8 +74,8 @@ pub trait Port: Send {
     /// nothing, if there is no room now.
     fn send(&mut self, address: [u8; 8], packet: [&[u8]; 2]) -> bool;
 
-    /// Sends the packets that were taken.
-    fn flush(&mut self);
+    /// Sends the packets that were taken. Returns false if some are left, for another flush.
+    fn flush(&mut self) -> bool;
 
     /// Hands out packets that have arrived, until `take` returns false or there are none. A port keeps at
     /// most [`KEPT_FRAMES`] until then, and drops further ones.

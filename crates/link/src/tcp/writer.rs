@@ -26,11 +26,12 @@ use std::time::Duration;
 use crate::error::{LinkError, SendError};
 use crate::frame::FRAME_BYTES_MAX;
 use crate::tcp::greeting::Greeting;
-use crate::tcp::hello::{Answer, Hello, Reply, VERSION, random_number};
+use crate::tcp::hello::{Answer, Hello, Reply, random_number};
 use crate::tcp::line::{Broken, Line, LineEvent, Patience};
 use crate::tcp::outgoing::Outgoing;
 use crate::tcp::ready::Ready;
 use crate::tcp::record::Record;
+use crate::tcp::refusal::Refusal;
 use crate::tcp::socket;
 use crate::tcp::wire::Wire;
 use crate::tcp::{Carrier, Identity, Settings, after, now_ns, peer_at};
@@ -48,8 +49,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// writer gives up: one bit may flip on its way, but three breaches mean another program.
 const BREACHES_MAX: u32 = 3;
 
-/// How many times the peer's time-out a writer waits for the first frame of its reader, whose greetings arrive:
-/// a minute. Then the network carries none.
+/// How many of the peer's time-outs a writer waits for the first frame of a reader that greets: a minute.
 const DEAF_TIMEOUTS: u32 = 6;
 
 /// The writing end of a link to another host.
@@ -341,54 +341,27 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     }
 
     fn answered(&mut self, reply: Reply, now_ns: u64) -> bool {
-        let ours = self.identity.epoch;
         match reply.answer {
             Answer::Accepted => return self.accepted(reply, now_ns),
-            Answer::Version => self.fail(
-                format!("refused version {VERSION} of the protocol"),
-                "run the same version of slackwater on every host",
-            ),
-            Answer::StaleEpoch => self.fail(
-                format!(
-                    "refused epoch {ours} as stale: the deployment is at epoch {}",
-                    reply.epoch
-                ),
-                "nothing to do: this process was replaced",
-            ),
-            Answer::OtherWriter => self.fail(
-                format!(
-                    "has received frames of another writer of link {}",
-                    self.link
-                ),
-                "give each link one writer, and a restarted writer a new epoch",
-            ),
-            Answer::Position => self.fail(
-                "expects a frame that this writer no longer has, or never had".to_owned(),
-                "restore the deployment from its last checkpoint",
-            ),
-            Answer::Window => self.fail(
-                format!("refused a window of {} bytes", self.settings.window()),
-                "",
-            ),
             Answer::Ended if self.is_closing => {
                 self.outgoing.clear();
                 self.phase = Phase::Ended;
+                return false;
             }
-            Answer::Ended => self.fail(
-                format!("has already received the end of link {}", self.link),
-                "give each link one writer",
-            ),
-            Answer::Left => self.close_down(None),
-            Answer::UnknownLink => {
-                let trouble = format!("has no reader for link {}", self.link);
-                return self.retry(trouble, now_ns);
+            Answer::Left => {
+                self.close_down(None);
+                return false;
             }
-            Answer::NewerEpoch => {
-                let trouble = format!("is still at epoch {}, this writer at {ours}", reply.epoch);
-                return self.retry(trouble, now_ns);
+            _ => {}
+        }
+        let ours = self.identity.epoch;
+        match reply.refusal(ours, self.link, self.settings.window()) {
+            Refusal::ForNow(trouble) => self.retry(trouble, now_ns),
+            Refusal::ForGood(reason, hint) => {
+                self.fail(reason, hint);
+                false
             }
         }
-        false
     }
 
     fn accepted(&mut self, reply: Reply, now_ns: u64) -> bool {

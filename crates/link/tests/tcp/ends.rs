@@ -73,8 +73,8 @@ fn dropping_a_writer_with_frames_is_an_error_after_those_that_were_sent() {
 #[test]
 fn regression_a_writer_dropped_during_its_greeting_says_so() {
     if crate::guard().is_some() || crate::writing().transport.is_some() {
-        // Nothing can be said before the handshake is over, or before the other end has changed over to frames:
-        // the reader waits for a writer that never comes.
+        // Nothing can be said before the handshake is over, or before the other end has changed over to
+        // frames: the reader waits for a writer that never comes.
         return;
     }
     let waiter = Waiter::new().expect("a waiter");

@@ -34,7 +34,9 @@ impl Port for DeafPort {
         true
     }
 
-    fn flush(&mut self) {}
+    fn flush(&mut self) -> bool {
+        true
+    }
 
     fn receive(&mut self, _take: &mut dyn FnMut(&[u8]) -> bool) {}
 }

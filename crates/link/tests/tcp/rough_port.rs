@@ -98,11 +98,12 @@ impl Port for RoughPort {
         true
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self) -> bool {
         for (to, packet) in self.waiting.drain(..) {
             // What the socket does not take is lost.
             let _ = self.socket.send_to(&packet, to);
         }
+        true
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(&[u8]) -> bool) {

@@ -230,6 +230,19 @@ fn bind<T>(
     ))
 }
 
+/// Whether another attempt would fail as well: a port, an interface or a permission is missing.
+pub fn is_final(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrInUse
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ResourceBusy
+            | io::ErrorKind::Unsupported
+    )
+}
+
 fn lane_bytes(lanes: usize) -> usize {
     let share = INBOX_BYTES / lanes;
     // Rounded down to a power of two.

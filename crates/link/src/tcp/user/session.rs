@@ -61,6 +61,8 @@ pub(super) struct Session {
     ask_after: Duration,
     /// Whether the next packet asks.
     asks: bool,
+    /// Whether the port has packets that its last flush did not send.
+    has_left: bool,
     /// Whether a packet of the peer has ever arrived.
     has_heard: bool,
 }
@@ -92,6 +94,7 @@ impl Session {
             due_ns: None,
             ask_after: ASK_AFTER_MIN,
             asks: false,
+            has_left: false,
             has_heard: false,
         }
     }
@@ -167,8 +170,10 @@ impl Session {
             is_stuck = !self.send(port, None);
             has_sent = true;
         }
-        if has_sent {
-            port.flush();
+        // Also what an earlier one left, without which the port may have no room.
+        if has_sent || is_stuck || self.has_left {
+            self.has_left = !port.flush();
+            is_stuck |= self.has_left;
         }
         self.due_ns = match (is_stuck, self.frames.is_empty()) {
             (true, _) => Some(after(now_ns, RETRY_AFTER)),

@@ -1,13 +1,13 @@
 //! Frames through AF_XDP sockets: rings of frames that the kernel's driver and this process share.
 //!
 //! ```text
-//! Port ── send ──► its ring ── sendto ──► interface ──► ... ──► interface ── program ──► ring of slot N ──► Port
-//!                     memory of frames, shared by all ports of a device ─────────────────┘
+//! Port ─ send ─► its ring ─ sendto ─► interface ──► ... ──► interface ─ program ─► ring of slot N ─► Port
+//!                     memory of frames, shared by all ports of a device ───────────┘
 //! ```
 //!
-//! A [`Device`] has one interface's first queue: a program there looks at each frame's type and slot, and puts
-//! ours into the ring of the slot's socket. Everything else goes to the kernel as before. Each port has a
-//! socket with two rings of its own, so a worker waits for its links as for any descriptor, and a worker that
+//! A [`Device`] has one interface's first queue: a program there looks at each frame's type and slot, and
+//! puts ours into the ring of the slot's socket. Everything else goes to the kernel as before. Each port has
+//! a socket with two rings of its own, so a worker waits for its links as for any descriptor, and a worker that
 //! polls needs no system call to receive.
 //!
 //! Invariants:
@@ -49,8 +49,8 @@ pub const CONNECTIONS_MAX: usize = 128;
 const FRAME_BYTES: usize = 2048;
 const LONG_FRAME_BYTES: usize = 4096;
 
-/// The longest packet after the Ethernet header, in a frame and in a long one. The latter is the largest MTU of
-/// a virtual interface with a program.
+/// The longest packet after the Ethernet header, in a frame and in a long one. The latter is the largest MTU
+/// of a virtual interface with a program.
 const PACKET_BYTES: u16 = 1500;
 const LONG_PACKET_BYTES_MAX: u16 = 3498;
 
@@ -115,8 +115,9 @@ impl Device {
             .map_err(|error| failed("can't open an AF_XDP socket", error))?;
         bind(&owner, interface.index)
             .map_err(|error| failed("can't bind an AF_XDP socket to its first queue", error))?;
-        let pool = Pool::new(&owner, frame_bytes as u64, received, sent)
-            .map_err(|error| failed("can't map the rings of its frames", error))?;
+        let rings = owner.pool_rings(received, sent);
+        let rings = rings.map_err(|error| failed("can't map the rings of its frames", error))?;
+        let pool = Pool::new(rings, frame_bytes as u64, received, sent);
         let program = Program::attach(interface.index, connections)
             .map_err(|error| failed("can't attach a program", error))?;
         Ok(Device(Arc::new(Shared {
@@ -198,8 +199,8 @@ fn explain(interface: &CString, what: &str, error: io::Error) -> io::Error {
             ": this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): SET 'link' = 'auto'"
         }
         Some(libc::EBUSY | libc::EEXIST) => {
-            ": another program uses it. One process of a host can: give --processes 1, and remove programs of \
-             others (ip link set dev … xdp off)"
+            ": another program uses it. One process of a host can: give --processes 1, and remove programs \
+             of others (ip link set dev … xdp off)"
         }
         Some(libc::ENOBUFS | libc::ENOMEM) => {
             ": raise the limit of locked memory (ulimit -l), or use fewer links"

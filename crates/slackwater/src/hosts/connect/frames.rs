@@ -42,8 +42,8 @@ fn open(address: IpAddr, connections: usize) -> io::Result<Arc<dyn Transport>> {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!(
-                "SET 'link' = 'xdp': this process has {} links to other hosts, and at most {most} go over frames: \
-             lower the parallelism, or SET 'link' = 'auto'",
+                "SET 'link' = 'xdp': this process has {} links to other hosts, and at most {most} go over \
+             frames: lower the parallelism, or SET 'link' = 'auto'",
                 connections / 2
             ),
         ));
@@ -55,7 +55,7 @@ fn open(address: IpAddr, connections: usize) -> io::Result<Arc<dyn Transport>> {
 fn open(_address: IpAddr, _connections: usize) -> io::Result<Arc<dyn Transport>> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "SET 'link' = 'xdp': this program was built without AF_XDP: build it with --features slackwater/xdp, or \
-         SET 'link' = 'auto'",
+        "SET 'link' = 'xdp': this program was built without AF_XDP: build it with --features \
+         slackwater/xdp, or SET 'link' = 'auto'",
     ))
 }

@@ -1,5 +1,5 @@
-//! Two sessions over a network that loses, repeats, reorders and damages packets, all from a seed, with a clock
-//! of its own.
+//! Two sessions over a network that loses, repeats, reorders and damages packets, all from a seed, with a
+//! clock of its own.
 
 use std::os::fd::BorrowedFd;
 
@@ -104,7 +104,9 @@ impl Port for Network {
         true
     }
 
-    fn flush(&mut self) {}
+    fn flush(&mut self) -> bool {
+        !self.random.thousandth(self.trouble.full)
+    }
 
     fn receive(&mut self, _take: &mut dyn FnMut(&[u8]) -> bool) {}
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::ptr::NonNull;
 
 use super::ring::Ring;
-use super::socket::Socket;
 
 /// Memory that the kernel and this process share.
 pub(super) struct Memory {
@@ -105,34 +104,34 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Gives the kernel the first `received` frames.
+    /// Gives the kernel the first `received` frames, by the ring `fill`; the rest are to be sent with, and
+    /// come back by the ring `sent_ring`.
     pub(super) fn new(
-        owner: &Socket,
+        (mut fill, sent_ring): (Ring<u64>, Ring<u64>),
         frame_bytes: u64,
         received: usize,
         sent: usize,
-    ) -> io::Result<Pool> {
-        let (mut fill, sent_ring) = owner.pool_rings(received, sent)?;
+    ) -> Pool {
         for frame in 0..received {
             fill.push(frame as u64 * frame_bytes);
         }
         fill.publish();
         // At most 2^17 frames.
         let free = (received as u32..(received + sent) as u32).collect();
-        Ok(Pool {
+        Pool {
             fill,
             sent: sent_ring,
             free,
             frames: (received + sent) as u64,
             frame_bytes,
             slots: Vec::new(),
-        })
+        }
     }
 
     /// Returns frames that were received.
     pub(super) fn refill(&mut self, addresses: &mut Vec<u64>) {
         for address in addresses.drain(..) {
-            // The ring has room for all of them. An address is anywhere in its frame.
+            // The ring has twice the room for all of them. An address is anywhere in its frame.
             self.fill
                 .push(address / self.frame_bytes * self.frame_bytes);
         }

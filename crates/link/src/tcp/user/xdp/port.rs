@@ -9,7 +9,8 @@ use crate::tcp::user::{Place, Port};
 /// Frames that a port has at hand, so that it takes the pool's lock once for many.
 const SPARE_FRAMES: usize = 64;
 
-/// The kernel sends 32 frames for each call. A window, and answers, need 16 calls.
+/// The kernel sends 32 frames for each call. A window, and answers, need 16 calls. It sends fewer while too many
+/// are on their way; the rest is sent by the next flush, a millisecond later.
 const KICKS_MAX: usize = 16;
 
 /// The shortest frame of Ethernet, without its checksum.
@@ -99,7 +100,7 @@ impl Port for XdpPort {
         is_taken
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self) -> bool {
         self.rings.sending.publish();
         for _ in 0..KICKS_MAX {
             if self.rings.sending.is_taken() {
@@ -108,6 +109,7 @@ impl Port for XdpPort {
             self.socket.kick();
         }
         self.device.0.pool().supply(&mut self.spare, SPARE_FRAMES);
+        self.rings.sending.is_taken()
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(&[u8]) -> bool) {

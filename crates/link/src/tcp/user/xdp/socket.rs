@@ -17,6 +17,9 @@ pub(super) struct Rings {
 /// Twice a window, so that answers have room.
 const SENDING: usize = 2 * WINDOW_FRAMES;
 
+/// What may be on its way to the other end: 512 frames, and what the kernel adds to each (up to 4 KiB).
+const SEND_BYTES: libc::c_int = 4 << 20;
+
 /// The ring of the owner, which receives nothing: the kernel wants it to have one.
 const UNUSED: usize = 2;
 
@@ -63,6 +66,8 @@ impl Socket {
         let socket = Socket::new()?;
         socket.set(libc::XDP_RX_RING, &(KEPT_FRAMES as libc::c_int))?;
         socket.set(libc::XDP_TX_RING, &(SENDING as libc::c_int))?;
+        // Otherwise some 90 frames may be on their way, fewer than a window.
+        socket.set_at(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BYTES)?;
         let memory_of = owner.0.as_raw_fd() as u32;
         socket.bind(interface, libc::XDP_SHARED_UMEM, memory_of)?;
         Ok(socket)
@@ -89,12 +94,16 @@ impl Socket {
     }
 
     fn set<T>(&self, option: libc::c_int, value: &T) -> io::Result<()> {
+        self.set_at(libc::SOL_XDP, option, value)
+    }
+
+    fn set_at<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
         let length = size_of::<T>() as libc::socklen_t;
         // SAFETY: the value of an option that has this type.
         done(unsafe {
             libc::setsockopt(
                 self.0.as_raw_fd(),
-                libc::SOL_XDP,
+                level,
                 option,
                 std::ptr::from_ref(value).cast(),
                 length,
@@ -184,8 +193,8 @@ impl Socket {
     }
 }
 
-/// The kernel hands a frame over before it gives up the place where it found it, so a ring with a place for each
-/// frame may have none for the one that comes back. That frame would be lost.
+/// The kernel hands a frame over before it gives up the place where it found it, so a ring with a place for
+/// each frame may have none for the one that comes back. That frame would be lost.
 fn fill_entries(frames: usize) -> usize {
     2 * frames
 }
