@@ -68,15 +68,14 @@ pub struct Writer<P> {
     outgoing: Outgoing<P>,
     phase: Phase,
     is_closing: bool,
-    /// The number of the reader that accepted this writer first.
+    /// The reader that accepted this writer first.
     reader: Option<u64>,
     /// When the search for a connection ends, while there is none.
     give_up_ns: u64,
     back_off: Duration,
     breaches: u32,
-    /// When the link was made.
     began_ns: u64,
-    /// Whether a connection over frames ever heard one; over TCP, whether there was one.
+    /// Whether any connection over frames heard one; over TCP, whether there was one.
     has_heard: bool,
     /// What last went wrong.
     trouble: String,
@@ -104,7 +103,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         Writer::connect_guarded(address, identity, link, peer_name, waiter, settings, None)
     }
 
-    /// As [`Writer::connect`], to an acceptor with the same guard and transport.
+    /// As [`Writer::connect`], to an acceptor with the same carrier.
     pub fn connect_guarded(
         address: SocketAddr,
         identity: Identity,
@@ -354,8 +353,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             }
             _ => {}
         }
-        let ours = self.identity.epoch;
-        match reply.refusal(ours, self.link, self.settings.window()) {
+        let window = self.settings.window();
+        match reply.refusal(self.identity.epoch, self.link, window) {
             Refusal::ForNow(trouble) => self.retry(trouble, now_ns),
             Refusal::ForGood(reason, hint) => {
                 self.fail(reason, hint);
@@ -434,8 +433,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             }
             // Greetings don't count while no frame ever arrives, though the reader's worker may be busy.
             Err(Broken::Lost(trouble)) => {
-                let patience = self.settings.peer_timeout * DEAF_TIMEOUTS;
-                self.give_up_ns = self.give_up_ns.max(after(self.began_ns, patience));
+                let end_ns = after(self.began_ns, self.settings.peer_timeout * DEAF_TIMEOUTS);
+                self.give_up_ns = self.give_up_ns.max(end_ns);
                 self.retry(trouble, now_ns)
             }
             Err(Broken::Breach(trouble)) => {

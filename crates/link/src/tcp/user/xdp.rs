@@ -7,8 +7,8 @@
 //!
 //! A [`Device`] has one interface's first queue: a program there looks at each frame's type and slot, and
 //! puts ours into the ring of the slot's socket. Everything else goes to the kernel as before. Each port has
-//! a socket with two rings of its own, so a worker waits for its links as for any descriptor, and a worker that
-//! polls needs no system call to receive.
+//! a socket with two rings of its own, so a worker waits for its links as for any descriptor, and a worker
+//! that polls needs no system call to receive.
 //!
 //! Invariants:
 //! - A frame of the memory belongs to exactly one of: the kernel (ring to be filled, rings on their way), the

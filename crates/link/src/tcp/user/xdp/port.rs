@@ -9,8 +9,8 @@ use crate::tcp::user::{Place, Port};
 /// Frames that a port has at hand, so that it takes the pool's lock once for many.
 const SPARE_FRAMES: usize = 64;
 
-/// The kernel sends 32 frames for each call. A window, and answers, need 16 calls. It sends fewer while too many
-/// are on their way; the rest is sent by the next flush, a millisecond later.
+/// The kernel sends 32 frames for each call. A window, and answers, need 16 calls. It sends fewer while too
+/// many are on their way; the rest is sent by the next flush, a millisecond later.
 const KICKS_MAX: usize = 16;
 
 /// The shortest frame of Ethernet, without its checksum.
