@@ -12,7 +12,7 @@ pub(super) enum Refusal {
 
 impl Reply {
     /// The refusal of a writer at epoch `ours`, in an answer that does not accept it.
-    pub(super) fn refusal(&self, ours: u64, link: u64, window: usize) -> Refusal {
+    pub(super) fn meaning(&self, ours: u64, link: u64, window: usize) -> Refusal {
         let theirs = self.epoch;
         match self.answer {
             Answer::UnknownLink => Refusal::ForNow(format!("has no reader for link {link}")),

@@ -354,7 +354,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             _ => {}
         }
         let window = self.settings.window();
-        match reply.refusal(self.identity.epoch, self.link, window) {
+        match reply.meaning(self.identity.epoch, self.link, window) {
             Refusal::ForNow(trouble) => self.retry(trouble, now_ns),
             Refusal::ForGood(reason, hint) => {
                 self.fail(reason, hint);

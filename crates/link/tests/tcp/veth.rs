@@ -1,8 +1,8 @@
 //! A pair of virtual interfaces in a network namespace of the test's own, and AF_XDP devices at both.
 
-use std::cell::RefCell;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use slackwater_link::tcp::Transport;
 use slackwater_link::tcp::xdp::Device;
@@ -15,41 +15,25 @@ pub const READER: &str = "slackw1";
 /// More than any test has connections at once, those that are being replaced included.
 const CONNECTIONS: usize = 64;
 
-thread_local! {
-    /// The namespace of this test's thread: its devices by their names, or that there can't be any.
-    static LAB: RefCell<Lab> = const { RefCell::new(Lab::Unknown) };
-}
+/// The namespaces of tests, by what the kernel calls them: their devices, or that there can't be any. Threads
+/// that a test starts are in its namespace.
+static LABS: Mutex<Vec<(PathBuf, Lab)>> = Mutex::new(Vec::new());
 
 enum Lab {
-    Unknown,
     Without,
     With(Vec<Device>),
 }
 
 /// Makes the namespace if there is none yet. Returns whether this is not possible.
 pub fn skips() -> bool {
-    LAB.with_borrow_mut(|lab| {
-        if let Lab::Unknown = lab {
-            *lab = match make() {
-                Ok(()) => Lab::With(Vec::new()),
-                Err(reason) => {
-                    println!("skipped AF_XDP, which needs root and the program `ip`: {reason}");
-                    Lab::Without
-                }
-            };
-        }
-        matches!(lab, Lab::Without)
-    })
+    in_lab(|lab| matches!(lab, Lab::Without))
 }
 
 /// A transport through this interface.
 pub fn transport(interface: &str) -> Arc<dyn Transport> {
-    if skips() {
-        return rough_transport(5);
-    }
-    LAB.with_borrow_mut(|lab| {
+    in_lab(|lab| {
         let Lab::With(devices) = lab else {
-            unreachable!("asked above");
+            return rough_transport(5);
         };
         let found = devices.iter().find(|device| device.name() == interface);
         let device = found.cloned().unwrap_or_else(|| {
@@ -57,8 +41,27 @@ pub fn transport(interface: &str) -> Arc<dyn Transport> {
             devices.push(device.clone());
             device
         });
-        Arc::new(device) as Arc<dyn Transport>
+        Arc::new(device)
     })
+}
+
+fn in_lab<T>(use_it: impl FnOnce(&mut Lab) -> T) -> T {
+    let own = || std::fs::read_link("/proc/thread-self/ns/net").expect("a namespace");
+    let first = std::fs::read_link("/proc/self/ns/net").expect("a namespace");
+    let mut labs = LABS.lock().unwrap_or_else(PoisonError::into_inner);
+    if own() == first && !labs.iter().any(|(name, _)| *name == first) {
+        let lab = match make() {
+            Ok(()) => Lab::With(Vec::new()),
+            Err(reason) => {
+                println!("skipped AF_XDP, which needs root and the program `ip`: {reason}");
+                Lab::Without
+            }
+        };
+        labs.push((own(), lab));
+    }
+    let own = own();
+    let found = labs.iter_mut().find(|(name, _)| *name == own);
+    use_it(&mut found.expect("made above").1)
 }
 
 fn make() -> Result<(), String> {
