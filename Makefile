@@ -1,6 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency demo-robots test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
+.PHONY: bench-transport
 .PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
 .PHONY: test-numa test-sockets-programs
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
@@ -267,6 +268,12 @@ bench-sockets:
 	  echo "note: some programs are missing: apt-get install redis-server redis-tools iperf3"
 	cargo build --release -p slackwater-sockets
 	python3 -B tests/sockets/bench.py --library target/release/libslackwater_sockets.so $(SOCKETS)
+
+# A link between two network namespaces over TCP and over AF_XDP sockets: latency and CPU time. Root; minutes.
+TRANSPORT ?=
+bench-transport:
+	cargo build --release -p slackwater-link --features xdp --example transport
+	python3 -B tests/transport/bench.py --program target/release/examples/transport $(TRANSPORT)
 
 # psql alone, which is quick.
 test-psql:

@@ -24,6 +24,8 @@
 //!   token gets no answer.
 //! - **Sealed, with a [`Guard`].** Everything on the connection is encrypted and authenticated below the
 //!   records ([`Seal`]); nothing above `wire` knows of it, but for what was written and is still owed.
+//! - **Over frames, with a [`Transport`].** After the greeting a connection's bytes go through a device of
+//!   the process's own ([`Port`]); the TCP connection remains for its end.
 //! - **Idle costs nothing.** Timers run only while something is unacknowledged, a frame is half received,
 //!   or the other end is missing: [`Writer::due_ns`] and [`Reader::due_ns`] say when.
 //!
@@ -36,6 +38,7 @@
 //! thread that only accepts is Seastar's listener.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 mod hello;
@@ -44,6 +47,7 @@ mod record;
 mod socket;
 
 mod seal;
+mod user;
 mod wire;
 
 mod ready;
@@ -51,6 +55,7 @@ mod ready;
 mod greeting;
 mod line;
 mod outgoing;
+mod refusal;
 mod writer;
 
 mod acceptor;
@@ -69,6 +74,9 @@ pub use mailbox::Refusals;
 pub use reader::Reader;
 pub use seal::{Guard, Seal};
 pub use socket::Moved;
+#[cfg(feature = "xdp")]
+pub use user::xdp;
+pub use user::{KEPT_FRAMES, Place, Port, Transport, WINDOW_FRAMES};
 pub use writer::Writer;
 
 /// The least window: four records of 1 KiB, so that a quarter still carries payload.
@@ -101,6 +109,24 @@ impl std::fmt::Debug for Identity {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The token stays out of logs.
         write!(formatter, "Identity(epoch {})", self.epoch)
+    }
+}
+
+/// What a link's connections have beneath their records. Both ends must have the same.
+#[derive(Clone, Default)]
+pub struct Carrier {
+    /// What encrypts them.
+    pub guard: Option<Arc<dyn Guard>>,
+    /// What carries their bytes in the place of the TCP stream.
+    pub transport: Option<Arc<dyn Transport>>,
+}
+
+impl From<Option<Arc<dyn Guard>>> for Carrier {
+    fn from(guard: Option<Arc<dyn Guard>>) -> Carrier {
+        Carrier {
+            guard,
+            transport: None,
+        }
     }
 }
 

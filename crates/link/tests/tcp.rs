@@ -24,6 +24,16 @@ fn guard() -> Option<std::sync::Arc<dyn slackwater_link::tcp::Guard>> {
     None
 }
 
+/// What the readers' connections have.
+fn reading() -> slackwater_link::tcp::Carrier {
+    guard().into()
+}
+
+/// What the writers' connections have.
+fn writing() -> slackwater_link::tcp::Carrier {
+    guard().into()
+}
+
 /// Why a stranger is refused.
 const STRANGER: &str = "does not use this protocol";
 

@@ -20,13 +20,23 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use slackwater_link::Waiter;
-use slackwater_link::tcp::{Guard, Writer};
+use slackwater_link::tcp::{Carrier, Guard, Writer};
 use slackwater_secure::Secret;
 
 fn guard() -> Option<Arc<dyn Guard>> {
     static GUARD: OnceLock<Arc<dyn Guard>> = OnceLock::new();
     let guard = GUARD.get_or_init(|| Secret::generate().expect("randomness").guard());
     Some(Arc::clone(guard))
+}
+
+/// What the readers' connections have.
+fn reading() -> Carrier {
+    guard().into()
+}
+
+/// What the writers' connections have.
+fn writing() -> Carrier {
+    guard().into()
 }
 
 /// Why a stranger is refused.

@@ -20,7 +20,7 @@ const TEXT_BYTES: usize = 16;
 pub fn decide(program: &Program, plan: &mut Plan) {
     for broadcast in broadcasts(&program.graph) {
         let kind = match program.settings.link {
-            LinkKind::Auto | LinkKind::SharedMemory => Kind::ShmLent,
+            LinkKind::Auto | LinkKind::SharedMemory | LinkKind::Xdp => Kind::ShmLent,
             LinkKind::Tcp => Kind::TcpLink,
         };
         let costs = Costs {

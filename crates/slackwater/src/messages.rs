@@ -37,8 +37,11 @@ pub fn decide(program: &Program, plan: &mut Plan, costs: &QueryCosts) {
         let link = &plan.execution.links[link];
         let hosts = [link.from, link.to].map(|end| plan.host_of.get(process(plan, end)));
         match program.settings.link {
-            LinkKind::Auto | LinkKind::SharedMemory if hosts[0] == hosts[1] => Kind::ShmLent,
-            LinkKind::Auto | LinkKind::SharedMemory | LinkKind::Tcp => Kind::TcpLink,
+            LinkKind::Auto | LinkKind::SharedMemory | LinkKind::Xdp if hosts[0] == hosts[1] => {
+                Kind::ShmLent
+            }
+            // What frames cost is not measured; they are chosen by hand.
+            _ => Kind::TcpLink,
         }
     };
     let links = plan.execution.links.iter().enumerate();

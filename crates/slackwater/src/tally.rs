@@ -12,7 +12,6 @@ use slackwater_engine::deploy::Deployment;
 use slackwater_engine::instance::SinkResult;
 use slackwater_sql::node::NodeSpec;
 use slackwater_sql::program::Program;
-use slackwater_sql::settings::LinkKind;
 
 use crate::catalog::ProgramCatalog;
 use crate::hosts::FinalCounts;
@@ -107,7 +106,7 @@ impl Tally<'_> {
         let deployment = self.deployment;
         match deployment.is_on_one_host(&deployment.links[link]) {
             true => self.program.settings.link.used().to_string(),
-            false => LinkKind::Tcp.used().to_string(),
+            false => self.program.settings.link.between_hosts().to_string(),
         }
     }
 

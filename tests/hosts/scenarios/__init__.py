@@ -2,4 +2,4 @@
 
 from scenarios import answers, deaths, stops, networks, clocks, targets  # noqa: F401
 from scenarios import takeovers, figures, strangers, certificates, silence  # noqa: F401
-from scenarios import bad_input, files, rounds  # noqa: F401
+from scenarios import bad_input, files, frames, rounds  # noqa: F401

@@ -23,7 +23,10 @@ const SQL: [&str; 2] = ["datafusion", "sqlparser"];
 const SQL_AND_ASYNC: &[&str] = &[SQL[0], SQL[1], "tokio", "futures"];
 
 const RULES: [(&str, May); 15] = [
-    ("crates/link", May::Only(&["rustix", "libc", "loom"])),
+    (
+        "crates/link",
+        May::Only(&["rustix", "libc", "crc32fast", "loom"]),
+    ),
     (
         "crates/secure",
         May::Only(&["base64", "ring", "rustix", "rustls", "slackwater-link"]),

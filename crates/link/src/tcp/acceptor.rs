@@ -30,8 +30,9 @@ use crate::tcp::hello::{Answer, HELLO_BYTES, Hello, Reply, Unreadable, random_nu
 use crate::tcp::mailbox::{Arrival, Reason, Refusals, Shared, Slot};
 use crate::tcp::reader::Reader;
 use crate::tcp::socket::{self, Moved};
+use crate::tcp::user::{OFFER_BYTES, Offer, Stream};
 use crate::tcp::wire::Wire;
-use crate::tcp::{Guard, Identity, SEALED_HANDSHAKES_MAX, Settings, after, now_ns};
+use crate::tcp::{Carrier, Identity, SEALED_HANDSHAKES_MAX, Settings, after, now_ns};
 use crate::waiter::WaiterHandle;
 
 /// The most connections accepted between two looks at the greetings in progress: a quarter of those that may
@@ -70,7 +71,7 @@ impl Acceptor {
         Acceptor::bind_guarded(address, identity, settings, None)
     }
 
-    /// As [`Acceptor::bind`], for writers with a seal of `guard`.
+    /// As [`Acceptor::bind`], for writers with a seal of the guard, over frames of the transport.
     ///
     /// # Errors
     ///
@@ -79,7 +80,7 @@ impl Acceptor {
         address: SocketAddr,
         identity: Identity,
         settings: Settings,
-        guard: Option<std::sync::Arc<dyn Guard>>,
+        carrier: impl Into<Carrier>,
     ) -> io::Result<Acceptor> {
         let listener = TcpListener::bind(address).map_err(|error| {
             let explanation = format!("can't listen at {address}: {error}");
@@ -93,7 +94,7 @@ impl Acceptor {
             listener,
             shared: Arc::clone(&shared),
             bell: Arc::clone(&bell),
-            guard,
+            carrier: carrier.into(),
             greetings: Vec::new(),
             accept_after_ns: None,
         };
@@ -151,7 +152,7 @@ struct Doorman {
     listener: TcpListener,
     shared: Arc<Shared>,
     bell: Arc<Bell>,
-    guard: Option<std::sync::Arc<dyn Guard>>,
+    carrier: Carrier,
     /// The greetings in progress, the oldest first. At most [`Doorman::greetings_max`].
     greetings: Vec<Greeting>,
     /// No connection is accepted before this time.
@@ -163,6 +164,8 @@ struct Greeting {
     address: SocketAddr,
     hello: [u8; HELLO_BYTES],
     filled: usize,
+    /// Where the writer receives frames, and how much of that has come.
+    offer: Option<([u8; OFFER_BYTES], usize)>,
     /// Until then it is not displaced by others.
     patience_ns: u64,
     deadline_ns: u64,
@@ -276,7 +279,7 @@ impl Doorman {
                     return;
                 }
             };
-            let seal = self.guard.as_ref().map(|guard| guard.accepting());
+            let seal = self.carrier.guard.as_ref().map(|guard| guard.accepting());
             let seal = match seal.transpose() {
                 Ok(seal) => seal,
                 Err(error) => {
@@ -294,8 +297,10 @@ impl Doorman {
             }
             let wire = Wire::new(socket, seal);
             let timeout = self.shared.settings.handshake_timeout;
-            self.greetings
-                .push(Greeting::new(wire, address, now_ns, timeout));
+            let mut greeting = Greeting::new(wire, address, now_ns, timeout);
+            let transport = &self.carrier.transport;
+            greeting.offer = transport.as_ref().map(|_| ([0; OFFER_BYTES], 0));
+            self.greetings.push(greeting);
         }
     }
 
@@ -308,16 +313,28 @@ impl Doorman {
 
     fn greetings_max(&self) -> usize {
         let most = self.shared.settings.handshakes_max.max(1);
-        match &self.guard {
+        match &self.carrier.guard {
             None => most,
             Some(_) => most.min(SEALED_HANDSHAKES_MAX),
         }
     }
 
     fn admit(&self, greeting: Greeting, slot: &Slot, hello: &Hello, reply: Reply) {
+        let mut bytes = reply.encode().to_vec();
+        let frames = match self.frames(&greeting) {
+            Ok(frames) => frames,
+            Err(reason) => {
+                // The writer comes again, until it gives up.
+                let error = LinkError::new(greeting.name(), reason);
+                return self.refuse(greeting, None, error);
+            }
+        };
+        let frames = frames.map(|(own, frames)| {
+            bytes.extend(own.encode());
+            frames
+        });
         let mut wire = greeting.wire;
         let prepared = socket::prepare(&wire, self.shared.settings.peer_timeout);
-        let bytes = reply.encode();
         // The socket is new, so the answer fits. One that can't be sent whole is dead, and its writer
         // comes again.
         let sent = wire.send(&bytes);
@@ -325,6 +342,7 @@ impl Doorman {
         if prepared.is_ok() && is_sent && !wire.owes() {
             let arrival = Arrival {
                 wire,
+                frames,
                 address: greeting.address,
                 writer: hello.writer,
                 window: reply.window as usize,
@@ -332,6 +350,18 @@ impl Doorman {
             };
             slot.deliver(arrival);
         }
+    }
+
+    /// What the connection is to change over to, and the offer for the writer.
+    fn frames(&self, greeting: &Greeting) -> Result<Option<(Offer, Box<Stream>)>, String> {
+        let (Some(transport), Some((offer, _))) = (&self.carrier.transport, &greeting.offer) else {
+            return Ok(None);
+        };
+        let peer = Offer::decode(offer)?;
+        let port = transport.open();
+        let port = port.map_err(|error| format!("could not be served: {error}"))?;
+        let own = Offer::of(&*port);
+        Ok(Some((own, Box::new(Stream::new(port, own, peer)))))
     }
 
     fn refuse(&self, mut greeting: Greeting, reply: Option<Reply>, error: LinkError) {
@@ -355,6 +385,7 @@ impl Greeting {
             address,
             hello: [0; HELLO_BYTES],
             filled: 0,
+            offer: None,
             patience_ns: after(now_ns, GREETING_PATIENCE),
             deadline_ns: after(now_ns, timeout),
         }
@@ -384,6 +415,20 @@ impl Greeting {
                 Err(error) => format!("stopped during its greeting: {error}"),
             };
             return Outcome::Refused(None, LinkError::new(self.name(), reason));
+        }
+        if let Some((offer, filled)) = &mut self.offer {
+            while *filled < OFFER_BYTES {
+                let reason = match self.wire.receive(&mut offer[*filled..]) {
+                    Ok(Moved::Bytes(count)) => {
+                        *filled += count;
+                        continue;
+                    }
+                    Ok(Moved::WouldBlock) => return Outcome::UnderWay,
+                    Ok(Moved::End) => "did not say where it receives frames".to_owned(),
+                    Err(error) => format!("stopped during its greeting: {error}"),
+                };
+                return Outcome::Refused(None, LinkError::new(self.name(), reason));
+            }
         }
         let hello = match Hello::decode(&self.hello) {
             Ok(hello) => hello,

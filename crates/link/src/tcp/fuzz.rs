@@ -35,6 +35,7 @@ pub(crate) fn fuzz_connection(
     let mut incoming = Incoming::new(
         Arrival {
             wire: Wire::new(peer_sends(&sent, bytes.len() % 2 == 1).into(), None),
+            frames: None,
             address: "127.0.0.1:1".parse().expect("an address"),
             writer: 1,
             window: WINDOW,

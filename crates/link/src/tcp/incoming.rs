@@ -128,6 +128,11 @@ impl Incoming {
         self.frame.is_some() || self.record.is_some() || self.start < self.end
     }
 
+    /// When to call [`Incoming::next`] even if nothing happens.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.wire.due_ns()
+    }
+
     /// Whether bytes came since the last call.
     pub(super) fn took_bytes(&mut self) -> bool {
         std::mem::take(&mut self.took_bytes)
@@ -141,6 +146,9 @@ impl Incoming {
     /// When the connection is broken. Frames that were whole have been returned before.
     pub(super) fn next(&mut self, received: u64) -> Result<Next, Broken> {
         self.ready.look();
+        if self.wire.turn() {
+            self.ready.ask();
+        }
         if self.answer.is_some() || self.must_answer {
             self.return_credit(received)?;
         }
@@ -150,7 +158,7 @@ impl Incoming {
         loop {
             if let Some((fragment, missing)) = self.record {
                 if !self.read_payload(fragment, missing)? {
-                    return Ok(Next::Nothing);
+                    return Ok(self.nothing());
                 }
                 if let Some(frame) = self.finish_record(fragment, received)? {
                     return Ok(Next::Frame(frame));
@@ -159,7 +167,7 @@ impl Incoming {
             }
             if self.end - self.start < HEADER_BYTES {
                 if !self.fill()? {
-                    return Ok(Next::Nothing);
+                    return Ok(self.nothing());
                 }
                 continue;
             }
@@ -198,6 +206,14 @@ impl Incoming {
         }
     }
 
+    /// Nothing has come. Acknowledgements of frames may have: they make room without an edge of their own.
+    fn nothing(&mut self) -> Next {
+        if self.answer.is_some() && self.wire.has_room() {
+            self.flush();
+        }
+        Next::Nothing
+    }
+
     /// Returns all credit that is kept here.
     pub(super) fn settle(&mut self, received: u64) -> Result<(), Broken> {
         if self.owed > 0 {
@@ -209,6 +225,7 @@ impl Incoming {
 
     /// Tells the writer that its reader leaves.
     pub(super) fn leave(&mut self) {
+        self.wire.fall_back();
         if self.answer.is_none() {
             // If the socket is full or broken, the writer comes back and finds no reader.
             let _ = self.wire.send(&Record::Gone.encode());
@@ -384,6 +401,7 @@ impl Incoming {
     }
 
     fn acknowledge_end(&mut self, received: u64) {
+        self.wire.fall_back();
         self.flush();
         if self.answer.is_none() {
             let record = Record::EndTaken { frames: received };

@@ -111,6 +111,9 @@ impl Line {
         patience: Patience,
     ) -> Result<LineEvent, Broken> {
         self.ready.look();
+        if self.wire.turn() {
+            self.ready.ask();
+        }
         if self.due_ns(patience).is_some_and(|due_ns| due_ns <= now_ns) {
             // The peer is not given up for silence without asking what it has sent.
             self.ready.ask();
@@ -139,6 +142,12 @@ impl Line {
                 return Ok(news);
             }
             unread = false;
+            if stop == Stop::WouldBlock && self.wire.has_room() {
+                // Frames were acknowledged by that read, and no edge is left to tell it. The next round sends
+                // one at least.
+                self.ready.ask();
+                continue;
+            }
             if stop == Stop::WouldBlock || count == 0 {
                 break;
             }
@@ -154,17 +163,25 @@ impl Line {
 
     /// When to call [`Line::exchange`] even if nothing happens.
     pub(super) fn due_ns(&self, patience: Patience) -> Option<u64> {
-        let vigil = self.vigil?;
-        let broken_ns = after(vigil.heard_ns, patience.peer_timeout);
-        if self.heartbeat_sent {
-            return Some(broken_ns);
-        }
-        Some(broken_ns.min(vigil.ask_ns))
+        let vigil_ns = self.vigil.map(|vigil| {
+            let broken_ns = after(vigil.heard_ns, patience.peer_timeout);
+            match self.heartbeat_sent {
+                true => broken_ns,
+                false => broken_ns.min(vigil.ask_ns),
+            }
+        });
+        vigil_ns.into_iter().chain(self.wire.due_ns()).min()
+    }
+
+    /// Whether the peer's frames never arrived.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.wire.is_deaf()
     }
 
     /// The last record of a writer that is dropped: the end if everything is written, else that it is
     /// gone.
     pub(super) fn leave<P>(&mut self, outgoing: &Outgoing<P>, is_complete: bool) {
+        self.wire.fall_back();
         let whole = outgoing.is_between_records() && self.interruption.is_none();
         if whole && !self.end_sent {
             let word = if is_complete && outgoing.is_all_written() {
@@ -354,6 +371,12 @@ impl Line {
         });
         if now_ns >= after(vigil.heard_ns, patience.peer_timeout) {
             let silence_s = patience.peer_timeout.as_secs_f64();
+            if self.wire.is_deaf() {
+                return Err(Broken::Lost(format!(
+                    "answered over TCP, but no frame of it arrived for {silence_s} s: connect the hosts' \
+                     interfaces to one Ethernet network, or SET 'link' = 'auto'"
+                )));
+            }
             return Err(Broken::Lost(format!("did not respond for {silence_s} s")));
         }
         if now_ns >= vigil.ask_ns && !self.heartbeat_sent && self.interruption.is_none() {

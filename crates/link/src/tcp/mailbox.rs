@@ -13,6 +13,7 @@ use crate::doorbell::Waker;
 use crate::error::LinkError;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use crate::tcp::hello::{Answer, Hello, Reply, is_same};
+use crate::tcp::user::Stream;
 use crate::tcp::wire::Wire;
 use crate::tcp::{Identity, Settings, WINDOW_BYTES_MIN};
 
@@ -45,6 +46,8 @@ impl Refusals {
 /// A connection whose greeting was accepted.
 pub(super) struct Arrival {
     pub(super) wire: Wire,
+    /// What the connection is to change over to.
+    pub(super) frames: Option<Box<Stream>>,
     pub(super) address: SocketAddr,
     /// The number of the writer.
     pub(super) writer: u64,

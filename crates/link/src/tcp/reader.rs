@@ -163,14 +163,19 @@ impl Reader {
     pub fn due_ns(&self) -> Option<u64> {
         match &self.phase {
             Phase::Missing { deadline_ns, .. } => Some(*deadline_ns),
-            Phase::Open { halfway_ns, .. } => {
-                halfway_ns.map(|since_ns| after(since_ns, self.shared.settings.peer_timeout))
+            Phase::Open {
+                incoming,
+                halfway_ns,
+            } => {
+                let timeout = self.shared.settings.peer_timeout;
+                let patience_ns = halfway_ns.map(|since_ns| after(since_ns, timeout));
+                patience_ns.into_iter().chain(incoming.due_ns()).min()
             }
             Phase::Closed => None,
         }
     }
 
-    fn adopt(&mut self, arrival: Arrival) {
+    fn adopt(&mut self, mut arrival: Arrival) {
         if self.is_closed() || self.slot.is_bound_to_another(arrival.writer) {
             // It was accepted just before the first frame of another one, and learns of that next time.
             return;
@@ -185,8 +190,18 @@ impl Reader {
                 return;
             }
         };
+        let frames = arrival.frames.take();
+        let changed = (arrival.wire).change_over(Ready::new(watch), frames, &self.registrar);
+        let (wire, ready) = match changed {
+            Ok(changed) => changed,
+            Err(error) => {
+                self.lose(Broken::Lost(format!("can't be waited for: {error}")));
+                return;
+            }
+        };
+        arrival.wire = wire;
         self.phase = Phase::Open {
-            incoming: Box::new(Incoming::new(arrival, Ready::new(watch), self.shares)),
+            incoming: Box::new(Incoming::new(arrival, ready, self.shares)),
             halfway_ns: None,
         };
     }

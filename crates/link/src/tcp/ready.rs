@@ -47,6 +47,11 @@ impl Ready {
         }
     }
 
+    /// The watch, for a socket that is no longer read from here.
+    pub(super) fn into_watch(self) -> Option<Watch> {
+        self.watch
+    }
+
     /// Takes in what the waiter has reported. Called once for each call of the owner.
     #[inline]
     pub(super) fn look(&mut self) {

@@ -1,4 +1,5 @@
-//! The socket of a connection with its seal, if it has one: what the rest of the link reads and writes.
+//! The socket of a connection, with frames in its place and a seal if it has them: what the rest of the link
+//! reads and writes.
 //!
 //! Without a seal every call is the socket's. With one:
 //!
@@ -13,18 +14,27 @@
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::tcp::ready::Ready;
 use crate::tcp::seal::Seal;
 use crate::tcp::socket::{self, Moved};
+use crate::tcp::user::Stream;
+use crate::waiter::{Interest, Registrar};
 
 /// The most reads in a row of one call that bring no plaintext: a record of 16 KiB may come in segments of
 /// 88 bytes, the shortest that Linux sends, and a peer that sends only empty ones would keep the reader's
 /// worker busy.
 const TAKES_MAX: u32 = 256;
 
-/// A socket, and its seal.
+/// A socket, the frames in its place, and its seal.
 pub(super) struct Wire {
-    socket: OwnedFd,
+    base: Base,
     sealed: Option<Box<Sealed>>,
+}
+
+/// What carries the bytes: a socket, or frames beside one.
+struct Base {
+    socket: OwnedFd,
+    frames: Option<Box<Stream>>,
 }
 
 struct Sealed {
@@ -44,7 +54,59 @@ impl Wire {
                 broken: None,
             })
         });
-        Wire { socket, sealed }
+        let base = Base {
+            socket,
+            frames: None,
+        };
+        Wire { base, sealed }
+    }
+
+    /// Continues over frames, if there are any. Both ends do so after the greeting, before they send anything
+    /// else. `ready` is of the socket, whose end is then all that matters of it.
+    pub(super) fn change_over(
+        mut self,
+        ready: Ready,
+        frames: Option<Box<Stream>>,
+        registrar: &Registrar,
+    ) -> io::Result<(Wire, Ready)> {
+        let Some(mut frames) = frames else {
+            return Ok((self, ready));
+        };
+        let watch = registrar.register(frames.descriptor(), Interest::Read)?;
+        frames.watch_control(ready.into_watch());
+        self.base.frames = Some(frames);
+        Ok((self, Ready::new(watch)))
+    }
+
+    /// Does what is due over frames; when that is, [`Wire::due_ns`] says. Returns whether a read may find
+    /// something that the frames' own event did not tell.
+    #[inline]
+    pub(super) fn turn(&mut self) -> bool {
+        let frames = self.base.frames.as_mut();
+        frames.is_some_and(|frames| frames.turn())
+    }
+
+    /// Whether frames can be written. Over TCP this is not known, and an edge tells it.
+    pub(super) fn has_room(&self) -> bool {
+        let frames = &self.base.frames;
+        frames.as_ref().is_some_and(|frames| frames.has_room())
+    }
+
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        self.base.frames.as_ref().and_then(|frames| frames.due_ns())
+    }
+
+    /// Whether nothing at all has ever come by frames.
+    pub(super) fn is_deaf(&self) -> bool {
+        let frames = &self.base.frames;
+        frames.as_ref().is_some_and(|frames| !frames.has_heard())
+    }
+
+    /// What is written from now on still arrives when this end is gone.
+    pub(super) fn fall_back(&mut self) {
+        if let Some(frames) = &mut self.base.frames {
+            frames.fall_back(&self.base.socket);
+        }
     }
 
     pub(super) fn is_sealed(&self) -> bool {
@@ -55,42 +117,44 @@ impl Wire {
     pub(super) fn shake(&mut self) -> io::Result<bool> {
         match &mut self.sealed {
             None => Ok(true),
-            Some(sealed) => sealed.shake(&self.socket),
+            Some(sealed) => sealed.shake(&mut self.base),
         }
     }
 
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Moved> {
         match &mut self.sealed {
-            None => socket::receive(&self.socket, buffer),
-            Some(sealed) => sealed.receive(&self.socket, &mut [IoSliceMut::new(buffer)]),
+            None => self.base.receive(&mut [IoSliceMut::new(buffer)]),
+            Some(sealed) => sealed.receive(&mut self.base, &mut [IoSliceMut::new(buffer)]),
         }
     }
 
     /// Fills the buffers one after the other.
     pub(super) fn receive_into(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Moved> {
         match &mut self.sealed {
-            None => socket::receive_into(&self.socket, buffers),
-            Some(sealed) => sealed.receive(&self.socket, buffers),
+            None => self.base.receive(buffers),
+            Some(sealed) => sealed.receive(&mut self.base, buffers),
         }
     }
 
     /// Whether the last read, though it did not fill its buffer, may have left something.
     pub(super) fn has_more(&self) -> bool {
+        let frames = &self.base.frames;
         self.sealed.as_ref().is_some_and(|sealed| sealed.has_more)
+            || frames.as_ref().is_some_and(|frames| frames.has_more())
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<Moved> {
         match &mut self.sealed {
-            None => socket::send(&self.socket, bytes),
-            Some(sealed) => sealed.send(&self.socket, &[IoSlice::new(bytes)]),
+            None => self.base.send(&[IoSlice::new(bytes)]),
+            Some(sealed) => sealed.send(&mut self.base, &[IoSlice::new(bytes)]),
         }
     }
 
     /// Gathers the slices into one write.
     pub(super) fn send_gathered(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
         match &mut self.sealed {
-            None => socket::send_gathered(&self.socket, slices),
-            Some(sealed) => sealed.send(&self.socket, slices),
+            None => self.base.send(slices),
+            Some(sealed) => sealed.send(&mut self.base, slices),
         }
     }
 
@@ -104,14 +168,14 @@ impl Wire {
     /// Writes what is owed. Returns whether the socket took something.
     pub(super) fn pay(&mut self) -> io::Result<bool> {
         match &mut self.sealed {
-            Some(sealed) if sealed.seal.owes() => Ok(sealed.pay(&self.socket)? > 0),
+            Some(sealed) if sealed.seal.owes() => Ok(sealed.pay(&mut self.base)? > 0),
             _ => Ok(false),
         }
     }
 
     /// Bytes that have arrived and were not read; with a seal, the least that they carry.
     pub(super) fn unread_bytes(&self) -> u64 {
-        let unread = socket::unread_bytes(&self.socket);
+        let unread = self.base.unread_bytes();
         match &self.sealed {
             None => unread,
             Some(sealed) => sealed.seal.waiting(unread),
@@ -121,40 +185,70 @@ impl Wire {
     /// Tells the peer that the stream ends; what was written still arrives, which closing does not
     /// guarantee.
     pub(super) fn finish(&mut self) {
+        self.fall_back();
         if let Some(sealed) = &mut self.sealed {
             // Before the socket's own end: without it, the peer takes the end for a cut.
             sealed.seal.finish();
             // A peer that does not take it sees a cut, which ends the connection as well.
-            let _ = sealed.pay(&self.socket);
+            let _ = sealed.pay(&mut self.base);
         }
-        socket::finish(&self.socket);
+        socket::finish(&self.base.socket);
     }
 
     /// Takes unread bytes from the socket, and drops them.
     pub(super) fn discard(&mut self, room: &mut [u8]) {
-        let _ = socket::receive(&self.socket, room);
+        let _ = socket::receive(&self.base.socket, room);
     }
 }
 
 impl AsFd for Wire {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.base.socket.as_fd()
+    }
+}
+
+impl Base {
+    fn receive(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Moved> {
+        if let Some(frames) = &mut self.frames {
+            return frames.receive(&self.socket, buffers);
+        }
+        match buffers {
+            [buffer] => socket::receive(&self.socket, buffer),
+            buffers => socket::receive_into(&self.socket, buffers),
+        }
+    }
+
+    fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
+        if let Some(frames) = &mut self.frames {
+            return frames.send(&self.socket, slices);
+        }
+        match slices {
+            [slice] => socket::send(&self.socket, slice),
+            slices => socket::send_gathered(&self.socket, slices),
+        }
+    }
+
+    fn unread_bytes(&self) -> u64 {
+        match &self.frames {
+            Some(frames) => frames.unread_bytes(),
+            None => socket::unread_bytes(&self.socket),
+        }
     }
 }
 
 impl Sealed {
-    fn shake(&mut self, socket: &OwnedFd) -> io::Result<bool> {
+    fn shake(&mut self, base: &mut Base) -> io::Result<bool> {
         // A handshake has few messages; each round reads some of the peer's, or returns.
         loop {
             let opened = self.seal.open(&mut []);
             // First what is owed: after an error it tells the peer why.
-            let paid = self.pay(socket);
+            let paid = self.pay(base);
             opened?;
             paid?;
             if self.seal.is_ready() {
                 return Ok(!self.seal.owes());
             }
-            match self.seal.take(&mut Socket::new(socket)) {
+            match self.seal.take(&mut Socket::new(base)) {
                 Ok(0) => return Err(cut("closed the connection during the handshake")),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
@@ -164,7 +258,7 @@ impl Sealed {
     }
 
     /// Fills the buffers as far as that goes without waiting.
-    fn receive(&mut self, socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Moved> {
+    fn receive(&mut self, base: &mut Base, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Moved> {
         if let Some(error) = self.broken.take() {
             return Err(error);
         }
@@ -182,7 +276,7 @@ impl Sealed {
                     }
                     Ok(Moved::WouldBlock) if may_take => {
                         takes += 1;
-                        match self.take(socket, &mut is_dry) {
+                        match self.take(base, &mut is_dry) {
                             Ok(true) => continue,
                             Ok(false) => Ok(Moved::WouldBlock),
                             Err(error) => Err(error),
@@ -202,7 +296,7 @@ impl Sealed {
                     Ok(Moved::End) => {}
                     Err(error) => {
                         // Tells the peer why, if it listens.
-                        let _ = self.pay(socket);
+                        let _ = self.pay(base);
                         if filled == 0 {
                             return Err(error);
                         }
@@ -220,8 +314,8 @@ impl Sealed {
 
     /// Takes what the socket has, with one read. Returns false if it has nothing. `is_dry` becomes true if
     /// it had less than it was asked for: what comes later is an event of its own.
-    fn take(&mut self, socket: &OwnedFd, is_dry: &mut bool) -> io::Result<bool> {
-        let mut socket = Socket::new(socket);
+    fn take(&mut self, base: &mut Base, is_dry: &mut bool) -> io::Result<bool> {
+        let mut socket = Socket::new(base);
         let taken = self.seal.take(&mut socket);
         *is_dry = socket.is_dry;
         match taken {
@@ -232,34 +326,34 @@ impl Sealed {
         }
     }
 
-    fn send(&mut self, socket: &OwnedFd, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
-        self.pay(socket)?;
+    fn send(&mut self, base: &mut Base, slices: &[IoSlice<'_>]) -> io::Result<Moved> {
+        self.pay(base)?;
         if self.seal.owes() || !self.seal.is_ready() {
             return Ok(Moved::WouldBlock);
         }
         let count = self.seal.seal(slices)?;
-        self.pay(socket)?;
+        self.pay(base)?;
         Ok(match count {
             0 => Moved::WouldBlock,
             count => Moved::Bytes(count),
         })
     }
 
-    fn pay(&mut self, socket: &OwnedFd) -> io::Result<usize> {
-        self.seal.pay(&mut Socket::new(socket))
+    fn pay(&mut self, base: &mut Base) -> io::Result<usize> {
+        self.seal.pay(&mut Socket::new(base))
     }
 }
 
 /// The socket as the seal sees it.
 struct Socket<'a> {
-    socket: &'a OwnedFd,
+    base: &'a mut Base,
     is_dry: bool,
 }
 
 impl Socket<'_> {
-    fn new(socket: &OwnedFd) -> Socket<'_> {
+    fn new(base: &mut Base) -> Socket<'_> {
         Socket {
-            socket,
+            base,
             is_dry: false,
         }
     }
@@ -267,8 +361,9 @@ impl Socket<'_> {
 
 impl Read for Socket<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let moved = socket::receive(self.socket, buffer)?;
-        self.is_dry = !matches!(moved, Moved::Bytes(count) if count == buffer.len());
+        let room = buffer.len();
+        let moved = self.base.receive(&mut [IoSliceMut::new(buffer)])?;
+        self.is_dry = !matches!(moved, Moved::Bytes(count) if count == room);
         match moved {
             Moved::Bytes(count) => Ok(count),
             Moved::WouldBlock => Err(io::ErrorKind::WouldBlock.into()),
@@ -279,11 +374,11 @@ impl Read for Socket<'_> {
 
 impl Write for Socket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        sent(socket::send(self.socket, bytes)?)
+        sent(self.base.send(&[IoSlice::new(bytes)])?)
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        sent(socket::send_gathered(self.socket, slices)?)
+        sent(self.base.send(slices)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -21,20 +21,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{LinkError, SendError};
 use crate::frame::FRAME_BYTES_MAX;
 use crate::tcp::greeting::Greeting;
-use crate::tcp::hello::{Answer, Hello, Reply, VERSION, random_number};
+use crate::tcp::hello::{Answer, Hello, Reply, random_number};
 use crate::tcp::line::{Broken, Line, LineEvent, Patience};
 use crate::tcp::outgoing::Outgoing;
 use crate::tcp::ready::Ready;
 use crate::tcp::record::Record;
+use crate::tcp::refusal::Refusal;
 use crate::tcp::socket;
 use crate::tcp::wire::Wire;
-use crate::tcp::{Guard, Identity, Settings, after, now_ns, peer_at};
+use crate::tcp::{Carrier, Identity, Settings, after, now_ns, peer_at};
 use crate::tcp::{WINDOW_BYTES_MAX, WINDOW_BYTES_MIN};
 use crate::waiter::{Interest, Registrar, WaiterHandle};
 
@@ -49,6 +49,9 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// writer gives up: one bit may flip on its way, but three breaches mean another program.
 const BREACHES_MAX: u32 = 3;
 
+/// How many of the peer's time-outs a writer waits for the first frame of a reader that greets: a minute.
+const DEAF_TIMEOUTS: u32 = 6;
+
 /// The writing end of a link to another host.
 ///
 /// `P` is a piece of a frame: it is kept until the reader has the frame.
@@ -60,17 +63,20 @@ pub struct Writer<P> {
     /// The writer's random number: distinguishes it from another writer of the same link.
     number: u64,
     settings: Settings,
-    guard: Option<Arc<dyn Guard>>,
+    carrier: Carrier,
     registrar: Registrar,
     outgoing: Outgoing<P>,
     phase: Phase,
     is_closing: bool,
-    /// The number of the reader that accepted this writer first.
+    /// The reader that accepted this writer first.
     reader: Option<u64>,
     /// When the search for a connection ends, while there is none.
     give_up_ns: u64,
     back_off: Duration,
     breaches: u32,
+    began_ns: u64,
+    /// Whether any connection over frames heard one; over TCP, whether there was one.
+    has_heard: bool,
     /// What last went wrong.
     trouble: String,
 }
@@ -97,7 +103,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         Writer::connect_guarded(address, identity, link, peer_name, waiter, settings, None)
     }
 
-    /// As [`Writer::connect`], to an acceptor with the same `guard`.
+    /// As [`Writer::connect`], to an acceptor with the same carrier.
     pub fn connect_guarded(
         address: SocketAddr,
         identity: Identity,
@@ -105,7 +111,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         peer_name: &str,
         waiter: impl Into<WaiterHandle>,
         settings: Settings,
-        guard: Option<Arc<dyn Guard>>,
+        carrier: impl Into<Carrier>,
     ) -> Writer<P> {
         let now_ns = now_ns();
         let mut writer = Writer {
@@ -115,7 +121,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             link,
             number: random_number(),
             settings,
-            guard,
+            carrier: carrier.into(),
             registrar: waiter.into().registrar(),
             outgoing: Outgoing::new(settings.window()),
             phase: Phase::Apart { retry_ns: now_ns },
@@ -124,6 +130,8 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             give_up_ns: after(now_ns, settings.connect_timeout),
             back_off: BACK_OFF_MIN,
             breaches: 0,
+            began_ns: now_ns,
+            has_heard: false,
             trouble: String::new(),
         };
         writer.drive(now_ns);
@@ -304,12 +312,14 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
             window: self.settings.window() as u32,
         };
         let deadline_ns = after(now_ns, self.settings.handshake_timeout);
-        let seal = self.guard.as_ref().map(|guard| guard.connecting());
+        let seal = self.carrier.guard.as_ref().map(|guard| guard.connecting());
+        let port = self.carrier.transport.as_ref().map(|frames| frames.open());
         Ok(Greeting::new(
             Wire::new(socket, seal.transpose()?),
             Ready::new(watch),
             &hello,
             deadline_ns,
+            port.transpose()?,
         ))
     }
 
@@ -330,54 +340,27 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
     }
 
     fn answered(&mut self, reply: Reply, now_ns: u64) -> bool {
-        let ours = self.identity.epoch;
         match reply.answer {
             Answer::Accepted => return self.accepted(reply, now_ns),
-            Answer::Version => self.fail(
-                format!("refused version {VERSION} of the protocol"),
-                "run the same version of slackwater on every host",
-            ),
-            Answer::StaleEpoch => self.fail(
-                format!(
-                    "refused epoch {ours} as stale: the deployment is at epoch {}",
-                    reply.epoch
-                ),
-                "nothing to do: this process was replaced",
-            ),
-            Answer::OtherWriter => self.fail(
-                format!(
-                    "has received frames of another writer of link {}",
-                    self.link
-                ),
-                "give each link one writer, and a restarted writer a new epoch",
-            ),
-            Answer::Position => self.fail(
-                "expects a frame that this writer no longer has, or never had".to_owned(),
-                "restore the deployment from its last checkpoint",
-            ),
-            Answer::Window => self.fail(
-                format!("refused a window of {} bytes", self.settings.window()),
-                "",
-            ),
             Answer::Ended if self.is_closing => {
                 self.outgoing.clear();
                 self.phase = Phase::Ended;
+                return false;
             }
-            Answer::Ended => self.fail(
-                format!("has already received the end of link {}", self.link),
-                "give each link one writer",
-            ),
-            Answer::Left => self.close_down(None),
-            Answer::UnknownLink => {
-                let trouble = format!("has no reader for link {}", self.link);
-                return self.retry(trouble, now_ns);
+            Answer::Left => {
+                self.close_down(None);
+                return false;
             }
-            Answer::NewerEpoch => {
-                let trouble = format!("is still at epoch {}, this writer at {ours}", reply.epoch);
-                return self.retry(trouble, now_ns);
+            _ => {}
+        }
+        let window = self.settings.window();
+        match reply.meaning(self.identity.epoch, self.link, window) {
+            Refusal::ForNow(trouble) => self.retry(trouble, now_ns),
+            Refusal::ForGood(reason, hint) => {
+                self.fail(reason, hint);
+                false
             }
         }
-        false
     }
 
     fn accepted(&mut self, reply: Reply, now_ns: u64) -> bool {
@@ -406,9 +389,19 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         else {
             return false;
         };
-        let (wire, ready) = greeting.into_wire();
-        self.phase = Phase::Open(Box::new(Line::new(wire, ready)));
-        true
+        let changed = greeting.into_wire().and_then(|(wire, ready, frames)| {
+            let lost = |error: io::Error| Broken::Lost(format!("can't be waited for: {error}"));
+            wire.change_over(ready, frames, &self.registrar)
+                .map_err(lost)
+        });
+        match changed {
+            Ok((wire, ready)) => {
+                self.phase = Phase::Open(Box::new(Line::new(wire, ready)));
+                true
+            }
+            Err(Broken::Lost(trouble)) => self.retry(trouble, now_ns),
+            Err(Broken::Breach(trouble)) => self.breach(trouble, now_ns),
+        }
     }
 
     fn exchange(&mut self, now_ns: u64) -> bool {
@@ -418,6 +411,7 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
         };
         let before = self.outgoing.oldest();
         let outcome = line.exchange(&mut self.outgoing, self.is_closing, now_ns, patience);
+        self.has_heard |= !line.is_deaf();
         if self.outgoing.oldest() > before {
             self.back_off = BACK_OFF_MIN;
             self.breaches = 0;
@@ -433,8 +427,14 @@ impl<P: Deref<Target = [u8]>> Writer<P> {
                 self.close_down(None);
                 false
             }
-            Err(Broken::Lost(trouble)) => {
+            Err(Broken::Lost(trouble)) if self.has_heard => {
                 self.search_anew(now_ns);
+                self.retry(trouble, now_ns)
+            }
+            // Greetings don't count while no frame ever arrives, though the reader's worker may be busy.
+            Err(Broken::Lost(trouble)) => {
+                let end_ns = after(self.began_ns, self.settings.peer_timeout * DEAF_TIMEOUTS);
+                self.give_up_ns = self.give_up_ns.max(end_ns);
                 self.retry(trouble, now_ns)
             }
             Err(Broken::Breach(trouble)) => {

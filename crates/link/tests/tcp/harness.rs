@@ -1,6 +1,9 @@
 //! Ends of links on threads that really sleep, frames with content that can be checked, and the bytes of
 //! the protocol written by hand, as in `docs/internals/tcp.md`.
 
+// Links over frames need no bytes written by hand.
+#![allow(dead_code)]
+
 use fastrand::Rng;
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -54,7 +57,7 @@ pub fn patient(window_bytes: usize) -> Settings {
 
 pub fn bind(settings: Settings) -> Acceptor {
     let address = "127.0.0.1:0".parse().expect("an address");
-    let acceptor = Acceptor::bind_guarded(address, IDENTITY, settings, crate::guard());
+    let acceptor = Acceptor::bind_guarded(address, IDENTITY, settings, crate::reading());
     acceptor.expect("a listening socket")
 }
 
@@ -78,7 +81,7 @@ pub fn connect_as<P: std::ops::Deref<Target = [u8]>>(
     waiter: &Waiter,
     settings: Settings,
 ) -> Writer<P> {
-    let guard = crate::guard();
+    let carrier = crate::writing();
     Writer::connect_guarded(
         address,
         identity,
@@ -86,7 +89,7 @@ pub fn connect_as<P: std::ops::Deref<Target = [u8]>>(
         "the reader",
         waiter,
         settings,
-        guard,
+        carrier,
     )
 }
 
@@ -125,6 +128,15 @@ impl Pair {
             let frame = self.reader.receive().expect("a sound link");
             assert!(frame.is_none(), "a frame nobody asked for");
             std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Over frames, what was received last is acknowledged a little later.
+    pub fn be_quiet(&mut self) {
+        if crate::writing().transport.is_some() {
+            self.turn_until("silence", |pair| {
+                (pair.writer.due_ns(), pair.reader.due_ns()) == (None, None)
+            });
         }
     }
 

@@ -40,6 +40,7 @@ fn an_idle_link_sleeps() {
     assert!(pair.post(0, 1_000));
     check(&pair.receive(), 0, 1_000);
     pair.turn_until("an acknowledgement", |pair| pair.writer.is_drained());
+    pair.be_quiet();
     assert_eq!((pair.writer.due_ns(), pair.reader.due_ns()), (None, None));
 
     // Both ends in one sleep, longer than every time-out of the link: no edge may end it.

@@ -5,6 +5,7 @@
 //! Links that carry the same messages to several processes have no lanes: they are the readers of one feed.
 
 mod feeds;
+mod frames;
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use slackwater_engine::deploy::{Deployment, LinkPlan, RemoteEnds};
 use slackwater_engine::runtime::Runtime;
 use slackwater_link::shm::{Inbox, LANE_BYTES_MIN, Outbox, Peer, Watch, handover, watch};
-use slackwater_link::tcp::{Acceptor, Guard, Identity, Settings, Writer};
+use slackwater_link::tcp::{Acceptor, Carrier, Guard, Identity, Settings, Writer};
 use slackwater_link::{FrameReceiver, FrameSender, WaiterHandle, Waker};
 use slackwater_sql::settings::LinkKind;
 
@@ -77,7 +78,7 @@ impl Part<'_> {
     fn feeds(&self) -> Vec<Vec<usize>> {
         match self.kind {
             LinkKind::Tcp => Vec::new(),
-            LinkKind::Auto | LinkKind::SharedMemory => self.deployment.feeds(),
+            LinkKind::Auto | LinkKind::SharedMemory | LinkKind::Xdp => self.deployment.feeds(),
         }
     }
 
@@ -229,6 +230,19 @@ fn bind<T>(
     ))
 }
 
+/// Whether another attempt would fail as well: a port, an interface or a permission is missing.
+pub fn is_final(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrInUse
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ResourceBusy
+            | io::ErrorKind::Unsupported
+    )
+}
+
 fn lane_bytes(lanes: usize) -> usize {
     let share = INBOX_BYTES / lanes;
     // Rounded down to a power of two.
@@ -248,6 +262,8 @@ pub struct Listening {
     identity: Identity,
     acceptor: Option<Acceptor>,
     receivers: HashMap<usize, FrameReceiver>,
+    /// What the connections have beneath their records.
+    carrier: Carrier,
 }
 
 impl Listening {
@@ -268,15 +284,20 @@ impl Listening {
         let read = links.filter(|(_, link)| part.deployment.process(link.to) == part.process);
         let read = read.collect::<Vec<_>>();
         let mut receivers = HashMap::new();
+        let carrier = Carrier {
+            guard: part.guard.clone(),
+            transport: frames::transport(part, address)?,
+        };
         if read.is_empty() {
             return Ok(Listening {
                 identity,
                 acceptor: None,
                 receivers,
+                carrier,
             });
         }
         let acceptor = bind(address, ports, |address| {
-            Acceptor::bind_guarded(address, identity, Settings::default(), part.guard.clone())
+            Acceptor::bind_guarded(address, identity, Settings::default(), carrier.clone())
         })?;
         for (number, link) in read {
             let waiter = part.own_waiter(part.worker_of(link.to));
@@ -288,6 +309,7 @@ impl Listening {
             identity,
             acceptor: Some(acceptor),
             receivers,
+            carrier,
         })
     }
 
@@ -323,7 +345,7 @@ impl Listening {
                 &name,
                 waiter,
                 Settings::default(),
-                part.guard.clone(),
+                self.carrier.clone(),
             );
             ends.senders
                 .insert(number, FrameSender::Tcp(Box::new(writer)));

@@ -175,7 +175,7 @@ fn work(
     let failed = |error: io::Error| Refusal {
         reason: format!("can't connect to the other processes: {error}"),
         // Otherwise another process has died, and is replaced.
-        is_final: error.kind() == io::ErrorKind::AddrInUse,
+        is_final: connect::is_final(&error),
     };
     let mut watches = Watches::default();
     let listening = match connect::uses_tcp(deployment, program.settings.link) {

@@ -83,6 +83,8 @@ pub enum LinkKind {
     SharedMemory,
     /// TCP.
     Tcp,
+    /// Shared memory between processes of one host, AF_XDP sockets otherwise.
+    Xdp,
 }
 
 /// The size of messages between processes.
@@ -98,13 +100,26 @@ pub enum MessageBytes {
 
 impl LinkKind {
     /// All choices.
-    pub const ALL: [LinkKind; 3] = [LinkKind::Auto, LinkKind::SharedMemory, LinkKind::Tcp];
+    pub const ALL: [LinkKind; 4] = [
+        LinkKind::Auto,
+        LinkKind::SharedMemory,
+        LinkKind::Tcp,
+        LinkKind::Xdp,
+    ];
 
     /// The link between processes of one host.
     pub fn used(self) -> &'static str {
         match self {
-            LinkKind::Auto | LinkKind::SharedMemory => "shm",
+            LinkKind::Auto | LinkKind::SharedMemory | LinkKind::Xdp => "shm",
             LinkKind::Tcp => "tcp",
+        }
+    }
+
+    /// The link between processes of different hosts.
+    pub fn between_hosts(self) -> &'static str {
+        match self {
+            LinkKind::Auto | LinkKind::SharedMemory | LinkKind::Tcp => "tcp",
+            LinkKind::Xdp => "xdp",
         }
     }
 
@@ -114,6 +129,7 @@ impl LinkKind {
             LinkKind::Auto => "auto",
             LinkKind::SharedMemory => "shm",
             LinkKind::Tcp => "tcp",
+            LinkKind::Xdp => "xdp",
         }
     }
 }

@@ -200,12 +200,14 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "link",
-        values: "'auto', 'shm' or 'tcp'",
+        values: "'auto', 'shm', 'tcp' or 'xdp'",
         default: "'auto'",
         since: "0.1.0",
         topic: Topic::Parallelism,
         meaning: "what connects the processes",
-        more: "Shared memory (the choice of `'auto'` on one host), or TCP over the loopback address.",
+        more: "Shared memory (the choice of `'auto'` on one host), or TCP over the loopback address. Between \
+        hosts it is TCP, or AF_XDP sockets with `'xdp'` ([how](internals/user-level.md)), which needs root \
+        and a build with the feature `xdp`.",
         set: |settings, value| {
             let choices = LinkKind::ALL.map(|choice| (choice.name(), choice));
             settings.link = chosen(value, &choices)?;

@@ -16,6 +16,7 @@ fn incoming(position: u64) -> (Incoming, UnixStream) {
     let incoming = Incoming::new(
         Arrival {
             wire: Wire::new(ours.into(), None),
+            frames: None,
             address: "127.0.0.1:1".parse().expect("an address"),
             writer: 1,
             window: WINDOW,
@@ -207,6 +208,7 @@ fn regression_frames_that_are_left_in_a_seal_are_found_without_an_event() {
     let mut incoming = Incoming::new(
         Arrival {
             wire: ours,
+            frames: None,
             address: "127.0.0.1:1".parse().expect("an address"),
             writer: 1,
             window: 1 << 20,

@@ -118,10 +118,10 @@ fn regression_a_cut_inside_a_record_is_found_without_an_event() {
         let (mut ours, mut theirs) = sealed_pair();
         ours.send(&vec![7; length]).expect("a socket");
         let mut sealed = vec![0; 8_192];
-        let Ok(Moved::Bytes(count)) = socket::receive(&theirs.socket, &mut sealed) else {
+        let Ok(Moved::Bytes(count)) = socket::receive(&theirs.base.socket, &mut sealed) else {
             panic!("no ciphertext");
         };
-        socket::send(&ours.socket, &sealed[..count - 1]).expect("a socket");
+        socket::send(&ours.base.socket, &sealed[..count - 1]).expect("a socket");
         drop(ours);
         assert_eq!(
             refusal(theirs.receive(&mut [0; 64])),
@@ -134,7 +134,7 @@ fn regression_a_cut_inside_a_record_is_found_without_an_event() {
 #[test]
 fn changed_bytes_are_found() {
     let (ours, mut theirs) = sealed_pair();
-    let Wire { socket, .. } = ours;
+    let socket = ours.base.socket;
     socket::send(&socket, &[3; 500]).expect("a socket");
     assert_eq!(
         refusal(theirs.receive(&mut [0; 64])),
