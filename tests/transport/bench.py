@@ -72,8 +72,8 @@ def machine_s():
 
 def one(options, spaces, way, waiting, size, rate):
     def start(role, index):
-        fifo = ["chrt", "-f", "10"] if options.fifo else []
-        command = ["ip", "netns", "exec", spaces.names[index], *fifo, options.program]
+        first = ["chrt", "-r", "10"] if options.realtime else []
+        command = ["ip", "netns", "exec", spaces.names[index], *first, options.program]
         command += [role, way, waiting, spaces.addresses[index]]
         command += [str(size), str(rate), str(options.seconds), str(1 - index)]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -137,8 +137,8 @@ def main():
     parser.add_argument("--rates", default="1000,10000,100000,0", help=rates)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=5)
-    fifo = "real-time priority, on a machine that is not quiet"
-    parser.add_argument("--fifo", action="store_true", help=fifo)
+    realtime = "real-time priority, on a machine that is not quiet"
+    parser.add_argument("--realtime", action="store_true", help=realtime)
     parser.add_argument("--json", help="a file for all rounds")
     options = parser.parse_args()
     if os.geteuid() != 0:

@@ -169,11 +169,8 @@ impl Ends {
     fn rest(&mut self, until_ns: Option<u64>, look: impl FnOnce(&mut Ends) -> bool) {
         if self.spins {
             std::hint::spin_loop();
-            let due = [self.writer.due_ns(), self.reader.due_ns()];
-            let is_due = due.iter().flatten().any(|due_ns| *due_ns <= now_ns());
-            if is_due || !self.writer.is_connected() {
-                self.writer.push(false);
-            }
+            // Continues what the link did not take whole.
+            self.writer.push(false);
             return;
         }
         self.waiter.announce(Listen::Everything);
@@ -191,6 +188,7 @@ impl Ends {
 
 /// Sends back what comes, all of a round together.
 fn pong(ends: &mut Ends) {
+    let spins = std::mem::replace(&mut ends.spins, false);
     let mut first = None;
     let mut count = 0;
     let mut found = None;
@@ -199,6 +197,7 @@ fn pong(ends: &mut Ends) {
         while let Some(frame) = found.take().or_else(|| ends.receive()) {
             first.get_or_insert_with(|| (cpu_ns(), now_ns()));
             count += 1;
+            ends.spins = spins;
             ends.send(frame.to_vec());
             has_some = true;
         }
@@ -231,7 +230,8 @@ fn ping(ends: &mut Ends, arguments: &Arguments) {
         message
     };
     let stamp = |frame: &[u8]| u64::from_le_bytes(frame[..8].try_into().expect("eight bytes"));
-    // Until the links are made, and warm.
+    // Until the links are made, and warm. The acceptor's thread is on this core, too.
+    let spins = std::mem::replace(&mut ends.spins, false);
     for _ in 0..200 {
         ends.send(message(arguments.bytes));
         ends.writer.push(false);
@@ -239,6 +239,7 @@ fn ping(ends: &mut Ends, arguments: &Arguments) {
             ends.rest(None, |_| false);
         }
     }
+    ends.spins = spins;
     let most = match (arguments.rate > 0.0, arguments.bytes > 4096) {
         (true, true) => 64,
         (true, false) => 512,
