@@ -42,6 +42,7 @@ mod reads;
 mod redis;
 mod server;
 mod shell;
+mod slides;
 mod sql_files;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -26,6 +26,8 @@ pub struct CustomRowsSpec {
     pub keeps: Vec<usize>,
     /// The number of outputs. If there are several, the last column of the output says which one.
     pub outputs: usize,
+    /// The most rows that are emitted together; `None` for the usual size of chunks.
+    pub together: Option<usize>,
     /// The columns of the output: those that are kept, the function's own, and the number of the output.
     pub schema: SchemaRef,
     /// The function.
@@ -153,9 +155,12 @@ impl Stateless for CustomRows {
         };
         match self.spec.function.rows(&batch) {
             Ok(outputs) if outputs.len() == self.spec.outputs => {
+                // Only an operator that makes more rows than it gets has to cut them.
+                let most = output.chunk_rows.max(chunk.rows());
+                let most = self.spec.together.map_or(most, |rows| rows.max(1));
                 for (number, rows) in outputs.into_iter().enumerate() {
                     let chunk = self.output(&chunk, number, rows)?;
-                    output.emit(chunk);
+                    chunk.parts(most).for_each(|part| output.emit(part));
                 }
                 Ok(())
             }
