@@ -2,7 +2,7 @@
 .PHONY: demo demo-latency test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
-.PHONY: test-numa
+.PHONY: test-numa demo-slides bench-slides
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
@@ -13,6 +13,21 @@ demo: build
 # One query under a changing rate: rate, p99 against its target, and cores used, a line a second.
 demo-latency: build
 	target/release/slackwater run examples/day_curve.sql --live
+
+# A viewer of microscope slides: a generated slide (SLIDE=FILE for another one), the query that serves it, and
+# a page at http://127.0.0.1:7490/. See docs/slides.md.
+SLIDE ?= demo-data/slide.tif
+SLIDES = target/release/examples/slides
+demo-slides:
+	cargo build --release -p slackwater --example slides
+	mkdir -p demo-data
+	@test -e $(SLIDE) || $(SLIDES) generate $(SLIDE)
+	$(SLIDES) serve --slide $(SLIDE)
+
+# Its figures: a paper's experiments with the pixels of a slide. Ten minutes.
+bench-slides:
+	cargo build --release -p slackwater --example slides
+	$(SLIDES) measure $(BENCH)
 
 # The fast tests. Reference answers over real data need ../shared/data next to the checkout.
 test: duckdb

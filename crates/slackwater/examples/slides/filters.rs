@@ -107,7 +107,8 @@ impl Request {
                 ..
             } = self;
             return Err(format!(
-                "{columns} x {rows} pixels at ({x}, {y}) are not inside of level {halved}, {width} x {height} pixels"
+                "{columns} x {rows} pixels at ({x}, {y}) are not inside of level {halved}, \
+                 {width} x {height} pixels"
             ));
         }
         let level = &slide.levels()[number];
@@ -294,8 +295,8 @@ fn block(slide: &Slide, place: &[usize]) -> Result<Vec<u8>, String> {
 }
 
 /// `SUBSAMPLE(TABLE blocks [, repeat, mark])`: the rows of `tiles` with pixels halved as often as
-/// `halvings` says, and their size as `columns` and `rows`. The rest is for measurements: it is computed `repeat`
-/// times, and by one copy more often ([`Slow`]).
+/// `halvings` says, and their size as `columns` and `rows`. The rest is for measurements: it is computed
+/// `repeat` times, and by one copy more often ([`Slow`]).
 fn subsample(call: &Call) -> Result<Operator, String> {
     let input = call.input()?;
     let (columns, rows) = (

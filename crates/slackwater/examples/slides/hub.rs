@@ -81,8 +81,8 @@ type Requests = HashMap<(String, i64), Waiting>;
 /// Where viewers and the query meet.
 pub struct Hub {
     waiting: Mutex<Requests>,
-    /// The query's connections, by kind. Sending may wait for the query, and the query for updates to be read:
-    /// so no lock of `waiting` is held meanwhile.
+    /// The query's connections, by kind. Sending may wait for the query, and the query for updates to be
+    /// read: so no lock of `waiting` is held meanwhile.
     queries: [Mutex<Option<TcpStream>>; 2],
     addresses: [SocketAddr; 3],
 }

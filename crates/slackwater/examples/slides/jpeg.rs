@@ -1,5 +1,5 @@
-//! A baseline JPEG encoder for the tiles of a generated slide: 8 bits, YCbCr without subsampling, the standard's
-//! Huffman tables, and its quantization tables scaled to a quality.
+//! A baseline JPEG encoder for the tiles of a generated slide: 8 bits, YCbCr without subsampling, the
+//! standard's Huffman tables, and its quantization tables scaled to a quality.
 //!
 //! The encoders on crates.io are either under a license that this project's list does not have, or bring a
 //! library of image formats along. Tests read its output with libjpeg-turbo.
@@ -25,8 +25,8 @@ const QUANTA: [[u16; 64]; 2] = [
     ],
 ];
 
-/// The Huffman tables of annex K: how many codes there are of each length, and their symbols. For luminance DC
-/// and AC, and chrominance DC and AC.
+/// The Huffman tables of annex K: how many codes there are of each length, and their symbols. For luminance
+/// DC and AC, and chrominance DC and AC.
 const DC_LENGTHS: [[u8; 16]; 2] = [
     [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0],
     [0, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0],

@@ -4,8 +4,8 @@
 //! slides measure [--seconds 1.5] [--rounds 3] [--only updates,mixed,pipelining,copies] [--json FILE]
 //! ```
 //!
-//! Each point is a query of its own in two worker processes with a core each, over TCP or shared memory, and a
-//! slide that is cut into tiles of one size: a block is a tile.
+//! Each point is a query of its own in two worker processes with a core each, over TCP or shared memory, and
+//! a slide that is cut into tiles of one size: a block is a tile.
 
 mod copies;
 mod drive;

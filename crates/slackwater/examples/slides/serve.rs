@@ -1,10 +1,9 @@
 //! The page, and what it asks for, over HTTP:
 //!
-//! | | |
-//! |---|---|
-//! | `GET /` | the page |
-//! | `GET /slide.json` | the slide's size and levels |
-//! | `GET /view?viewer=…&request=…&kind=…&level=…&x=…&y=…&width=…&height=…[&blocks=…]` | the rows of an update, a JSON object per line, as they come |
+//! - `GET /`: the page.
+//! - `GET /slide.json`: the slide's size and levels.
+//! - `GET /view?viewer=…&request=…&kind=…&level=…&x=…&y=…&width=…&height=…[&blocks=…]`: the rows of an update, a
+//!   JSON object per line, as they come.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -195,7 +194,8 @@ fn respond(mut client: &TcpStream, status: &str, kind: &str, body: &str) -> io::
     let length = body.len();
     write!(
         client,
-        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{body}"
     )
 }
 

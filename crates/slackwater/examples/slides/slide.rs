@@ -1,5 +1,5 @@
-//! A slide: a pyramidal TIFF of tiles that are JPEG streams, as scanners write them and as OpenSlide's generic
-//! format has them.
+//! A slide: a pyramidal TIFF of tiles that are JPEG streams, as scanners write them and as OpenSlide's
+//! generic format has them.
 //!
 //! The directories whose size is that of the first one, divided by a power of two, are the levels of the
 //! pyramid. Others, such as a photograph of the label, are left out. All tiles are found by the tables of the
@@ -252,11 +252,14 @@ fn level(directory: &Directory, number: usize) -> Result<Level, String> {
 /// The level, if its size fits in with those before it.
 fn of_pyramid(levels: &[Level], mut level: Level) -> Result<Level, String> {
     let (first, last) = (&levels[0], &levels[levels.len() - 1]);
-    let ratio = f64::from(first.width) / f64::from(level.width.max(1));
-    level.halvings = ratio.log2().round() as u32;
-    let scale = f64::from(1_u32.checked_shl(level.halvings).unwrap_or(u32::MAX));
-    let fits =
-        |whole: u32, part: u32| (f64::from(whole) / scale - f64::from(part)).abs() < 1.0 + 1e-9;
+    let ratio = f64::from(first.width) / f64::from(level.width);
+    level.halvings = ratio.log2().round().clamp(0.0, 31.0) as u32;
+    // Rounded down or up: pixels beyond the level's edge are never asked for, because sizes are rounded down.
+    let fits = |whole: u32, part: u32| {
+        let down = whole.checked_shr(level.halvings).unwrap_or(0);
+        let rest = u64::from(whole) - (u64::from(down) << level.halvings);
+        part == down || (rest > 0 && part == down + 1)
+    };
     if !fits(first.width, level.width) || !fits(first.height, level.height) {
         let (width, height) = (level.width, level.height);
         return Err(format!(

@@ -7,12 +7,14 @@ SET 'parallelism' = '3';
 SET 'linger' = '0 ms';
 
 -- A rectangle of the slide halved `level` times, in pixels of that level; `blocks`: at most so many.
-CREATE TABLE complete (viewer STRING, request BIGINT, level INT, x INT, y INT, width INT, height INT, blocks INT)
+CREATE TABLE complete (viewer STRING, request BIGINT, level INT, x INT, y INT, width INT, height INT,
+  blocks INT)
 WITH ('connector' = 'tcp', 'address' = '127.0.0.1:7491', 'format' = 'json');
 
 -- The same for parts that should be there soon: a source of its own, so that they need not wait for the
 -- blocks of a complete update.
-CREATE TABLE partial (viewer STRING, request BIGINT, level INT, x INT, y INT, width INT, height INT, blocks INT)
+CREATE TABLE partial (viewer STRING, request BIGINT, level INT, x INT, y INT, width INT, height INT,
+  blocks INT)
 WITH ('connector' = 'tcp', 'address' = '127.0.0.1:7492', 'format' = 'json');
 
 CREATE TABLE updates (viewer STRING, request BIGINT, block INT, blocks INT, done INT, x INT, y INT, width INT,

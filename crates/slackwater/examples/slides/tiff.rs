@@ -1,7 +1,7 @@
 //! The directories of a TIFF: their tags, of the classic format and of BigTIFF, in either order of bytes.
 //!
-//! The crate `tiff` reads more, but it switches on a feature of `half` that Arrow does without, and everything
-//! that uses Arrow would be built a second time for it.
+//! The crate `tiff` reads more, but it switches on a feature of `half` that Arrow does without, and
+//! everything that uses Arrow would be built a second time for it.
 
 use std::fs::File;
 use std::io;

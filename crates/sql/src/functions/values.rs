@@ -18,8 +18,8 @@ pub struct Time {
     pub micros: i64,
 }
 
-/// A type of arguments: `bool`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `&str`, `&[u8]` (BYTES), [`Time`], or
-/// an `Option` of these for arguments that may be NULL.
+/// A type of arguments: `bool`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `&str`, `&[u8]` (BYTES), [`Time`],
+/// or an `Option` of these for arguments that may be NULL.
 pub trait Argument {
     /// The argument, borrowed from a column.
     type Item<'a>;
@@ -33,8 +33,8 @@ pub trait Argument {
     fn get(column: &Self::Column, row: usize) -> Option<Self::Item<'_>>;
 }
 
-/// A type of results: the types of [`Argument`] with `String` for strings and `Vec<u8>` for BYTES, an `Option`
-/// of these, or a `Result`, whose error rejects the row.
+/// A type of results: the types of [`Argument`] with `String` for strings and `Vec<u8>` for BYTES, an
+/// `Option` of these, or a `Result`, whose error rejects the row.
 pub trait Output {
     /// The type of the values in the result's column.
     type Cell: Cell;

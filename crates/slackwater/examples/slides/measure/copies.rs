@@ -45,10 +45,11 @@ struct Case {
 pub fn run(lab: &mut Lab) -> Result<(), String> {
     let repeat = (WORK_NS / halving_ns()).round().max(1.0);
     lab.say(&format!(
-        "\nTwo copies that halve each block {repeat} times, one of them 2, 4 and 8 times as often: time for {PART} x \
-         {PART} pixels over the ideal; reaction, in milliseconds\n"
+        "\nTwo copies that halve each block {repeat} times, one of them 2, 4 and 8 times as often: time for \
+         {PART} x {PART} pixels over the ideal; reaction, in milliseconds\n"
     ));
-    lab.say("| balancer | link and block | 2 x | 4 x | 8 x | reaction 2 x | 4 x | 8 x |\n|---|---|---|---|---|---|---|---|");
+    lab.say("| balancer | link and block | 2 x | 4 x | 8 x | reaction 2 x | 4 x | 8 x |");
+    lab.say("|---|---|---|---|---|---|---|---|");
     let mut cases = Vec::new();
     for balancer in ["round_robin", "demand"] {
         for link in ["tcp", "shm"] {
@@ -128,7 +129,8 @@ fn now_ms() -> f64 {
     since.map_or(0.0, |since| since.as_secs_f64() * 1e3)
 }
 
-/// Asks for single blocks as fast as the query takes them, and makes a copy slow meanwhile: how many milliseconds later the last block was done that had been made before.
+/// Asks for single blocks as fast as the query takes them, and makes a copy slow meanwhile: how many
+/// milliseconds later the last block was done that had been made before.
 fn reaction(
     drive: &mut Drive,
     side: usize,

@@ -1,5 +1,5 @@
-//! Queries that follow each other, of which a share are complete updates and the others need one of 1, 8 or 64
-//! parts of the picture.
+//! Queries that follow each other, of which a share are complete updates and the others need one of 1, 8 or
+//! 64 parts of the picture.
 
 use std::time::{Duration, Instant};
 

@@ -21,21 +21,21 @@ const TIME: Duration = Duration::from_millis(300);
 
 /// Measures both links.
 pub fn run(lab: &mut Lab) -> Result<(), String> {
-    let file = lab.folder.path().join("calibration.json");
     let mut command = Command::new(&lab.program);
-    command
-        .args(["calibrate", "--json"])
-        .arg(&file)
-        .stdout(std::process::Stdio::null());
+    command.args(["calibrate", "--json"]);
+    // What is measured here is not for the user's queries.
     command.env("XDG_CACHE_HOME", lab.folder.path());
-    let status = command.status().map_err(|error| error.to_string())?;
-    let text =
-        std::fs::read_to_string(&file).map_err(|error| format!("calibrate ({status}): {error}"))?;
-    let measured = serde_json::from_str::<Value>(&text).map_err(|error| error.to_string())?;
+    let output = command.output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("calibrate ({}): {said}", output.status));
+    }
+    let measured = serde_json::from_slice::<Value>(&output.stdout);
+    let measured = measured.map_err(|error| format!("calibrate: {error}"))?;
     let byte_ns = halving_ns();
     lab.say(&format!(
-        "\nPerfect pipelining: the smallest block that takes the link no longer than the filter. Halving takes \
-         {byte_ns:.2} ns per byte\n"
+        "\nPerfect pipelining: the smallest block that takes the link no longer than the filter. \
+         Halving takes {byte_ns:.2} ns per byte\n"
     ));
     lab.say("| filter | TCP | shared memory |\n|---|---|---|");
     let mut rows = Vec::new();
@@ -44,7 +44,8 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
         let cells = blocks
             .map(|block| block.map_or("none".to_string(), |bytes| format!("{bytes:.0} bytes")));
         lab.say(&format!("| {filter} | {} | {} |", cells[0], cells[1]));
-        rows.push(json!({"filter": filter, "ns_per_byte": ns, "tcp_bytes": blocks[0], "shm_bytes": blocks[1]}));
+        let [tcp, shm] = blocks;
+        rows.push(json!({"filter": filter, "ns_per_byte": ns, "tcp_bytes": tcp, "shm_bytes": shm}));
     }
     lab.say("\n| message | TCP | shared memory |\n|---|---|---|");
     let points = LINKS.map(|(kind, _)| points(&measured, kind));
@@ -84,7 +85,8 @@ fn perfect(measured: &Value, kind: &str, ns_per_byte: f64) -> Option<f64> {
     Some(pairs[0].0 + (pairs[1].0 - pairs[0].0) * -before / (after - before))
 }
 
-/// What halving costs for each byte of its input, in nanoseconds: the median of many blocks of 128 × 128 pixels.
+/// What halving costs for each byte of its input, in nanoseconds: the median of many blocks of 128 × 128
+/// pixels.
 pub fn halving_ns() -> f64 {
     let side = 128;
     let pixels = (0..side * side)

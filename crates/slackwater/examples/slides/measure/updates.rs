@@ -32,7 +32,7 @@ struct Point {
 /// Measures, and returns the three ways that are compared.
 pub fn run(lab: &mut Lab) -> Result<[Way; 3], String> {
     let time = Duration::from_secs_f64(lab.seconds);
-    lab.say("\nAs many complete updates as possible, by block: per second; mean of partial ones meanwhile, and alone\n");
+    lab.say("\nComplete updates per second, as many as possible; mean of partial ones meanwhile, alone\n");
     lab.say("| block | TCP | shared memory |\n|---|---|---|");
     let mut points = Vec::new();
     for side in SIDES {
@@ -93,15 +93,16 @@ pub fn run(lab: &mut Lab) -> Result<[Way; 3], String> {
     lab.json
         .insert("blocks".to_string(), rows.collect::<Vec<Value>>().into());
     lab.say(&format!(
-        "\nTCP's best block: {} KiB, {best_rate:.2}/s; a partial update alone takes {alone_ms:.2} ms. Planned: {} KiB",
+        "\nTCP's best block: {} KiB, {best_rate:.2}/s; a partial update alone takes {alone_ms:.2} ms. \
+         Planned: {} KiB",
         ways[0].block_bytes() / 1024, ways[2].block_bytes() / 1024
     ));
     guarantees(lab, ways, best_rate, alone_ms)?;
     Ok(ways)
 }
 
-/// The side of the block that the engine's planner chooses among those that there are, for complete updates at
-/// this rate.
+/// The side of the block that the engine's planner chooses among those that there are, for complete updates
+/// at this rate.
 fn planned(points: &[&Point], rate: f64) -> usize {
     let points = points.iter().map(|point| LinkPoint {
         size_bytes: point.way.block_bytes(),
@@ -165,7 +166,9 @@ fn guarantees(lab: &mut Lab, ways: [Way; 3], best_rate: f64, alone_ms: f64) -> R
         "guaranteed_rate".to_string(),
         rows.collect::<Vec<Value>>().into(),
     );
-    lab.say("\nGuaranteed mean of partial updates (of TCP's alone): highest rate of complete ones that kept it\n");
+    lab.say(
+        "\nGuaranteed mean of partial updates (of TCP's alone): highest rate of complete ones\n",
+    );
     lab.say(&format!(
         "| latency | {} |\n|---|---|---|---|",
         names.join(" | ")
