@@ -3,7 +3,7 @@
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
 .PHONY: bench-transport
 .PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
-.PHONY: test-numa test-sockets-programs
+.PHONY: test-numa test-sockets-programs demo-slides bench-slides
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
 
 # A real, out-of-order stream: its answer, its latency and its CPU time.
@@ -23,6 +23,21 @@ demo-robots:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	cargo build --release -p slackwater --example robots
 	python3 -B examples/robots/demo.py --program target/release/examples/robots $(ROBOTS)
+
+# A viewer of microscope slides: a generated slide (SLIDE=FILE for another one), the query that serves it, and
+# a page at http://127.0.0.1:7490/. See docs/slides.md.
+SLIDE ?= demo-data/slide.tif
+SLIDES = target/release/examples/slides
+demo-slides:
+	cargo build --release -p slackwater --example slides
+	mkdir -p demo-data
+	@test -e $(SLIDE) || $(SLIDES) generate $(SLIDE)
+	$(SLIDES) serve --slide $(SLIDE)
+
+# Its figures: a paper's experiments with the pixels of a slide. Ten minutes.
+bench-slides:
+	cargo build --release -p slackwater --example slides
+	$(SLIDES) measure $(BENCH)
 
 # The fast tests. Reference answers over real data need ../shared/data next to the checkout.
 test: duckdb

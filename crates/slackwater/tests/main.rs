@@ -43,6 +43,7 @@ mod redis;
 mod robots;
 mod server;
 mod shell;
+mod slides;
 mod sql_files;
 #[cfg(feature = "sqlite")]
 mod sqlite;

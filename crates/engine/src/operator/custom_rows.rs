@@ -26,6 +26,8 @@ pub struct CustomRowsSpec {
     pub keeps: Vec<usize>,
     /// The number of outputs. If there are several, the last column of the output says which one.
     pub outputs: usize,
+    /// The most rows that are emitted together; `None` for the usual size of chunks.
+    pub together: Option<usize>,
     /// The columns of the output: those that are kept, the function's own, and the number of the output.
     pub schema: SchemaRef,
     /// The function.
@@ -153,9 +155,12 @@ impl Stateless for CustomRows {
         };
         match self.spec.function.rows(&batch) {
             Ok(outputs) if outputs.len() == self.spec.outputs => {
+                // Only an operator that makes more rows than it gets has to cut them.
+                let most = output.chunk_rows.max(chunk.rows());
+                let most = self.spec.together.map_or(most, |rows| rows.max(1));
                 for (number, rows) in outputs.into_iter().enumerate() {
                     let chunk = self.output(&chunk, number, rows)?;
-                    output.emit(chunk);
+                    chunk.parts(most).for_each(|part| output.emit(part));
                 }
                 Ok(())
             }
@@ -178,5 +183,79 @@ impl Stateless for CustomRows {
                 self.process(chunk.slice(half, chunk.rows() - half), output)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Int64Array;
+    use arrow_schema::{DataType, Field, Schema};
+
+    use super::*;
+    use crate::testing::batch;
+
+    /// Each row as often as its number says.
+    #[derive(Debug)]
+    struct Repeated;
+
+    impl RowsFunction for Repeated {
+        fn rows(&self, batch: &RecordBatch) -> std::result::Result<Vec<Rows>, String> {
+            let numbers = batch.column(0).as_any().downcast_ref::<Int64Array>();
+            let numbers = numbers.ok_or("not numbers")?.values().iter().enumerate();
+            let of = numbers.flat_map(|(row, &times)| vec![row as u32; times as usize]);
+            let of = Some(UInt32Array::from_iter_values(of));
+            Ok(vec![Rows::Made {
+                of,
+                columns: Vec::new(),
+            }])
+        }
+    }
+
+    /// The rows of each chunk that is emitted for 3 rows, of which 10 are made.
+    fn emitted(together: Option<usize>, chunk_rows: usize) -> Vec<usize> {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![2, 0, 8]));
+        let chunk = Chunk::new(batch(vec![("n", numbers)]), 0);
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)]));
+        let input = chunk.batch.schema();
+        let spec = CustomRowsSpec {
+            name: "repeated".to_string(),
+            gets: vec![0],
+            keeps: vec![0],
+            outputs: 1,
+            together,
+            schema,
+            function: Arc::new(Repeated),
+        };
+        let mut output = Output::new(chunk_rows);
+        let mut operator = CustomRows::new(spec, &input);
+        operator.process(chunk, &mut output).unwrap();
+        let chunks = output.take_chunks();
+        let numbers = chunks.iter().flat_map(|chunk| {
+            let column = chunk.batch.column(0).as_any();
+            column
+                .downcast_ref::<Int64Array>()
+                .unwrap()
+                .values()
+                .to_vec()
+        });
+        assert_eq!(
+            numbers.collect::<Vec<i64>>(),
+            [2, 2, 8, 8, 8, 8, 8, 8, 8, 8]
+        );
+        chunks.iter().map(Chunk::rows).collect()
+    }
+
+    #[test]
+    fn regression_rows_that_are_made_keep_the_size_of_chunks() {
+        assert_eq!(emitted(None, 4), [4, 4, 2]);
+        assert_eq!(emitted(None, 100), [10]);
+        // Chunks that were longer before are not cut.
+        assert_eq!(emitted(None, 1), [3, 3, 3, 1]);
+    }
+
+    #[test]
+    fn few_rows_are_handed_on_together() {
+        assert_eq!(emitted(Some(1), 100), [1; 10]);
+        assert_eq!(emitted(Some(6), 2), [6, 4]);
     }
 }

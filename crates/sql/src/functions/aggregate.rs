@@ -117,8 +117,8 @@ arguments!(A a 0, B b 1);
 arguments!(A a 0, B b 1, C c 2);
 arguments!(A a 0, B b 1, C c 2, D d 3);
 
-/// A value in a saved state: `bool`, an integer, `f32`, `f64`, `String`, [`Time`](super::Time), or an
-/// `Option` of these.
+/// A value in a saved state: `bool`, an integer, `f32`, `f64`, `String`, `Vec<u8>` (BYTES),
+/// [`Time`](super::Time), or an `Option` of these.
 pub trait Stored: Sized {
     /// The type of the value in a column.
     type Cell: Cell;
@@ -173,7 +173,8 @@ stored!(
     f32, f32, |value| value;
     f64, f64, |value| value;
     super::Time, super::Time, |value| value;
-    String, &str, |value: &str| value.to_string()
+    String, &str, |value: &str| value.to_string();
+    Vec<u8>, &[u8], |value: &[u8]| value.to_vec()
 );
 
 /// The saved state of an aggregate.
@@ -225,6 +226,8 @@ state!(A a 0, B b 1, C c 2, D d 3, E e 4);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6);
 state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7);
+state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7, I i 8);
+state!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7, I i 8, J j 9);
 
 /// An aggregate for each group, created with its first row or state.
 struct Groups<A> {

@@ -31,6 +31,8 @@ pub struct Operator {
     takes_updates: bool,
     forgets: bool,
     needs_order: bool,
+    together: Option<usize>,
+    dealt: bool,
 }
 
 /// The kinds of operators.
@@ -58,6 +60,8 @@ impl Operator {
             takes_updates: false,
             forgets: false,
             needs_order: false,
+            together: None,
+            dealt: false,
         }
     }
 
@@ -158,6 +162,23 @@ impl Operator {
         self
     }
 
+    /// Says that an operator without state hands on at most `rows` rows together, for rows that are large, or
+    /// that cost much work later.
+    #[must_use]
+    pub fn together(mut self, rows: usize) -> Operator {
+        self.together = Some(rows);
+        self
+    }
+
+    /// Says that an operator without state costs much for each row: its rows are dealt among as many copies
+    /// as the query's parallelism, if the query says `SET 'order' = 'none'`. By demand, unless the setting
+    /// `balancer` is `'round_robin'`.
+    #[must_use]
+    pub fn dealt(mut self) -> Operator {
+        self.dealt = true;
+        self
+    }
+
     /// Checks what the author of the operator has declared.
     fn checked(self) -> Result<Operator, String> {
         let wrong = self
@@ -172,6 +193,10 @@ impl Operator {
             Kind::Keyed { .. } if self.takes_updates => {
                 "only an operator without state takes updates"
             }
+            Kind::Keyed { .. } if self.together.is_some() || self.dealt => {
+                "only an operator without state hands on few rows together, or is dealt rows"
+            }
+            _ if self.together == Some(0) => "no rows together are none at all",
             _ if self.outputs.len() == 1 => "a single output needs no name",
             _ => return Ok(self),
         };
@@ -208,6 +233,14 @@ impl Operator {
 
     pub(crate) fn is_order_needed(&self) -> bool {
         self.needs_order
+    }
+
+    pub(crate) fn most_together(&self) -> Option<usize> {
+        self.together
+    }
+
+    pub(crate) fn is_dealt(&self) -> bool {
+        self.dealt
     }
 
     pub(crate) fn is_bounded(&self) -> bool {

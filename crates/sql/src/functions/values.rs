@@ -8,7 +8,7 @@ use arrow_array::types::{
     ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     TimestampMicrosecondType,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray, PrimitiveArray, StringViewArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, BooleanArray, PrimitiveArray, StringViewArray};
 use arrow_schema::{DataType, TimeUnit};
 
 /// A TIMESTAMP: microseconds since 1970-01-01 00:00 UTC.
@@ -18,8 +18,8 @@ pub struct Time {
     pub micros: i64,
 }
 
-/// A type of arguments: `bool`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `&str`, [`Time`], or an `Option` of
-/// these for arguments that may be NULL.
+/// A type of arguments: `bool`, `i8`, `i16`, `i32`, `i64`, `f32`, `f64`, `&str`, `&[u8]` (BYTES), [`Time`],
+/// or an `Option` of these for arguments that may be NULL.
 pub trait Argument {
     /// The argument, borrowed from a column.
     type Item<'a>;
@@ -33,8 +33,8 @@ pub trait Argument {
     fn get(column: &Self::Column, row: usize) -> Option<Self::Item<'_>>;
 }
 
-/// A type of results: the types of [`Argument`] with `String` for strings, an `Option` of these, or a
-/// `Result`, whose error rejects the row.
+/// A type of results: the types of [`Argument`] with `String` for strings and `Vec<u8>` for BYTES, an
+/// `Option` of these, or a `Result`, whose error rejects the row.
 pub trait Output {
     /// The type of the values in the result's column.
     type Cell: Cell;
@@ -137,6 +137,29 @@ impl Cell for String {
     }
 }
 
+impl Argument for &[u8] {
+    type Item<'a> = &'a [u8];
+    type Column = BinaryArray;
+
+    fn data_type() -> DataType {
+        DataType::Binary
+    }
+
+    fn get(column: &BinaryArray, row: usize) -> Option<&[u8]> {
+        column.is_valid(row).then(|| column.value(row))
+    }
+}
+
+impl Cell for Vec<u8> {
+    fn data_type() -> DataType {
+        DataType::Binary
+    }
+
+    fn column(cells: Vec<Option<Vec<u8>>>) -> ArrayRef {
+        Arc::new(BinaryArray::from_iter(cells))
+    }
+}
+
 impl Argument for Time {
     type Item<'a> = Time;
     type Column = PrimitiveArray<TimestampMicrosecondType>;
@@ -189,7 +212,7 @@ macro_rules! plain {
     )*};
 }
 
-plain!(bool, i8, i16, i32, i64, f32, f64, String, Time);
+plain!(bool, i8, i16, i32, i64, f32, f64, String, Vec<u8>, Time);
 
 impl<O: Output> Output for Option<O> {
     type Cell = O::Cell;

@@ -19,6 +19,7 @@ use crate::error::{Result, SqlError};
 use crate::expression::column;
 use crate::functions::operator::Kind;
 use crate::operators::{OperatorNode, kept};
+use crate::settings::Balancer;
 
 /// Operators without state.
 pub const TRANSLATION: Translation = Translation {
@@ -37,6 +38,8 @@ pub struct CustomRowsNode {
     pub input: SchemaRef,
     /// Whether rows are updated or retracted.
     pub changes: bool,
+    /// How rows are sent to the operator's instances.
+    pub exchange: Exchange,
 }
 
 impl Node for CustomRowsNode {
@@ -45,7 +48,7 @@ impl Node for CustomRowsNode {
     }
 
     fn exchange(&self, _: usize) -> Exchange {
-        Exchange::Forward
+        self.exchange.clone()
     }
 
     fn state(&self) -> Option<State> {
@@ -94,6 +97,18 @@ impl Node for CustomRowsNode {
 }
 
 impl Translator<'_> {
+    /// How rows are sent to an operator: dealt among its instances, if it asks for that and their order need
+    /// not be kept.
+    fn dealing(&self, operator: &crate::functions::operator::Operator, updates: bool) -> Exchange {
+        let settings = &self.session.settings;
+        // An update must not overtake the row that it updates.
+        match settings.balancer {
+            _ if !operator.is_dealt() || settings.keep_order || updates => Exchange::Forward,
+            Balancer::RoundRobin => Exchange::RoundRobin,
+            Balancer::Demand | Balancer::Auto => Exchange::Spread,
+        }
+    }
+
     fn custom_rows(&mut self, node: &OperatorNode) -> Result<Stream> {
         let operator = &node.operator.0;
         let Kind::Rows(function) = operator.kind() else {
@@ -147,6 +162,7 @@ impl Translator<'_> {
             gets,
             keeps: keeps.clone(),
             outputs: operator.output_names().len().max(1),
+            together: operator.most_together(),
             schema: schema.clone(),
             function: Arc::clone(function),
         };
@@ -160,6 +176,7 @@ impl Translator<'_> {
             spec,
             input: before,
             changes: stream.updates,
+            exchange: self.dealing(operator, stream.updates),
         };
         let made = self.operator("operator", detail, &[from], custom, &key);
         let place = |index: usize| keeps.iter().position(|&kept| kept == index);
