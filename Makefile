@@ -19,8 +19,10 @@ demo-latency: build
 # minutes. ROBOTS='--robots 50 --seconds 20 --no-page' changes that. See docs/robots.md.
 ROBOTS ?=
 demo-robots:
-	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
-	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || [ "$$(id -u)" != 0 ] || \
+	  { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
+	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || \
+	  { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	cargo build --release -p slackwater --example robots
 	python3 -B examples/robots/demo.py --program target/release/examples/robots $(ROBOTS)
 
