@@ -2,14 +2,13 @@
 //!
 //! - `GET /`: the page.
 //! - `GET /slide.json`: the slide's size and levels.
-//! - `GET /view?viewer=…&request=…&kind=…&level=…&x=…&y=…&width=…&height=…[&blocks=…]`: the rows of an update, a
-//!   JSON object per line, as they come.
+//! - `GET /view?viewer=V&request=N&kind=K&level=L&x=X&y=Y&width=W&height=H[&blocks=B]`: the rows of an
+//!   update, a JSON object per line, as they come.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,7 +38,7 @@ const VIEWER_MAX: usize = 64;
 pub struct Server {
     pub hub: Arc<Hub>,
     pub slide: Arc<Slide>,
-    connections: AtomicUsize,
+    connections: Mutex<usize>,
 }
 
 impl Server {
@@ -47,15 +46,16 @@ impl Server {
         Server {
             hub,
             slide,
-            connections: AtomicUsize::new(0),
+            connections: Mutex::new(0),
         }
     }
 
     /// Answers requests for ever.
     pub fn answer(self: &Arc<Server>, listener: &TcpListener) {
         for client in listener.incoming().flatten() {
-            if self.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-                self.connections.fetch_sub(1, Ordering::Relaxed);
+            let open = self.count(|open| open + 1);
+            if open > CONNECTIONS_MAX {
+                self.count(|open| open - 1);
                 drop(failure(
                     &client,
                     "503 Service Unavailable",
@@ -67,9 +67,19 @@ impl Server {
             thread::spawn(move || {
                 // A client that has gone is no failure of the server's.
                 drop(server.connection(&client));
-                server.connections.fetch_sub(1, Ordering::Relaxed);
+                server.count(|open| open - 1);
             });
         }
+    }
+
+    /// Changes the number of open connections, and returns it.
+    fn count(&self, change: impl Fn(usize) -> usize) -> usize {
+        let mut open = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *open = change(*open);
+        *open
     }
 
     fn connection(&self, client: &TcpStream) -> io::Result<()> {

@@ -114,7 +114,7 @@ fn no_damage_of_a_slide_panics() {
     let path = folder.path("damaged.tif");
     let places = (0..200)
         .map(|place| directories + place)
-        .chain((8..directories).step_by(997));
+        .chain((8..directories).step_by(9_973));
     for place in places {
         let mut bytes = whole.clone();
         bytes[place] ^= 0xff;
