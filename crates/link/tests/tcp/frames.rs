@@ -54,7 +54,8 @@ fn short() -> Settings {
 
 fn error_of_a_writer_over(carrier: Carrier) -> String {
     let waiter = Waiter::new().expect("a waiter");
-    let acceptor = bind(short());
+    // The reader waits for longer than the writer pauses between its attempts.
+    let acceptor = bind(settings());
     let mut reader = acceptor.reader(LINK, "the writer", &waiter);
     let address = acceptor.local_address();
     let mut writer: Writer<Vec<u8>> = Writer::connect_guarded(
