@@ -30,7 +30,16 @@ const WORKER: &str = concat!(
     "\n\n",
     include_str!("worker_py/aggregates.py"),
     "\n\n",
+    include_str!("worker_py/operators.py"),
+    "\n\n",
     include_str!("worker_py/main.py"),
+);
+
+/// The parts of it that run operators, for an interpreter in this process.
+pub const OPERATORS: &str = concat!(
+    include_str!("worker_py/values.py"),
+    "\n\n",
+    include_str!("worker_py/operators.py"),
 );
 
 /// What Python runs: it takes the socket away from standard input, and reads the program from it.
