@@ -91,7 +91,7 @@ fn ended(reason: impl Into<String>) -> OperatorFailure {
 impl InProcess {
     fn with<T>(
         &self,
-        work: impl FnOnce(Python<'_>, &Types<'_>) -> PyResult<T>,
+        work: impl for<'py> FnOnce(Python<'py>, &Types<'py>) -> PyResult<T>,
     ) -> Result<T, OperatorFailure> {
         let done = Python::try_attach(|py| {
             let done = Types::new(py).and_then(|types| work(py, &types));
@@ -100,10 +100,10 @@ impl InProcess {
         done.unwrap_or_else(|| Err(ended("Python is ending")))
     }
 
-    fn keyed_once(
+    fn keyed_once<'py>(
         &self,
-        py: Python<'_>,
-        types: &Types<'_>,
+        py: Python<'py>,
+        types: &Types<'py>,
         batch: &KeyedBatch,
         is_careful: bool,
     ) -> PyResult<KeyedRan> {
@@ -133,7 +133,7 @@ impl InProcess {
                 .cast_into::<PyList>()
                 .map_err(PyErr::from)
         };
-        let column = |list: Bound<'_, PyList>, data_type: &DataType| {
+        let column = |list: Bound<'py, PyList>, data_type: &DataType| {
             column_of(types, &list.iter().collect::<Vec<_>>(), data_type)
         };
         let columns = |number: usize, declared: &[(String, DataType)]| {

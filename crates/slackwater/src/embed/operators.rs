@@ -71,12 +71,13 @@ impl OperatorDeclaration {
             outputs: self.outputs,
             takes_updates: self.takes_updates,
         };
-        match types(&declared).find_map(unsupported) {
+        let part = types(&declared).find_map(unsupported).cloned();
+        match part {
             None => Ok(declared),
             Some(part) => {
                 let error = format!(
                     "values of {} can't be passed",
-                    slackwater_sql::types::sql_name(part)
+                    slackwater_sql::types::sql_name(&part)
                 );
                 Err(Error::sql(error, "use another type, such as STRING"))
             }
