@@ -5,7 +5,7 @@ mod controls;
 mod endings;
 mod held;
 mod informed;
-mod keyed_operators;
+pub(crate) mod keyed_operators;
 mod kind;
 pub(crate) mod operators;
 mod statement;

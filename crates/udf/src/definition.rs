@@ -230,6 +230,8 @@ pub struct Problem {
     pub hint: String,
     /// The line of the function's text, from 1, and the column, from 1, or 0 if it is not known.
     pub place: Option<(usize, usize)>,
+    /// Whether its worker was killed: another one may start.
+    pub(crate) is_killed: bool,
 }
 
 impl Problem {
@@ -238,6 +240,7 @@ impl Problem {
             message: message.into(),
             hint: hint.into(),
             place: None,
+            is_killed: false,
         }
     }
 }

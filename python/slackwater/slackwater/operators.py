@@ -77,8 +77,8 @@ def operator(
     STRING or INTERVAL. What a row raises rejects it, and changes nothing.
 
     `docs/python-operators.md` describes classes and functions, and the options: they are those of CREATE
-    FUNCTION … RETURNS TABLE, which runs the same class in processes of its own. `name` is that of the class or
-    function unless it is given; a function in Python that has it is replaced.
+    FUNCTION … RETURNS TABLE, which runs the same class in processes of its own. `name` is that of the class
+    or function unless it is given; a function in Python that has it is replaced.
     """
 
     def define(handler: _H) -> _H:

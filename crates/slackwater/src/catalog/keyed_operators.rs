@@ -16,12 +16,27 @@ use slackwater_engine::operator::custom::{
     Ran, StepFailure,
 };
 use slackwater_engine::{Error, Result};
-use slackwater_udf::{Failure, KeyedBatch, KeyedRan};
-
-use super::operators::Runner;
+use slackwater_udf::{Failure, KeyedBatch, KeyedRan, TableRows};
 
 /// About the most bytes of states in a call: offsets of columns have 31 bits.
 const STATES_BYTES_MAX: usize = 256 << 20;
+
+/// Runs the calls of an operator.
+pub trait Runner: Send + Sync {
+    /// Processes rows and timers of keys, at least the first one.
+    ///
+    /// # Errors
+    ///
+    /// If the query can't continue.
+    fn keyed(&self, batch: &KeyedBatch) -> Result<KeyedRan, Failure>;
+
+    /// The rows that are made of rows, without a state. An error means that at least one row fails.
+    ///
+    /// # Errors
+    ///
+    /// The reason, and the row if it is known.
+    fn table(&self, columns: &[ArrayRef], rows: usize) -> Result<TableRows, Failure>;
+}
 
 /// Makes the functions of the instances of an operator.
 pub struct Factory {

@@ -15,7 +15,7 @@ use slackwater_udf::{
     Constant, Definition, Failure, Function, KeyedBatch, KeyedRan, Table, TableRows, unsupported,
 };
 
-use super::keyed_operators::Factory;
+use super::keyed_operators::{Factory, Runner};
 
 /// A function that returns a table, and its calls in this program.
 pub struct Calls {
@@ -24,23 +24,6 @@ pub struct Calls {
     declared: TableFunction,
     /// The functions of calls by what their workers are told: equal calls share them.
     made: Mutex<BTreeMap<String, Arc<Function>>>,
-}
-
-/// Runs the calls of an operator.
-pub trait Runner: Send + Sync {
-    /// Processes rows and timers of keys, at least the first one.
-    ///
-    /// # Errors
-    ///
-    /// If the query can't continue.
-    fn keyed(&self, batch: &KeyedBatch) -> Result<KeyedRan, Failure>;
-
-    /// The rows that are made of rows, without a state. An error means that at least one row fails.
-    ///
-    /// # Errors
-    ///
-    /// The reason, and the row if it is known.
-    fn table(&self, columns: &[ArrayRef], rows: usize) -> Result<TableRows, Failure>;
 }
 
 impl Runner for Function {

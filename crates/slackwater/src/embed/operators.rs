@@ -10,7 +10,7 @@ use slackwater_udf::unsupported;
 use super::{Error, data_types};
 use crate::catalog::operators::{plan, types};
 
-pub use crate::catalog::operators::Runner as OperatorRunner;
+pub use crate::catalog::keyed_operators::Runner as OperatorRunner;
 pub use slackwater_udf::{
     Failure as OperatorFailure, KeyedBatch, KeyedRan, OPERATORS, StepFailure,
     Table as OperatorCall, TableRows,

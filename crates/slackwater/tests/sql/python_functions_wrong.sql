@@ -99,8 +99,8 @@ CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE STATE (n INT) LANGUAGE python A
 --- nulls, which functions that return a table always get
 CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def f(x): return x' WITH ('nulls' = 'true');
 
---- a name of a table function
-CREATE FUNCTION tumble(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def tumble(x): return x';
+--- a table, and a name of SQL
+CREATE FUNCTION upper(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def upper(x): return x';
 
 --- an unknown type of an argument
 CREATE FUNCTION f(x INTT) RETURNS INT LANGUAGE python AS 'def f(x): return x';
