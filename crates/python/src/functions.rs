@@ -5,6 +5,7 @@
 //! found the rows that fail.
 
 mod aggregate;
+mod operator;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::error::{raised, reason};
 use crate::values::{Types, column_of, objects};
 
 pub use aggregate::define_aggregate;
+pub use operator::define_operator;
 
 /// A function of a row or of columns.
 struct Function {

@@ -44,5 +44,7 @@ fn _slackwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(batch::column_names, module)?)?;
     module.add_function(wrap_pyfunction!(job::shutdown, module)?)?;
     module.add_function(wrap_pyfunction!(functions::define_function, module)?)?;
-    module.add_function(wrap_pyfunction!(functions::define_aggregate, module)?)
+    module.add_function(wrap_pyfunction!(functions::define_aggregate, module)?)?;
+    module.add("OPERATORS", slackwater::embed::OPERATORS)?;
+    module.add_function(wrap_pyfunction!(functions::define_operator, module)?)
 }

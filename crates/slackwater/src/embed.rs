@@ -17,6 +17,7 @@
 mod error;
 mod folded;
 mod job;
+mod operators;
 mod results;
 mod session;
 mod types;
@@ -24,6 +25,10 @@ mod types;
 pub use error::{Error, Kind};
 pub use folded::folded;
 pub use job::{Ended, Job};
+pub use operators::{
+    KeyedBatch, KeyedRan, OPERATORS, OperatorCall, OperatorDeclaration, OperatorFailure,
+    OperatorRunner, StepFailure, TableRows, define_operator,
+};
 pub use results::{Batch, Next, Results};
 pub use session::{Prepared, Session, Took};
 pub use slackwater_connect::custom::{

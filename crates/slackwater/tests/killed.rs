@@ -42,9 +42,9 @@ fn with_standbys() -> bool {
 }
 
 /// A query, and the folders that it writes: as they are, or as a changelog.
-struct Case {
+struct Case<'q> {
     name: &'static str,
-    query: &'static str,
+    query: &'q str,
     plain: &'static [&'static str],
     changelogs: &'static [&'static str],
     program: PathBuf,
@@ -64,7 +64,7 @@ fn inputs(folder: &Path) {
     write("b.csv", &mut (0..ROWS).map(|n| row(n * 2, 70, 31)));
 }
 
-impl Case {
+impl Case<'_> {
     fn text(&self, inputs: &Path, out: &Path, is_paced: bool) -> String {
         let rate = |rows: u64| match is_paced {
             true => format!(", 'replay_rate' = '{:.0}'", rows as f64 / RUN_S),
@@ -300,6 +300,46 @@ FROM by_sign(TABLE (SELECT *, v % 2 AS r FROM a), DESCRIPTOR(r)) OUTPUT positive
         plain: &["changed", "matched", "odd", "counted"],
         changelogs: &[],
         program,
+    };
+    case.check();
+}
+
+/// With timers, of one input and of two, and without a state.
+#[test]
+fn operators_in_python_go_on_when_they_are_killed() {
+    let query = "
+CREATE FUNCTION latest(t TABLE (v BIGINT), u TABLE (v BIGINT)) RETURNS TABLE (v BIGINT, of_b BIGINT)
+STATE (of_b BIGINT, seen ARRAY<BIGINT>) LANGUAGE python AS $$
+class latest:
+    def on_row(self, state, row, out):
+        state.seen = ((state.seen or []) + [row.v])[-3:]
+        if out.input == 1:
+            state.of_b = row.v
+        else:
+            out.emit(sum(state.seen), state.of_b)
+$$;
+CREATE FUNCTION halves(t TABLE (v BIGINT)) RETURNS TABLE (half BIGINT) LANGUAGE python AS $$
+def halves(v):
+    if v % 3:
+        yield v // 2
+        yield v - v // 2
+$$;
+CREATE TABLE changed (k STRING, ms BIGINT, old DOUBLE, new DOUBLE)
+WITH ('connector' = 'file', 'path' = '${OUT}/changed');
+CREATE TABLE matched (k STRING, ms BIGINT, v BIGINT, of_b BIGINT)
+WITH ('connector' = 'file', 'path' = '${OUT}/matched');
+CREATE TABLE halved (ms BIGINT, half BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/halved');
+INSERT INTO changed SELECT k, CAST(ts AS BIGINT), old, new
+FROM jumps(TABLE a PARTITION BY k ORDER BY ts, 20, silence => INTERVAL '0.2' SECOND);
+INSERT INTO matched SELECT k, CAST(ts AS BIGINT), v, of_b
+FROM latest(TABLE a PARTITION BY k ORDER BY ts, TABLE b PARTITION BY k ORDER BY ts);
+INSERT INTO halved SELECT ms, half FROM halves(TABLE a);";
+    let case = Case {
+        name: "operators in Python",
+        query: &format!("{}{query}", crate::python_operators::JUMPS),
+        plain: &["changed", "matched", "halved"],
+        changelogs: &[],
+        program: program(),
     };
     case.check();
 }

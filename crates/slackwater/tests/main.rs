@@ -37,6 +37,7 @@ mod process;
 mod processes;
 mod pushes;
 mod python_functions;
+mod python_operators;
 mod random;
 mod reads;
 mod redis;

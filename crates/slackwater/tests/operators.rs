@@ -51,7 +51,7 @@ fn readings() -> [Vec<Reading>; 2] {
     })
 }
 
-fn folder() -> Folder {
+pub(crate) fn folder() -> Folder {
     let [one, two] = readings().map(|rows| {
         let text = |value: Option<String>| value.unwrap_or_default();
         let rows = rows.iter().map(|(ms, key, value)| {
@@ -75,7 +75,7 @@ INSERT INTO o SELECT k, CAST(ts AS BIGINT), old, new
 FROM changes(TABLE t PARTITION BY k ORDER BY ts, DESCRIPTOR(v), 15, silence => INTERVAL '2' SECOND);";
 
 /// What the change detector gives, computed key by key.
-fn expected() -> Vec<String> {
+pub(crate) fn expected() -> Vec<String> {
     let mut by_key = BTreeMap::<Option<u64>, Vec<(u64, usize, usize, Option<i64>)>>::new();
     for (file, rows) in readings().into_iter().enumerate() {
         for (place, (ms, key, value)) in rows.into_iter().enumerate() {

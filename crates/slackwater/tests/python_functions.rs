@@ -75,7 +75,7 @@ fn aggregated() -> Vec<String> {
     rows
 }
 
-fn program(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn program(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slackwater"));
     command
         .args(["run", "q.sql", "--quiet"])
@@ -110,7 +110,7 @@ fn is_gone(process: &Pid) -> bool {
 }
 
 /// Waits until something is there.
-fn await_some<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
+pub(crate) fn await_some<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = found() {
@@ -121,14 +121,14 @@ fn await_some<T>(what: &str, found: impl Fn() -> Option<T>) -> T {
     }
 }
 
-fn ended(child: Child) -> (Output, String) {
+pub(crate) fn ended(child: Child) -> (Output, String) {
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, errors)
 }
 
 /// What the sink has written, sorted.
-fn written(folder: &Path) -> Vec<String> {
+pub(crate) fn written(folder: &Path) -> Vec<String> {
     let out = folder.join("out");
     let files = match out.is_dir() {
         true => parts(&out),
@@ -146,7 +146,7 @@ fn written(folder: &Path) -> Vec<String> {
     rows
 }
 
-fn has_written(folder: &Path) -> Option<()> {
+pub(crate) fn has_written(folder: &Path) -> Option<()> {
     (!written(folder).is_empty()).then_some(())
 }
 
@@ -168,7 +168,7 @@ fn a_worker_that_is_killed_is_replaced_and_no_row_is_lost() {
 }
 
 /// Runs a query, and kills its worker again and again. Returns what it has said.
-fn with_workers_killed(folder: &Path, arguments: &[&str]) -> String {
+pub(crate) fn with_workers_killed(folder: &Path, arguments: &[&str]) -> String {
     let mut child = program(folder, arguments).spawn().unwrap();
     await_some("the first rows", || has_written(folder));
     let mut killed = Vec::new();

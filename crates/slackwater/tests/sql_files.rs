@@ -296,6 +296,7 @@ files! {
     python_aggregates
     python_functions
     python_functions_wrong
+    python_operators
     wrong_changelogs
     wrong_expressions
     wrong_functions

@@ -2,6 +2,7 @@
 //! their calls, `operators/split.rs` those of SPLIT.
 
 mod arguments;
+mod declared;
 mod function;
 mod split;
 
@@ -19,6 +20,7 @@ use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use crate::error::SqlError;
 use crate::functions::operator::{Kind, Operator};
 
+pub use declared::DeclaredOperators;
 pub use function::Operators;
 
 /// A call of an operator.

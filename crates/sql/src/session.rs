@@ -1,6 +1,7 @@
 //! A session: the declared tables, views and settings, and DataFusion's planner for them.
 
 mod declaration;
+mod functions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,10 +28,10 @@ use crate::check;
 use crate::common_types;
 use crate::constants;
 use crate::error::{Result, SqlError, Unknown, nearest};
-use crate::functions::{self, Declared, DeclaredFunction};
+use crate::functions::{self as language, DeclaredFunction};
 use crate::grouping_sets;
 use crate::operands::{Operands, check_filters};
-use crate::operators::Operators;
+use crate::operators::{DeclaredOperators, Operators};
 use crate::outputs;
 use crate::prune::Prune;
 use crate::settings::Settings;
@@ -64,6 +65,8 @@ pub struct Session {
     /// The functions that were declared, by their names in lower case.
     functions: BTreeMap<String, Arc<dyn DeclaredFunction>>,
     functions_used: Mutex<BTreeSet<String>>,
+    /// Those that return a table.
+    operators: Arc<DeclaredOperators>,
 }
 
 impl Default for Session {
@@ -76,23 +79,25 @@ impl Session {
     /// A session without tables.
     pub fn new() -> Session {
         let mut scalars = HashMap::new();
-        for function in functions::scalar_functions() {
+        for function in language::scalar_functions() {
             for name in function.aliases() {
                 scalars.insert(name.clone(), function.clone());
             }
             scalars.insert(function.name().to_string(), function.clone());
         }
         let mut aggregates = HashMap::new();
-        for function in functions::aggregate_functions() {
+        for function in language::aggregate_functions() {
             for name in function.aliases() {
                 aggregates.insert(name.clone(), function.clone());
             }
             aggregates.insert(function.name().to_lowercase(), function.clone());
         }
         let mut window_functions = HashMap::new();
-        for function in functions::window_functions() {
+        for function in language::window_functions() {
             window_functions.insert(function.name().to_lowercase(), function);
         }
+        let operators = Arc::new(DeclaredOperators::default());
+        let others = Arc::clone(&operators);
         Session {
             tables: HashMap::new(),
             hinted: HashMap::new(),
@@ -112,11 +117,17 @@ impl Session {
                 Arc::new(datafusion_functions_nested::planner::NestedFunctionPlanner),
                 Arc::new(datafusion_functions_nested::planner::FieldAccessPlanner),
             ],
-            relation_planners: vec![Arc::new(Operators), Arc::new(WindowFunctions)],
+            relation_planners: vec![
+                Arc::new(Operators {
+                    declared: Arc::clone(&operators),
+                }),
+                Arc::new(WindowFunctions { declared: others }),
+            ],
             options: ConfigOptions::default(),
             used: Mutex::default(),
             functions: BTreeMap::new(),
             functions_used: Mutex::default(),
+            operators,
         }
     }
 
@@ -150,63 +161,6 @@ impl Session {
         self.check_new(name)?;
         self.views.insert(name.to_string(), Arc::new(plan));
         Ok(())
-    }
-
-    /// Declares a function.
-    pub fn add_function(&mut self, function: Declared) -> Result<()> {
-        let name = function.name.clone();
-        if self.functions.contains_key(&name) {
-            let error = format!("there is already a function '{name}'");
-            return Err(SqlError::new(error).hint("a program declares a name once"));
-        }
-        let is_taken = self.scalars.contains_key(&name)
-            || self.is_aggregate(&name)
-            || self.window_functions.contains_key(&name);
-        if is_taken {
-            let error = format!("there is already a function '{name}': it is one of SQL's");
-            return Err(SqlError::new(error).hint("use another name"));
-        }
-        let declared = Arc::clone(&function.function);
-        self.functions.insert(name.clone(), declared);
-        match function.aggregate() {
-            Some(aggregate) => {
-                self.aggregates.insert(name, aggregate);
-            }
-            None => {
-                self.scalars.insert(name, Arc::new(function.udf()));
-            }
-        }
-        Ok(())
-    }
-
-    /// The declared function with this name.
-    pub fn declared_function(&self, name: &str) -> Option<&Arc<dyn DeclaredFunction>> {
-        self.functions.get(&name.to_lowercase())
-    }
-
-    /// Whether there is a declared function with this name.
-    pub fn is_declared_function(&self, name: &str) -> bool {
-        self.functions.contains_key(&name.to_lowercase())
-    }
-
-    /// The declared functions that the statements use, with their names.
-    pub fn functions_used(&self) -> BTreeMap<String, Arc<dyn DeclaredFunction>> {
-        let used = self.functions_used.lock();
-        let used = used.unwrap_or_else(PoisonError::into_inner);
-        let functions = self.functions.iter();
-        let functions = functions.filter(|(name, _)| used.contains(*name));
-        let functions = functions.map(|(name, function)| (name.clone(), Arc::clone(function)));
-        functions.collect()
-    }
-
-    /// Notes that a statement calls a function, if it was declared.
-    fn calls(&self, name: &str) {
-        if self.functions.contains_key(name) {
-            let used = self.functions_used.lock();
-            let mut used = used.unwrap_or_else(PoisonError::into_inner);
-            used.insert(name.to_string());
-            self.uses(name);
-        }
     }
 
     /// Whether there is a view with this name.
@@ -264,6 +218,9 @@ impl Session {
         walk::change(&mut query, &mut FetchAsLimit)?;
         let planner = SqlToRel::new_with_options(self, self.parser_options());
         let plan = planner.sql_statement_to_plan(AstStatement::Query(Box::new(query)));
+        for name in self.operators.take_called() {
+            self.calls(&name);
+        }
         let plan = plan.map_err(|error| self.with_nearest_name(error.into()))?;
         check_filters(&plan)?;
         broadcast::guard(as_of::guard(common_types::unify(plan)?)?)
@@ -273,8 +230,12 @@ impl Session {
     fn with_nearest_name(&self, error: SqlError) -> SqlError {
         let near = match error.unknown_name() {
             None => None,
+            Some((Unknown::Function, name)) if self.operators.contains(&name.to_lowercase()) => {
+                let hint = format!("it returns a table: FROM {name}(TABLE t)");
+                return error.hint(hint);
+            }
             Some((Unknown::Function, name)) => {
-                let mut names = functions::names();
+                let mut names = language::names();
                 names.extend(self.functions.keys().cloned());
                 nearest(name, &names)
             }

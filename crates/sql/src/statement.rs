@@ -18,7 +18,9 @@ use rewrite::{rewrite, split_shift};
 use sets::Sets;
 
 pub use declaration::{ColumnDefinition, ColumnKind, CreateTable, Like};
-pub use function::{Body, CreateFunction, FunctionOptions, Language};
+pub use function::{
+    Body, Constants, CreateFunction, FunctionOptions, Language, NamedType, TableFunction,
+};
 pub use hints::{Hinted, OPTIONS_OF};
 pub use materialized::{CreateMaterializedView, plain_view, query_of};
 pub use sets::{closing, opening};

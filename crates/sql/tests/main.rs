@@ -5,6 +5,10 @@ mod cases;
 
 #[path = "../../slackwater/src/catalog/aggregates.rs"]
 mod aggregates;
+#[path = "../../slackwater/src/catalog/keyed_operators.rs"]
+mod keyed_operators;
+#[path = "../../slackwater/src/catalog/operators.rs"]
+mod operators;
 #[path = "../../slackwater/src/catalog/tables.rs"]
 mod tables;
 #[path = "../../slackwater/src/catalog/wasm.rs"]

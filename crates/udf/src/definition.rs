@@ -31,6 +31,8 @@ pub struct Definition {
     pub result: DataType,
     /// Whether it is an aggregate function: a class whose objects are groups.
     pub is_aggregate: bool,
+    /// What it is if it returns a table.
+    pub table: Option<Table>,
     /// How it gets its arguments.
     pub mode: Mode,
     /// Whether it gets NULLs; if not, the result for a NULL is NULL.
@@ -43,6 +45,73 @@ pub struct Definition {
     pub timeout: Duration,
     /// The interpreter; `None` for that of the environment.
     pub python: Option<String>,
+}
+
+/// A function that returns a table, as a call in SQL uses it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// The columns that it gets of each of its tables.
+    pub inputs: Vec<Vec<(String, DataType)>>,
+    /// The other arguments by their names; `None` if the text is only to be checked.
+    pub constants: Option<Vec<(String, Constant)>>,
+    /// Its own columns; none for a filter.
+    pub columns: Vec<(String, DataType)>,
+    /// What it keeps for each key; `None` without a state.
+    pub state: Option<Vec<(String, DataType)>>,
+    /// The names of its outputs, if it has several.
+    pub outputs: Vec<String>,
+    /// Whether rows come in the order of event time.
+    pub is_ordered: bool,
+}
+
+/// A constant argument.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Constant {
+    /// A bool.
+    Boolean(bool),
+    /// An int.
+    Integer(i64),
+    /// A float.
+    Number(f64),
+    /// A str.
+    Text(String),
+    /// A timedelta, in microseconds.
+    Interval(i64),
+}
+
+impl Table {
+    /// What the Python that runs the call is told, as JSON.
+    pub fn told(&self) -> String {
+        self.value().to_string()
+    }
+
+    fn value(&self) -> Value {
+        let named = |columns: &Vec<(String, DataType)>| {
+            let columns = columns.iter();
+            let columns = columns.map(|(name, data_type)| json!([name, kind(data_type)]));
+            columns.collect::<Vec<Value>>()
+        };
+        let constant = |(name, constant): &(String, Constant)| {
+            // Strings: JSON has no infinity.
+            let (kind, text) = match constant {
+                Constant::Boolean(value) => ("boolean", value.to_string()),
+                Constant::Integer(value) => ("integer", value.to_string()),
+                Constant::Number(value) => ("number", value.to_string()),
+                Constant::Text(value) => ("string", value.clone()),
+                Constant::Interval(value) => ("interval", value.to_string()),
+            };
+            json!([name, kind, text])
+        };
+        let constants = self.constants.as_ref();
+        json!({
+            "inputs": self.inputs.iter().map(named).collect::<Vec<_>>(),
+            "constants": constants.map(|all| all.iter().map(constant).collect::<Vec<_>>()),
+            "columns": named(&self.columns),
+            "state": self.state.as_ref().map(named),
+            "outputs": self.outputs,
+            "ordered": self.is_ordered,
+        })
+    }
 }
 
 impl Definition {
@@ -60,8 +129,9 @@ impl Definition {
             "mode": mode,
             "aggregate": self.is_aggregate,
             "nulls": self.takes_nulls,
+            "table": self.table.as_ref().map(Table::value),
             "arguments": arguments,
-            "result": kind(&self.result),
+            "result": self.table.is_none().then(|| kind(&self.result)),
             "memory": self.memory.unwrap_or(0),
         });
         told.to_string().into_bytes()
@@ -160,6 +230,8 @@ pub struct Problem {
     pub hint: String,
     /// The line of the function's text, from 1, and the column, from 1, or 0 if it is not known.
     pub place: Option<(usize, usize)>,
+    /// Whether its worker was killed: another one may start.
+    pub(crate) is_killed: bool,
 }
 
 impl Problem {
@@ -168,6 +240,7 @@ impl Problem {
             message: message.into(),
             hint: hint.into(),
             place: None,
+            is_killed: false,
         }
     }
 }

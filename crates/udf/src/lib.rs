@@ -33,8 +33,13 @@ mod wasm;
 mod worker;
 
 mod aggregate;
+mod operator;
 
 pub use aggregate::Added;
-pub use definition::{Definition, Failure, Mode, Problem, WasmDefinition, unsupported};
+pub use definition::{
+    Constant, Definition, Failure, Mode, Problem, Table, WasmDefinition, unsupported,
+};
+pub use operator::{KeyedBatch, KeyedRan, StepFailure, TableRows};
 pub use pool::Function;
+pub use process::OPERATORS;
 pub use wasm::{WasmFunction, module_text, wasm_unsupported};

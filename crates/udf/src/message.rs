@@ -2,7 +2,7 @@
 //!
 //! | bytes | request | reply |
 //! |---|---|---|
-//! | 0–3 | 1 start, 2 call, 3–7 see `aggregate.rs` | 1 result, 2 failed, 3 ready |
+//! | 0–3 | 1 start, 2 call, 3–7 see `aggregate.rs`, 8–9 `operator.rs` | 1 result, 2 failed, 3 ready |
 //! | 4–7 | 0 | 0 |
 //! | 8–15 | the number of rows | the row that has failed, -1 if it is not known, -2 if any row would fail |
 //! | 16–23 | the size of the memory of arguments | that of results |
@@ -30,6 +30,8 @@ pub const RETRACT: u32 = 4;
 pub const MERGE: u32 = 5;
 pub const FINISH: u32 = 6;
 pub const SCAN: u32 = 7;
+pub const KEYED: u32 = 8;
+pub const TABLE: u32 = 9;
 
 pub const RESULT: u32 = 1;
 pub const FAILED: u32 = 2;

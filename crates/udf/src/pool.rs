@@ -158,16 +158,21 @@ impl Function {
             columns,
             results: &results,
         };
+        Ok(self.call_once_more(&call)?.remove(0))
+    }
+
+    /// Makes a call, and once more for a single row that has killed its worker.
+    pub(crate) fn call_once_more(&self, call: &Call<'_>) -> Result<Vec<ArrayRef>, Failure> {
         let mut is_repeated = false;
         loop {
-            let (failure, is_late) = match self.attempt(&call) {
-                Ok(mut results) => return Ok(results.remove(0)),
+            let (failure, is_late) = match self.attempt(call) {
+                Ok(results) => return Ok(results),
                 Err(Ended::Failed(failure)) => return Err(failure),
                 Err(Ended::Died { failure, is_late }) => (failure, is_late),
             };
             // Somebody else may have killed it, or the kernel for the memory of others: a single row is to
             // blame if it kills two.
-            let is_blamed = rows > 1 || is_repeated || is_late;
+            let is_blamed = call.rows > 1 || is_repeated || is_late;
             if failure.is_final || is_blamed {
                 return Err(failure);
             }

@@ -10,7 +10,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -30,7 +30,16 @@ const WORKER: &str = concat!(
     "\n\n",
     include_str!("worker_py/aggregates.py"),
     "\n\n",
+    include_str!("worker_py/operators.py"),
+    "\n\n",
     include_str!("worker_py/main.py"),
+);
+
+/// The parts of it that run operators, for an interpreter in this process.
+pub const OPERATORS: &str = concat!(
+    include_str!("worker_py/values.py"),
+    "\n\n",
+    include_str!("worker_py/operators.py"),
 );
 
 /// What Python runs: it takes the socket away from standard input, and reads the program from it.
@@ -50,6 +59,9 @@ space['main'](connection)
 /// How long an interpreter may take to say its version.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How often an interpreter is started that is killed before it has loaded its text.
+pub const ATTEMPTS: usize = 3;
+
 /// How long a worker may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -63,7 +75,12 @@ pub struct Process {
 
 /// How a process has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Death(pub String);
+pub struct Death {
+    /// How, after "its worker".
+    pub how: String,
+    /// Whether a signal has ended it: somebody may have killed it, and another one may live.
+    pub is_killed: bool,
+}
 
 /// What came first.
 pub enum Heard {
@@ -90,6 +107,21 @@ pub fn is_python(program: &OsString) -> io::Result<bool> {
     if known().contains(program) {
         return Ok(true);
     }
+    for _ in 0..ATTEMPTS {
+        if let Some(is_python) = answers_as_python(program)? {
+            if is_python {
+                known().insert(program.clone());
+            }
+            return Ok(is_python);
+        }
+    }
+    Err(io::Error::other(format!(
+        "it was killed {ATTEMPTS} times while it started"
+    )))
+}
+
+/// Whether a program is Python 3; `None` if it was killed before it could say so.
+fn answers_as_python(program: &OsString) -> io::Result<Option<bool>> {
     let mut command = Command::new(program);
     command
         .args(["-I", "-S", "-c", "import sys; print(sys.version_info[0])"])
@@ -103,12 +135,19 @@ pub fn is_python(program: &OsString) -> io::Result<bool> {
     let patience = Timespec::try_from(ANSWER_PATIENCE).ok();
     let has_answered = poll(&mut [PollFd::new(answer, PollFlags::IN)], patience.as_ref());
     let is_python = matches!(has_answered, Ok(1..)) && answer.read_exact(&mut said).is_ok();
-    abandon(child);
-    let is_python = is_python && said == *b"3\n";
-    if is_python {
-        known().insert(program.clone());
+    let is_silent = matches!(has_answered, Ok(0));
+    if !is_python && !is_silent {
+        // Its output has ended, and so has it, or soon will.
+        let begun = Instant::now();
+        while begun.elapsed() < END_PATIENCE {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status.signal().is_none().then_some(false));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
-    Ok(is_python)
+    abandon(child);
+    Ok(Some(is_python && said == *b"3\n"))
 }
 
 impl Process {
@@ -203,8 +242,14 @@ impl Process {
             let _ = self.child.kill();
         }
         match self.child.wait() {
-            Ok(status) => Death(ending(status)),
-            Err(error) => Death(format!("can't be waited for: {error}")),
+            Ok(status) => Death {
+                how: ending(status),
+                is_killed: status.signal().is_some(),
+            },
+            Err(error) => Death {
+                how: format!("can't be waited for: {error}"),
+                is_killed: false,
+            },
         }
     }
 
@@ -273,7 +318,7 @@ fn ending(status: ExitStatus) -> String {
 
 impl fmt::Display for Death {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.how)
     }
 }
 

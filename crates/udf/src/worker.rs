@@ -11,7 +11,7 @@ use crate::definition::{Definition, Failure, Mode, Problem};
 use crate::layout::{Arguments, Flags, HEADER_BYTES, columns};
 use crate::memory::Memory;
 use crate::message::{ANY_ROW, FAILED, Message, READY, RESULT, START};
-use crate::process::{Heard, Process, interpreter, is_python};
+use crate::process::{ATTEMPTS, Heard, Process, interpreter, is_python};
 
 /// How long the text of a function may take to load: large models are read there.
 const START_PATIENCE: Duration = Duration::from_secs(300);
@@ -71,6 +71,17 @@ impl Worker {
     ///
     /// If Python can't be started, or the function's text can't be loaded.
     pub fn start(definition: &Definition) -> Result<Worker, Problem> {
+        let mut attempt = 1;
+        loop {
+            match Worker::start_once(definition) {
+                // By the kernel if memory was short, or by somebody: the text is not to blame.
+                Err(problem) if problem.is_killed && attempt < ATTEMPTS => attempt += 1,
+                started => return started,
+            }
+        }
+    }
+
+    fn start_once(definition: &Definition) -> Result<Worker, Problem> {
         let python = definition.python.as_ref();
         let python = python.map_or_else(interpreter, OsString::from);
         let cannot = |error: io::Error| {
@@ -145,7 +156,10 @@ impl Worker {
                     let death = self.process.bury();
                     let message = format!("function '{name}': its worker {death} while it started");
                     let said = self.process.last_output();
-                    return Err(Problem::new(message, said));
+                    return Err(Problem {
+                        is_killed: death.is_killed,
+                        ..Problem::new(message, said)
+                    });
                 }
             }
         }

@@ -215,3 +215,29 @@ fn start() -> Function {
     function.start(true).unwrap();
     function
 }
+
+/// The one that is asked for its version, and the one that is to load the text.
+#[test]
+fn regression_an_interpreter_that_is_killed_while_it_starts_is_started_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::env::temp_dir().join(format!("slackwater-starts-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (python, starts) = (folder.join("python"), folder.join("starts"));
+    let script = format!(
+        "#!/bin/sh
+echo >> {0}
+case $(wc -l < {0}) in 1|3|4) kill -9 $$ ;; esac
+exec python3 \"$@\"
+",
+        starts.display()
+    );
+    fs::write(&python, script).unwrap();
+    fs::set_permissions(&python, PermissionsExt::from_mode(0o755)).unwrap();
+    let function = Function::new(Definition {
+        python: Some(python.display().to_string()),
+        ..of_number("def f(x): return x")
+    });
+    assert!(function.call(&numbers([1, 2]), 2).is_ok());
+    assert_eq!(fs::read_to_string(starts).unwrap().lines().count(), 5);
+    fs::remove_dir_all(folder).unwrap();
+}

@@ -5,6 +5,7 @@ mod calls;
 mod columns;
 mod deaths;
 mod identity;
+mod operators;
 
 use std::process::Command;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub fn definition(text: &str, arguments: &[DataType], result: DataType) -> Defin
         arguments: arguments.to_vec(),
         result,
         is_aggregate: false,
+        table: None,
         mode: Mode::Rows,
         takes_nulls: false,
         workers: None,

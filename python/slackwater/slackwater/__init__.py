@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .base import BaseQuery, BaseRun, BaseSession, BaseTable, Batch
     from .client import Job, ServerQuery, ServerRun, ServerSession, ServerTable, connect
     from .functions import udaf, udf
+    from .operators import operator
     from .report import Report
     from .session import Query, Run, Session, Table
     from .sinks import Sink
@@ -56,6 +57,7 @@ __all__ = [
     "SqlError",
     "Table",
     "connect",
+    "operator",
     "udaf",
     "udf",
 ]
@@ -81,6 +83,7 @@ _MODULES = {
     "Run": "session",
     "Session": "session",
     "Sink": "sinks",
+    "operator": "operators",
     "Table": "session",
     "udaf": "functions",
     "udf": "functions",

@@ -8,6 +8,9 @@ __version__: str
 # The most partitions of a source.
 PARTITIONS_MAX: int
 
+# What runs operators in Python.
+OPERATORS: str
+
 class Array:
     def __len__(self) -> int: ...
     @property
@@ -139,4 +142,13 @@ def define_function(
 ) -> None: ...
 def define_aggregate(
     name: str, class_: type, inputs: list[str], output: str, takes_nulls: bool
+) -> None: ...
+def define_operator(
+    name: str,
+    make: Callable[[str], Any],
+    inputs: list[list[tuple[str, str]] | None],
+    columns: list[tuple[str, str]],
+    state: list[tuple[str, str]] | None,
+    arguments: list[tuple[str, str]],
+    options: tuple[int, bool, bool, list[str], bool],
 ) -> None: ...

@@ -135,7 +135,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("columns in memory", "layout"),
             ("one process", "process worker"),
             ("all of a function", "pool wasm"),
-            ("its calls", "aggregate"),
+            ("its calls", "aggregate operator"),
         ],
     ),
     (

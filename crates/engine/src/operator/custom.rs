@@ -12,6 +12,7 @@
 //! An emitted row has the key, the event time of the row or timer that caused it (in order only), and the
 //! function's own columns.
 
+mod batch;
 mod function;
 mod piece;
 mod rows;
@@ -22,7 +23,7 @@ mod state;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::SchemaRef;
 
@@ -35,8 +36,11 @@ use crate::error::{Error, Result};
 use crate::expression::reject;
 use crate::key::{EncodedKeys, KeyColumns, KeyEncoder};
 use crate::state::{Clock, KeyedState};
-use crate::time::{EventTime, MAX_WATERMARK};
-pub use function::{Event, KeyedFactory, KeyedFunction, Reaction};
+use crate::time::EventTime;
+pub use function::{
+    Batch, BatchFunction, BatchStep, Event, Function, KeyLeft, KeyStates, KeyedFactory,
+    KeyedFunction, Ran, Reaction, StepFailure,
+};
 use piece::{Piece, Step};
 pub use rows::Timers;
 use rows::{KeyRows, Place};
@@ -75,7 +79,7 @@ pub struct CustomInput {
 /// A custom operator.
 pub struct Custom {
     spec: CustomSpec,
-    function: Box<dyn KeyedFunction>,
+    function: Function,
     key_encoder: KeyEncoder,
     converters: Vec<RowConverter>,
     /// The keys. A key is due when its first waiting row or its first timer is.
@@ -199,10 +203,13 @@ impl Custom {
         let Some(mut piece) = self.piece.take() else {
             return Ok(Progress::Done);
         };
-        let caught = catch_unwind(AssertUnwindSafe(|| self.steps(&mut piece, output)));
+        let caught = catch_unwind(AssertUnwindSafe(|| match &self.function {
+            Function::Rows(_) => self.steps(&mut piece, output),
+            Function::Batches(_) => self.batch(&mut piece, output),
+        }));
         let place = || format!("operator '{}'", self.spec.name);
-        caught.unwrap_or_else(|panic| Err(Error::of_panic(place(), panic.as_ref())))?;
-        self.emit(output)?;
+        let own = caught.unwrap_or_else(|panic| Err(Error::of_panic(place(), panic.as_ref())))?;
+        self.emit(own, output)?;
         // Nothing was stored that has to be told of keys with nothing left.
         if self.clock.mark().is_first() {
             self.leave_out(|_| true);
@@ -214,7 +221,8 @@ impl Custom {
         Ok(Progress::More)
     }
 
-    fn steps(&mut self, piece: &mut Piece, output: &mut Output) -> Result<()> {
+    /// Calls the function for one row or timer after the other; returns the columns of its rows.
+    fn steps(&mut self, piece: &mut Piece, output: &mut Output) -> Result<Vec<ArrayRef>> {
         while self.emitted.len() < output.chunk_rows
             && let Some(step) = piece.step()
         {
@@ -232,7 +240,10 @@ impl Custom {
             }
             piece.end_step();
         }
-        Ok(())
+        match &mut self.function {
+            Function::Rows(function) if !self.emitted.is_empty() => function.emitted(),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// The time before which timers of a key fire: that of its next row, or the first that is not complete.
@@ -264,27 +275,10 @@ impl Custom {
     }
 
     fn fire(&mut self, key: u32, at: EventTime, output: &mut Output) -> Result<()> {
-        let rows = self.keys.get_mut(key);
-        rows.timers.remove(&at);
-        if self.clock.watermark() == MAX_WATERMARK {
-            rows.fired_at_end += 1;
-            if rows.fired_at_end > TIMERS_AT_END_MAX {
-                let error = "a key sets a timer at each timer, so its timers never end";
-                return Err(Error::new(format!("operator '{}'", self.spec.name), error)
-                    .hint("set a timer only while the key waits for something")
-                    .final_one());
-            }
-        }
+        self.keys.get_mut(key).timers.remove(&at);
+        self.count_fired(key, 1)?;
         if let Some(reason) = self.call(key, Event::Timer(at), at) {
-            let columns = self.key_encoder.decode([self.keys.key(key)].into_iter())?;
-            let schema = Arc::new(
-                self.spec
-                    .schema
-                    .project(&(0..columns.len()).collect::<Vec<_>>())?,
-            );
-            let options = RecordBatchOptions::new().with_row_count(Some(1));
-            let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-            output.reject(reject(&Chunk::new(batch, 0), 0, reason));
+            self.reject_timer(key, reason, output)?;
         }
         Ok(())
     }
@@ -295,7 +289,10 @@ impl Custom {
         self.keys.touch(key, self.clock.mark());
         let rows = self.keys.get_mut(key);
         let mut timers = Timers::new(is_ordered.then_some(&mut rows.timers), time);
-        let reaction = self.function.event(key, event, &mut timers);
+        let Function::Rows(function) = &mut self.function else {
+            unreachable!("work() calls batch() for a function of batches");
+        };
+        let reaction = function.event(key, event, &mut timers);
         rows.has_state = reaction.keeps_state;
         let emitted = std::iter::repeat_n((key, time), reaction.rows);
         self.emitted.extend(emitted);
@@ -315,8 +312,8 @@ impl Custom {
         }
     }
 
-    /// Emits the rows that the function has for the output.
-    fn emit(&mut self, output: &mut Output) -> Result<()> {
+    /// Emits the rows that the function has for the output, with its own columns.
+    fn emit(&mut self, own: Vec<ArrayRef>, output: &mut Output) -> Result<()> {
         if self.emitted.is_empty() {
             return Ok(());
         }
@@ -332,7 +329,7 @@ impl Custom {
                 .map(|(_, time)| us_to_ticks(*time, unit));
             columns.push(timestamp_column(times.collect(), unit));
         }
-        columns.extend(self.function.emitted()?);
+        columns.extend(own);
         columns.truncate(self.spec.schema.fields().len());
         self.emitted.clear();
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -361,7 +358,7 @@ impl Custom {
             let rows = self.keys.get_mut(key);
             rows.is_listed = false;
             if rows.is_empty() {
-                self.function.forget(key);
+                self.function.states().forget(key);
                 self.keys.remove(key);
             }
         }
@@ -369,7 +366,7 @@ impl Custom {
 
     fn clear(&mut self) {
         for key in self.keys.numbers(|_| true) {
-            self.function.forget(key);
+            self.function.states().forget(key);
         }
         self.keys.clear();
         self.gone.clear();

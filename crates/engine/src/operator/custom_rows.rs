@@ -42,7 +42,28 @@ pub trait RowsFunction: Debug + Send + Sync {
     ///
     /// At least one row fails: the function is called again with fewer rows, until the failing rows are
     /// found.
-    fn rows(&self, batch: &RecordBatch) -> std::result::Result<Vec<Rows>, String>;
+    fn rows(&self, batch: &RecordBatch) -> std::result::Result<Vec<Rows>, RowsFailure>;
+}
+
+/// Why the function of a custom operator without state has failed.
+#[derive(Debug, Clone)]
+pub struct RowsFailure {
+    /// The reason.
+    pub reason: String,
+    /// A row that fails, if one is known.
+    pub row: Option<usize>,
+    /// Whether it would be the same for any row, so that the query must end.
+    pub is_final: bool,
+}
+
+impl From<String> for RowsFailure {
+    fn from(reason: String) -> RowsFailure {
+        RowsFailure {
+            reason,
+            row: None,
+            is_final: false,
+        }
+    }
 }
 
 /// The rows of an output.
@@ -147,42 +168,55 @@ impl CustomRows {
     }
 }
 
-impl Stateless for CustomRows {
-    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
+impl CustomRows {
+    /// The rows of each output for a chunk.
+    fn call(&self, chunk: &Chunk) -> Result<std::result::Result<Vec<Rows>, RowsFailure>> {
         let batch = match self.is_same && self.spec.gets == self.spec.keeps {
             true => chunk.batch.clone(),
             false => chunk.batch.project(&self.spec.gets)?,
         };
-        match self.spec.function.rows(&batch) {
-            Ok(outputs) if outputs.len() == self.spec.outputs => {
-                // Only an operator that makes more rows than it gets has to cut them.
-                let most = output.chunk_rows.max(chunk.rows());
-                let most = self.spec.together.map_or(most, |rows| rows.max(1));
-                for (number, rows) in outputs.into_iter().enumerate() {
-                    let chunk = self.output(&chunk, number, rows)?;
-                    chunk.parts(most).for_each(|part| output.emit(part));
+        Ok(self.spec.function.rows(&batch))
+    }
+}
+
+impl Stateless for CustomRows {
+    fn process(&mut self, chunk: Chunk, output: &mut Output) -> Result<()> {
+        // The last part is next: rows stay in their order.
+        let mut parts = vec![chunk];
+        while let Some(chunk) = parts.pop() {
+            let rows = chunk.rows();
+            let failure = match self.call(&chunk)? {
+                Ok(outputs) if outputs.len() == self.spec.outputs => {
+                    // Only an operator that makes more rows than it gets has to cut them.
+                    let most = output.chunk_rows.max(rows);
+                    let most = self.spec.together.map_or(most, |rows| rows.max(1));
+                    for (number, rows) in outputs.into_iter().enumerate() {
+                        let chunk = self.output(&chunk, number, rows)?;
+                        chunk.parts(most).for_each(|part| output.emit(part));
+                    }
+                    continue;
                 }
-                Ok(())
+                Ok(outputs) => {
+                    let (is, should) = (outputs.len(), self.spec.outputs);
+                    return Err(self.failed(format!("it has {should} outputs, and not {is}")));
+                }
+                Err(failure) if failure.is_final => return Err(self.failed(failure.reason)),
+                Err(failure) => failure,
+            };
+            if rows <= 1 {
+                if rows == 1 {
+                    output.reject(reject(&chunk, 0, failure.reason));
+                }
+                continue;
             }
-            Ok(outputs) => {
-                let error = format!(
-                    "it has {} outputs, and not {}",
-                    self.spec.outputs,
-                    outputs.len()
-                );
-                Err(self.failed(error))
-            }
-            Err(reason) if chunk.rows() == 1 => {
-                output.reject(reject(&chunk, 0, reason));
-                Ok(())
-            }
-            Err(_) if chunk.rows() == 0 => Ok(()),
-            Err(_) => {
-                let half = chunk.rows() / 2;
-                self.process(chunk.slice(0, half), output)?;
-                self.process(chunk.slice(half, chunk.rows() - half), output)
-            }
+            // A row that has failed among others is tried alone.
+            let row = failure.row.filter(|row| *row < rows);
+            let (from, to) = row.map_or((rows / 2, rows / 2), |row| (row, row + 1));
+            let rest = [(to, rows), (from, to), (0, from)];
+            let rest = rest.into_iter().filter(|(from, to)| from < to);
+            parts.extend(rest.map(|(from, to)| chunk.slice(from, to - from)));
         }
+        Ok(())
     }
 }
 
@@ -199,9 +233,13 @@ mod tests {
     struct Repeated;
 
     impl RowsFunction for Repeated {
-        fn rows(&self, batch: &RecordBatch) -> std::result::Result<Vec<Rows>, String> {
+        fn rows(&self, batch: &RecordBatch) -> std::result::Result<Vec<Rows>, RowsFailure> {
             let numbers = batch.column(0).as_any().downcast_ref::<Int64Array>();
-            let numbers = numbers.ok_or("not numbers")?.values().iter().enumerate();
+            let numbers = numbers
+                .ok_or("not numbers".to_string())?
+                .values()
+                .iter()
+                .enumerate();
             let of = numbers.flat_map(|(row, &times)| vec![row as u32; times as usize]);
             let of = Some(UInt32Array::from_iter_values(of));
             Ok(vec![Rows::Made {

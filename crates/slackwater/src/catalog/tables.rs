@@ -14,6 +14,7 @@ use slackwater_engine::sink::SinkConnector;
 use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
 use slackwater_sql::error::{Place, Result, SqlError};
+use slackwater_sql::functions::operator::OperatorFunction;
 use slackwater_sql::functions::{DeclaredFunction, Failure};
 use slackwater_sql::statement::{Body, CreateFunction, CreateTable, Language};
 use slackwater_sql::table::{CHANGELOG, HOST, LATE_ROWS, Table};
@@ -21,6 +22,7 @@ use slackwater_sql::types::sql_name;
 use slackwater_udf::{Definition, Function, Mode};
 
 use super::aggregates::Factory;
+use super::operators::{self, Calls};
 use super::wasm;
 
 /// The connectors of this build.
@@ -203,7 +205,11 @@ fn in_python(
     file: Option<&str>,
 ) -> Result<Arc<dyn DeclaredFunction>> {
     let name = &create.name.value;
-    for data_type in create.arguments.iter().chain([&create.result]) {
+    let types: Vec<&DataType> = match &create.table {
+        Some(table) => operators::types(table).collect(),
+        None => create.arguments.iter().chain([&create.result]).collect(),
+    };
+    for data_type in types {
         if let Some(part) = slackwater_udf::unsupported(data_type) {
             let error = format!(
                 "function '{name}': values of {} can't be passed",
@@ -223,6 +229,7 @@ fn in_python(
         arguments: create.arguments.clone(),
         result: create.result.clone(),
         is_aggregate: create.is_aggregate,
+        table: create.table.as_ref().map(operators::unplanned),
         mode: match options.columns {
             true => Mode::Columns,
             false => Mode::Rows,
@@ -233,8 +240,13 @@ fn in_python(
         timeout: Duration::from_nanos(options.timeout_ns),
         python: options.python.clone(),
     };
+    let calls = create.table.as_ref().map(|table| {
+        let calls = Calls::new(definition.clone(), table.clone());
+        Arc::new(calls)
+    });
     Ok(Arc::new(InPython {
         function: Arc::new(Function::new(definition)),
+        calls,
         place: SqlError::new("").at(create.span).place,
         is_file: file.is_some(),
     }))
@@ -243,6 +255,8 @@ fn in_python(
 /// A function in Python, and where its text begins.
 struct InPython {
     function: Arc<Function>,
+    /// The calls of one that returns a table.
+    calls: Option<Arc<Calls>>,
     /// The place of the text in the SQL, or of the path of its file.
     place: Option<Place>,
     is_file: bool,
@@ -263,8 +277,19 @@ impl DeclaredFunction for InPython {
         is_aggregate.then(|| Arc::new(Factory(Arc::clone(&self.function))) as _)
     }
 
+    fn operator(&self) -> Option<Arc<OperatorFunction>> {
+        self.calls.as_ref().map(Calls::operator)
+    }
+
     fn start(&self, keep: bool) -> Result<()> {
-        let Err(problem) = self.function.start(keep) else {
+        let made = self.calls.as_ref().map(|calls| calls.made());
+        let made = made.filter(|made| !made.is_empty());
+        let started = match &made {
+            Some(made) => made.iter().try_for_each(|function| function.start(keep)),
+            // Only to check its text.
+            None => self.function.start(keep && self.calls.is_none()),
+        };
+        let Err(problem) = started else {
             return Ok(());
         };
         let mut error = SqlError::new(problem.message).hint(problem.hint);
@@ -292,6 +317,8 @@ impl DeclaredFunction for InPython {
 
     fn end(&self) {
         self.function.end();
+        let made = self.calls.iter().flat_map(|calls| calls.made());
+        made.for_each(|function| function.end());
     }
 
     fn describe(&self) -> String {
@@ -300,6 +327,11 @@ impl DeclaredFunction for InPython {
             (Mode::Rows, _) => "a row",
             (Mode::Columns, false) => "a chunk",
             (Mode::Columns, true) => "a group of a chunk",
+        };
+        let table = definition.table.as_ref();
+        let called = match table.and_then(|table| table.state.as_ref()) {
+            Some(_) => "a row and the state of its key",
+            None => called,
         };
         let workers = match definition.workers {
             None => "a worker for each thread that calls it".to_string(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use slackwater_engine::accumulator::AccumulatorFactory;
 use slackwater_sql::error::{Result, SqlError};
+use slackwater_sql::functions::operator::OperatorFunction;
 use slackwater_sql::functions::{DeclaredFunction, Failure};
 use slackwater_sql::statement::CreateFunction;
 use slackwater_sql::types::sql_name;
@@ -70,6 +71,10 @@ impl DeclaredFunction for InWasm {
     }
 
     fn accumulators(&self) -> Option<Arc<dyn AccumulatorFactory>> {
+        None
+    }
+
+    fn operator(&self) -> Option<Arc<OperatorFunction>> {
         None
     }
 

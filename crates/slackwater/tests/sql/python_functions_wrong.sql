@@ -39,8 +39,68 @@ CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python;
 --- a text and a file
 CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' USING 'f.py';
 
---- several rows
+--- a table of no table
 CREATE FUNCTION f(x INT) RETURNS TABLE (y INT) LANGUAGE python AS 'def f(x): return x';
+
+--- SETOF
+CREATE FUNCTION f(x INT) RETURNS SETOF INT LANGUAGE python AS 'def f(x): return x';
+
+--- a table without RETURNS TABLE
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS INT LANGUAGE python AS 'def f(x): return x';
+
+--- a table after another parameter
+CREATE FUNCTION f(t TABLE (x INT), n INT, u TABLE) RETURNS TABLE LANGUAGE python AS 'def f(x): return x';
+
+--- two parameters of one name
+CREATE FUNCTION f(t TABLE (x INT), n INT, n INT) RETURNS TABLE LANGUAGE python AS 'def f(x): return x';
+
+--- two columns of one name
+CREATE FUNCTION f(t TABLE (x INT, x INT)) RETURNS TABLE LANGUAGE python AS 'def f(x): return x';
+
+--- no columns in parentheses
+CREATE FUNCTION f(t TABLE ()) RETURNS TABLE LANGUAGE python AS 'def f(x): return x';
+
+--- a parameter of another type
+CREATE FUNCTION f(t TABLE (x INT), d DATE) RETURNS TABLE LANGUAGE python AS 'def f(x): return x';
+
+--- a parameter that is no name in Python
+CREATE FUNCTION f(t TABLE (x INT), `a b` INT) RETURNS TABLE LANGUAGE python AS 'def f(x): return x';
+
+--- a value of the state that is no name in Python
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE STATE (`a b` INT) LANGUAGE python AS 'class f: pass';
+
+--- two tables without STATE
+CREATE FUNCTION f(t TABLE (x INT), u TABLE) RETURNS TABLE LANGUAGE python AS 'def f(x): return x';
+
+--- STATE without a table
+CREATE FUNCTION f(x INT) RETURNS INT STATE (n INT) LANGUAGE python AS 'class f: pass';
+
+--- an aggregate that returns a table
+CREATE AGGREGATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'class f: pass';
+
+--- a table in WebAssembly
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE LANGUAGE wasm AS '(module)';
+
+--- columns with STATE
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE STATE (n INT) LANGUAGE python AS 'class f: pass' WITH ('mode' = 'columns');
+
+--- an option of functions with STATE
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def f(x): return x' WITH ('outputs' = 'a, b');
+
+--- an option of functions without STATE
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE STATE (n INT) LANGUAGE python AS 'class f: pass' WITH ('updates' = 'true');
+
+--- an option of functions that return a table
+CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' WITH ('version' = '2');
+
+--- one output
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE STATE (n INT) LANGUAGE python AS 'class f: pass' WITH ('outputs' = 'a');
+
+--- nulls, which functions that return a table always get
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def f(x): return x' WITH ('nulls' = 'true');
+
+--- a table, and a name of SQL
+CREATE FUNCTION upper(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def upper(x): return x';
 
 --- an unknown type of an argument
 CREATE FUNCTION f(x INTT) RETURNS INT LANGUAGE python AS 'def f(x): return x';

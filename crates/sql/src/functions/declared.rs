@@ -14,6 +14,7 @@ use datafusion_expr::{
 use slackwater_engine::accumulator::AccumulatorFactory;
 
 use super::aggregate::aggregate_of;
+use super::operator::OperatorFunction;
 use crate::error::SqlError;
 use crate::types::sql_name;
 
@@ -28,6 +29,9 @@ pub trait DeclaredFunction: Send + Sync {
 
     /// The accumulators of an aggregate function; `None` for one of rows.
     fn accumulators(&self) -> Option<Arc<dyn AccumulatorFactory>>;
+
+    /// What a call of a function that returns a table does; `None` for one of rows, or an aggregate.
+    fn operator(&self) -> Option<Arc<OperatorFunction>>;
 
     /// Starts the function, so that what is wrong with it is found before a query calls it. If this process
     /// is not going to call it, it is not kept.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use slackwater_engine::operator::custom::KeyedFactory;
 use slackwater_engine::operator::custom_rows::RowsFunction;
 
@@ -103,6 +103,25 @@ impl Operator {
             .chain(std::iter::repeat(DataType::Null));
         let columns = names.zip(none).collect();
         Operator::new(kind, columns)
+    }
+
+    /// An operator without state with a function of the engine.
+    pub fn of_function(function: Arc<dyn RowsFunction>) -> Operator {
+        Operator::new(Kind::Rows(function), Vec::new())
+    }
+
+    /// An operator with a state for each key, whose functions `factory` makes: what they save and emit has
+    /// these names and types.
+    pub fn of_factory(
+        factory: Arc<dyn KeyedFactory>,
+        saved: &[(String, DataType)],
+        columns: &[(String, DataType)],
+    ) -> Operator {
+        // The names are part of the identity: a state in another order means something else.
+        let fields = saved.iter();
+        let fields = fields.map(|(name, data_type)| Field::new(name, data_type.clone(), true));
+        let saved = vec![DataType::Struct(fields.collect())];
+        Operator::new(Kind::Keyed { factory, saved }, columns.to_vec())
     }
 
     /// The operator's own columns, for one without state that makes columns ([`Rows::Made`]): they follow
@@ -261,7 +280,8 @@ pub struct OperatorFunction {
 }
 
 impl OperatorFunction {
-    pub(super) fn new(
+    /// An operator with a name, and the names of its parameters; `plan` says what a call does.
+    pub fn new(
         name: &str,
         parameters: &[&str],
         plan: impl Fn(&Call) -> Result<Operator, String> + Send + Sync + 'static,

@@ -102,7 +102,7 @@ impl Node for CustomNode {
             ),
             bound: Bound::Other(
                 "'state_ttl' does not apply to it; an operator that forgets its keys says so in its \
-                declaration, by forgets()",
+                declaration: 'forgets' = 'true', or forgets() in Rust",
             ),
         }]
     }

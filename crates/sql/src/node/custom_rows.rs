@@ -122,7 +122,8 @@ impl Translator<'_> {
         let stream = self.translate(plan)?;
         if stream.updates && !operator.accepts_updates() {
             return Err(never_change(&node.name).hint(
-                "apply it first, then aggregate or join; or declare it with takes_updates()",
+                "apply it first, then aggregate or join; or declare it with 'updates' = 'true', or \
+                 takes_updates() in Rust",
             ));
         }
         let mut columns = Columns::of(&stream, plan);

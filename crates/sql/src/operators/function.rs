@@ -13,19 +13,21 @@ use sqlparser::tokenizer::Span;
 
 use super::arguments::{Arguments, TableArgument, expression, failed};
 use super::split::{no_output, split};
-use super::{OperatorInput, OperatorNode};
+use super::{DeclaredOperators, OperatorInput, OperatorNode};
 use crate::check::tables::arguments_of;
 use crate::error::{SqlError, nearest};
 use crate::expression::constant;
 use crate::functions::operator::{Call, Given, Input, Kind, Operator, OperatorFunction, Wanted};
-use crate::functions::operators;
 use crate::names::SPLIT;
 use crate::simplify::computable;
 use crate::types::sql_name;
 
 /// Plans calls of operators and of SPLIT.
 #[derive(Debug)]
-pub struct Operators;
+pub struct Operators {
+    /// The operators that the program declares.
+    pub declared: Arc<DeclaredOperators>,
+}
 
 impl RelationPlanner for Operators {
     fn plan_relation(
@@ -48,7 +50,7 @@ impl RelationPlanner for Operators {
             split(span, arguments, context)?
         } else {
             let called = called.to_lowercase();
-            let Some(function) = operators().into_iter().find(|known| known.name == called) else {
+            let Some(function) = self.declared.find(&called) else {
                 return Ok(RelationPlanning::Original(Box::new(relation)));
             };
             let planner = Planner {

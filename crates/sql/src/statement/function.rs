@@ -1,5 +1,7 @@
 //! CREATE FUNCTION and CREATE AGGREGATE FUNCTION.
 
+mod table;
+
 use std::collections::BTreeMap;
 
 use arrow_schema::DataType;
@@ -24,8 +26,10 @@ pub struct CreateFunction {
     pub if_not_exists: bool,
     /// The types of the arguments.
     pub arguments: Vec<DataType>,
-    /// The type of the result.
+    /// The type of the result; NULL's if it returns a table.
     pub result: DataType,
+    /// What it is if it returns a table.
+    pub table: Option<TableFunction>,
     /// The language of the body.
     pub language: Language,
     /// What computes it.
@@ -124,6 +128,8 @@ const FORM: &str =
 const AGGREGATE_FORM: &str = "CREATE AGGREGATE FUNCTION name(x DOUBLE) RETURNS DOUBLE \
                               LANGUAGE python AS $$ class name: … $$";
 
+pub use table::{Constants, NamedType, TableFunction};
+
 /// Whether the words begin CREATE FUNCTION.
 pub(super) fn begins(words: &[&str]) -> bool {
     let rest = match words {
@@ -161,7 +167,11 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
         );
         return Err(SqlError::new(error).at_token(&next).hint(form));
     }
-    let arguments = arguments(&mut parser, form)?;
+    let parameters = table::parameters(&mut parser)?;
+    let arguments = match parameters {
+        Some(_) => Vec::new(),
+        None => arguments(&mut parser, form)?,
+    };
     let mut clauses = Clauses::default();
     while parser.peek_token().token != Token::EOF {
         clause(&mut parser, &mut clauses)?;
@@ -178,11 +188,16 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
             .at(name.span)
             .hint("use LANGUAGE python"));
     }
-    let result = clauses.result.take().ok_or_else(|| missing("RETURNS"))?;
+    let table = table::function(parameters, &mut clauses, &name, is_aggregate, language)?;
+    let result = match table {
+        Some(_) => DataType::Null,
+        None => clauses.result.take().ok_or_else(|| missing("RETURNS"))?,
+    };
     let body = clauses.body.take();
     let (body, span) = body.ok_or_else(|| missing("text: AS $$ … $$, or USING 'file.py'"))?;
     Ok(Statement::CreateFunction(Box::new(CreateFunction {
-        options: of_options(&clauses, language)?,
+        options: of_options(&clauses, language, table.is_some())?,
+        table,
         language,
         name,
         is_aggregate,
@@ -197,6 +212,9 @@ pub(super) fn function(tokens: Vec<TokenWithSpan>) -> Result<Statement> {
 #[derive(Default)]
 struct Clauses {
     result: Option<DataType>,
+    /// The columns after RETURNS TABLE.
+    returns: Option<Vec<NamedType>>,
+    state: Option<Vec<NamedType>>,
     language: Option<Language>,
     body: Option<(Body, Span)>,
     options: BTreeMap<String, String>,
@@ -252,15 +270,25 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
     let is_repeated = match word.as_str() {
         "RETURNS" => {
             let start = parser.peek_token();
-            if is_word(&start, "TABLE") || is_word(&start, "SETOF") {
-                let error = "functions that return several rows are not supported";
-                return Err(SqlError::new(error).at_token(&start).hint("RETURNS a type"));
+            if is_word(&start, "SETOF") {
+                let error = "SETOF is not supported";
+                return Err(SqlError::new(error).at_token(&start).hint(table::FORM));
+            }
+            if is_word(&start, "TABLE") {
+                parser.next_token();
+                let columns = match parser.peek_token().token {
+                    Token::LParen => table::columns(parser)?,
+                    _ => Vec::new(),
+                };
+                let is_repeated = clauses.returns.replace(columns).is_some();
+                return is_once(&word, is_repeated, &next);
             }
             clauses
                 .result
                 .replace(sql_type(parser)?.to_arrow()?)
                 .is_some()
         }
+        "STATE" => clauses.state.replace(table::columns(parser)?).is_some(),
         "LANGUAGE" => {
             let next = parser.next_token();
             let language = match () {
@@ -317,22 +345,36 @@ fn clause(parser: &mut Parser, clauses: &mut Clauses) -> Result<()> {
             let error = format!("unexpected {}", shown(&next.token));
             return Err(SqlError::new(error)
                 .at_token(&next)
-                .hint("the clauses are RETURNS, LANGUAGE, AS, USING and WITH"));
+                .hint("the clauses are RETURNS, STATE, LANGUAGE, AS, USING and WITH"));
         }
     };
+    is_once(&word, is_repeated, &next)
+}
+
+fn is_once(clause: &str, is_repeated: bool, place: &TokenWithSpan) -> Result<()> {
     match is_repeated {
         true => {
-            Err(SqlError::new(format!("{word} is given twice, or with another text")).at(next.span))
+            let error = format!("{clause} is given twice, or with another text");
+            Err(SqlError::new(error).at_token(place))
         }
         false => Ok(()),
     }
 }
 
-fn of_options(clauses: &Clauses, language: Language) -> Result<FunctionOptions> {
+fn of_options(
+    clauses: &Clauses,
+    language: Language,
+    returns_table: bool,
+) -> Result<FunctionOptions> {
     let (known, memory) = match language {
         Language::Python => (&OPTIONS[..], MEMORY),
         Language::Wasm => (&WASM_OPTIONS[..], WASM_MEMORY),
     };
+    let mut known = known.to_vec();
+    if returns_table {
+        known.retain(|(name, _)| *name != "nulls");
+        known.extend(table::OPTIONS);
+    }
     let mut options = FunctionOptions {
         columns: false,
         nulls: false,
@@ -345,8 +387,17 @@ fn of_options(clauses: &Clauses, language: Language) -> Result<FunctionOptions> 
     };
     for (key, value) in &clauses.options {
         let place = clauses.places[key];
+        // `table.rs` has read them, or has said what they are for.
+        if table::OPTIONS.iter().any(|(name, _)| name == key) {
+            continue;
+        }
         let Some((_, wanted)) = known.iter().find(|(name, _)| name == key) else {
-            let error = SqlError::new(format!("functions have no option '{key}'")).at(place);
+            let kind = if returns_table {
+                "functions that return a table"
+            } else {
+                "functions"
+            };
+            let error = SqlError::new(format!("{kind} have no option '{key}'")).at(place);
             let known = known.iter().map(|(name, _)| name.to_string());
             let known = known.collect::<Vec<String>>();
             return Err(match nearest(key, &known) {

@@ -17,14 +17,17 @@ use sqlparser::tokenizer::Span;
 use super::{WindowNode, appended, interval_ns};
 use crate::check::tables::arguments_of;
 use crate::error::SqlError;
-use crate::functions::operators;
 use crate::names::{PARTITION_BY, WINDOW_FUNCTIONS};
+use crate::operators::DeclaredOperators;
 use crate::rewording::no_table_function;
 use crate::types::sql_name;
 
 /// Plans calls of window table functions.
 #[derive(Debug)]
-pub struct WindowFunctions;
+pub struct WindowFunctions {
+    /// The other table functions, for suggestions.
+    pub declared: Arc<DeclaredOperators>,
+}
 
 fn failed<T>(error: SqlError) -> Result<T> {
     Err(DataFusionError::External(Box::new(error)))
@@ -55,7 +58,7 @@ impl RelationPlanner for WindowFunctions {
         else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        let call = Call::new(name, &arguments.args)?;
+        let call = Call::new(name, &arguments.args, &self.declared)?;
         let input = call.input(context)?;
         let (time, unit) = call.time(&input, context)?;
         let windows = call.windows(unit, context)?;
@@ -76,7 +79,11 @@ impl RelationPlanner for WindowFunctions {
 }
 
 impl Call {
-    fn new(name: &ObjectName, arguments: &[FunctionArg]) -> Result<Call> {
+    fn new(
+        name: &ObjectName,
+        arguments: &[FunctionArg],
+        others: &DeclaredOperators,
+    ) -> Result<Call> {
         let span = name.span();
         let kind = match name.to_string().to_uppercase().as_str() {
             "TUMBLE" | "HOP" => WindowKind::Aligned,
@@ -84,10 +91,8 @@ impl Call {
             "SESSION" => WindowKind::Session,
             "COUNT_WINDOW" => WindowKind::Count,
             _ => {
-                let added = operators()
-                    .into_iter()
-                    .map(|operator| operator.name.to_uppercase());
-                return failed(no_table_function(&name.to_string(), added).at(span));
+                let others = others.names().into_iter();
+                return failed(no_table_function(&name.to_string(), others).at(span));
             }
         };
         let mut call = Call {

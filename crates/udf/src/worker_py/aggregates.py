@@ -1,4 +1,5 @@
-"""Aggregate functions. This file follows `values.py` and `columns.py`, and `main.py` follows it.
+"""Aggregate functions. This file follows `values.py` and `columns.py`; `operators.py` and `main.py`
+follow it.
 
 A call brings the pickled object of each group and takes the new ones back: nothing is kept between calls.
 """

@@ -32,6 +32,7 @@ class Worker:
         self.results = Memory(descriptors[1], mmap.PROT_READ | mmap.PROT_WRITE)
         self.function = None
         self.aggregate = None
+        self.table = None
         self.columns = None
         self.kinds, self.kind, self.rows = [], {}, 0
 
@@ -65,6 +66,10 @@ class Worker:
             self.function = load(told)
             if told["aggregate"]:
                 self.aggregate = Aggregate(self.function, told, self.columns)
+            if told["table"] and told["table"]["constants"] is not None:
+                is_keyed = told["table"]["state"] is not None
+                make = Keyed if is_keyed else Table
+                self.table = make(self.function, told, self.columns)
         except LoadError as error:
             return self.failed(NO_ROW, f"{error.line} 0 {str(error)[:MESSAGE_MAX]}")
         except BaseException as error:
@@ -80,7 +85,9 @@ class Worker:
     def call(self, what, memory, rows):
         try:
             if self.aggregate:
-                writer = self.call_aggregate(what, memory, rows)
+                writer = self.watched(self.aggregate.call, what, memory, rows)
+            elif self.table:
+                writer = self.watched(self.table.call, memory, rows)
             elif self.columns:
                 writer = self.call_columns(memory, rows)
             else:
@@ -93,10 +100,11 @@ class Worker:
         except BaseException as error:
             return self.failed(NO_ROW, traceback_of(error))
 
-    def call_aggregate(self, what, memory, rows):
+    def watched(self, call, *arguments):
+        """Calls with the place for the row that it is at."""
         progress = memoryview(self.results.map)[:8].cast("q")
         try:
-            return self.aggregate.call(what, memory, rows, progress)
+            return call(*arguments, progress)
         finally:
             progress.release()
 
@@ -190,7 +198,8 @@ def load(told):
         if callable(function):
             check(function, known, told)
             return function
-    form = f"class {name}: …" if told["aggregate"] else f"def {name}(…)"
+    is_class = told["aggregate"] or (told["table"] and told["table"]["state"] is not None)
+    form = f"class {name}: …" if is_class else f"def {name}(…)"
     raise NameError(f"the text does not define '{name}': add {form}, or WITH ('handler' = '…')")
 
 
@@ -208,6 +217,8 @@ def check(function, name, told):
     count = len(told["arguments"])
     if not count and told["mode"] == "columns":
         count = 1  # The number of rows.
+    if told["table"]:
+        return check_table(function, name, told["table"], line)
     if not told["aggregate"]:
         if isinstance(function, type):
             raise LoadError(line, f"'{name}' is a class, for CREATE AGGREGATE FUNCTION; a function is a def")
@@ -231,7 +242,30 @@ def check(function, name, told):
         raise LoadError(line, str(error)) from None
 
 
-def check_arguments(function, name, count, line):
+def check_table(function, name, table, line):
+    """Checks that SQL can call a function that returns a table."""
+    constants = constants_of(table)
+    if table["state"] is None:
+        if isinstance(function, type):
+            raise LoadError(line, f"'{name}' is a class, for a function with STATE; without it, it is a def")
+        if constants is not None:
+            check_arguments(function, name, len(table["inputs"][0]), line, constants)
+        return
+    form = "it needs on_row(self, state, row, out)"
+    if not isinstance(function, type):
+        raise LoadError(line, f"'{name}' is not a class, and has STATE: {form}")
+    if not hasattr(function, "on_row"):
+        raise LoadError(line, f"class '{name}' has no on_row: {form}")
+    methods = {"on_row": 4, "on_time": 4, "on_new_key": 2}
+    for method, count in methods.items():
+        if hasattr(function, method):
+            of_class = getattr(function, method)
+            check_arguments(of_class, method, count, line_of_code(of_class) or line)
+    if constants is not None:
+        check_arguments(function, name, 0, line, constants)
+
+
+def check_arguments(function, name, count, line, constants={}):
     import inspect
 
     try:
@@ -239,9 +273,11 @@ def check_arguments(function, name, count, line):
     except (TypeError, ValueError):
         return  # Not all of those in C have one.
     try:
-        signature.bind(*[None] * count)
-    except TypeError:
+        signature.bind(*[None] * count, **constants)
+    except TypeError as error:
         given = f"{count} argument{'' if count == 1 else 's'}"
+        if constants or not count:
+            given = f"{given} and {', '.join(constants) or 'no constants'} ({error})"
         message = f"{name}{signature} can't be called with {given}, as SQL calls it"
         raise LoadError(line_of_code(function) or line, message) from None
 

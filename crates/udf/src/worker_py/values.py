@@ -4,8 +4,8 @@ The engine sends requests of 32 bytes over the socket `connection`; columns and 
 memories, one that only the engine writes, one that only this process writes. What a memory contains, and what
 the 32 bytes are, is described in `layout.rs` and `message.rs`. Python 3.9 and later; no dependencies.
 
-This file has values of rows; `columns.py`, `aggregates.py` and `main.py` follow, and all four are sent as one
-program.
+This file has values of rows; `columns.py`, `aggregates.py`, `operators.py` and `main.py` follow, and all are
+sent as one program.
 """
 
 import array
@@ -29,7 +29,7 @@ REQUEST = struct.Struct("<IIqQQ")
 NODE = struct.Struct("<8Q")
 HEADER_BYTES = 64
 ALIGNMENT = 64
-START, CALL, ACCUMULATE, RETRACT, MERGE, FINISH, SCAN = range(1, 8)
+START, CALL, ACCUMULATE, RETRACT, MERGE, FINISH, SCAN, KEYED, TABLE = range(1, 10)
 RESULT, FAILED, READY = 1, 2, 3
 NO_ROW, ANY_ROW = -1, -2
 REASON_BYTES_MAX = 2_000

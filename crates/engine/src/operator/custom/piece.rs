@@ -109,9 +109,19 @@ impl Piece {
         self.steps.get(self.next).copied()
     }
 
+    /// The steps that are left.
+    pub fn rest(&self) -> &[Step] {
+        &self.steps[self.next..]
+    }
+
     /// Ends the present step.
     pub fn end_step(&mut self) {
-        self.next += 1;
+        self.end_steps(1);
+    }
+
+    /// Ends this many steps.
+    pub fn end_steps(&mut self, steps: usize) {
+        self.next += steps;
     }
 
     /// Whether no step is left.

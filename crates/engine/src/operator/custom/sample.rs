@@ -1,12 +1,16 @@
 //! A function for tests: it sums numbers, sets timers, rejects rows and forgets keys.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array};
 
-use super::{Event, KeyedFactory, KeyedFunction, Reaction, Timers};
+use super::{
+    Batch, BatchFunction, Event, Function, KeyLeft, KeyStates, KeyedFactory, KeyedFunction, Ran,
+    Reaction, StepFailure, Timers,
+};
 use crate::error::{Error, Result};
 use crate::time::EventTime;
 
@@ -15,6 +19,8 @@ use crate::time::EventTime;
 pub struct Tallies {
     pub number: usize,
     pub has_timers: bool,
+    /// The most rows and timers of a batch, if it is called for batches.
+    pub events_max: Option<usize>,
 }
 
 /// What a row or a timer does to the sum of its key.
@@ -64,12 +70,16 @@ pub fn on_time(sum: &mut Option<i64>, at: EventTime) -> Done {
 }
 
 impl KeyedFactory for Tallies {
-    fn function(&self) -> Result<Box<dyn KeyedFunction>> {
-        Ok(Box::new(Tally {
+    fn function(&self) -> Result<Function> {
+        let tally = Tally {
             of: Tallies { ..*self },
             sums: Vec::new(),
             rows: Vec::new(),
-        }))
+        };
+        Ok(match self.events_max {
+            None => Function::Rows(Box::new(tally)),
+            Some(_) => Function::Batches(Box::new(tally)),
+        })
     }
 }
 
@@ -118,7 +128,69 @@ impl KeyedFunction for Tally {
             Arc::new(Int32Array::from(vec![0; sums.len()])),
         ])
     }
+}
 
+impl BatchFunction for Tally {
+    fn run(&mut self, batch: &Batch) -> Result<Ran> {
+        let timers = batch.timers.iter().cloned().map(BTreeSet::from_iter);
+        let mut timers = timers.collect::<Vec<BTreeSet<EventTime>>>();
+        let mut ran = Ran {
+            keys: vec![KeyLeft::default(); batch.keys.len()],
+            ..Ran::default()
+        };
+        let mut left = self.of.events_max.unwrap_or(usize::MAX);
+        'steps: for (number, step) in batch.steps.iter().enumerate() {
+            loop {
+                let at = timers[step.key].first().copied();
+                let at = at.filter(|at| *at < step.time);
+                let (event, time) = match (at, step.row) {
+                    (Some(at), _) => (Event::Timer(at), at),
+                    (None, Some((input, row))) => {
+                        let (batch, time) = (&batch.inputs[input], step.time);
+                        let row = Event::Row {
+                            input,
+                            batch,
+                            row,
+                            time,
+                        };
+                        (row, time)
+                    }
+                    (None, None) => break,
+                };
+                if left == 0 {
+                    break 'steps;
+                }
+                left -= 1;
+                if let Some(at) = at {
+                    timers[step.key].remove(&at);
+                    ran.keys[step.key].fired += 1;
+                }
+                let of_key = &mut timers[step.key];
+                let mut of_key = Timers::new(batch.is_ordered.then_some(of_key), time);
+                let reaction = self.event(batch.keys[step.key], event, &mut of_key);
+                ran.emitted
+                    .extend(std::iter::repeat_n((step.key, time), reaction.rows));
+                ran.failed.extend(reaction.failed.map(|reason| StepFailure {
+                    step: number,
+                    timer: at,
+                    reason,
+                }));
+                if at.is_none() {
+                    break;
+                }
+            }
+            ran.steps += 1;
+        }
+        for ((key, left), timers) in batch.keys.iter().zip(&mut ran.keys).zip(timers) {
+            left.keeps_state = self.sum(*key).is_some();
+            left.timers = timers.into_iter().collect();
+        }
+        ran.columns = self.emitted()?;
+        Ok(ran)
+    }
+}
+
+impl KeyStates for Tally {
     fn save(&mut self, keys: &[u32]) -> Result<Vec<ArrayRef>> {
         let sums = keys.iter().map(|&key| self.sum(key).unwrap_or(0));
         Ok(vec![Arc::new(Int64Array::from_iter_values(

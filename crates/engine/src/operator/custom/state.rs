@@ -51,7 +51,7 @@ impl Custom {
         ];
         let of_keys = keys.iter().map(|&key| self.keys.key(key));
         columns.extend(self.key_encoder.decode(of_keys)?);
-        columns.extend(self.function.save(keys)?);
+        columns.extend(self.function.states().save(keys)?);
         snapshot::unnamed(columns)
     }
 
@@ -116,8 +116,8 @@ impl Custom {
             of_key.has_state = has_state;
             let is_empty = of_key.is_empty();
             match has_state {
-                true => self.function.load(number, states, row)?,
-                false => self.function.forget(number),
+                true => self.function.states().load(number, states, row)?,
+                false => self.function.states().forget(number),
             }
             match is_empty {
                 true => drop(self.keys.remove(number)),
@@ -209,7 +209,7 @@ impl KeyedState for Custom {
 
     fn discard(&mut self, buckets: &BucketSet) -> Result<()> {
         for key in self.keys.numbers(|hash| buckets.contains_hash(hash)) {
-            self.function.forget(key);
+            self.function.states().forget(key);
             let rows = self.keys.remove(key);
             self.bytes -= rows.bytes();
         }
@@ -232,7 +232,7 @@ impl KeyedState for Custom {
             self.bytes -= bytes;
             match is_empty {
                 true => {
-                    self.function.forget(key);
+                    self.function.states().forget(key);
                     self.keys.remove(key);
                 }
                 false => self.set_due(key),

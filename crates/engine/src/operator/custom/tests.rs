@@ -14,6 +14,7 @@ use crate::hash::hash_rows;
 use crate::state::{BucketSet, Mark};
 use crate::testing::instances::Instances;
 use crate::testing::{advance, batch, schema, sorted_rows};
+use crate::time::MAX_WATERMARK;
 
 const US: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
@@ -74,6 +75,8 @@ struct Tried {
     has_key: bool,
     has_origin: bool,
     behind_us: EventTime,
+    /// The most rows and timers of a call, if the function is called for batches.
+    events_max: Option<usize>,
 }
 
 impl Tried {
@@ -95,6 +98,7 @@ impl Tried {
             factory: Arc::new(Tallies {
                 number: 2,
                 has_timers: true,
+                events_max: self.events_max,
             }),
         })
         .unwrap()
@@ -157,11 +161,13 @@ impl Tried {
 }
 
 fn any_tried() -> impl Strategy<Value = Tried> {
-    let all = (any::<bool>(), any::<bool>(), 0i64..6);
-    all.prop_map(|(has_key, has_origin, behind_us)| Tried {
+    let events_max = prop::option::of(1usize..20);
+    let all = (any::<bool>(), any::<bool>(), 0i64..6, events_max);
+    all.prop_map(|(has_key, has_origin, behind_us, events_max)| Tried {
         has_key,
         has_origin,
         behind_us,
+        events_max,
     })
 }
 
@@ -292,6 +298,7 @@ const PLAIN: Tried = Tried {
     has_key: true,
     has_origin: true,
     behind_us: 0,
+    events_max: None,
 };
 
 fn row(position: i64, time: EventTime, number: i64) -> Row {
@@ -371,6 +378,7 @@ fn rows_as_they_come_are_processed_at_once_a_chunk_of_output_at_a_time() {
     spec.factory = Arc::new(Tallies {
         number: 2,
         has_timers: false,
+        events_max: None,
     });
     let mut operator = Custom::new(spec).unwrap();
     let mut output = Output::new(4);
@@ -400,8 +408,8 @@ fn rows_as_they_come_are_processed_at_once_a_chunk_of_output_at_a_time() {
 struct Endless;
 
 impl KeyedFactory for Endless {
-    fn function(&self) -> Result<Box<dyn KeyedFunction>> {
-        Ok(Box::new(Endless))
+    fn function(&self) -> Result<Function> {
+        Ok(Function::Rows(Box::new(Endless)))
     }
 }
 
@@ -421,7 +429,9 @@ impl KeyedFunction for Endless {
     fn emitted(&mut self) -> Result<Vec<ArrayRef>> {
         Ok(Vec::new())
     }
+}
 
+impl KeyStates for Endless {
     fn save(&mut self, _: &[u32]) -> Result<Vec<ArrayRef>> {
         Ok(Vec::new())
     }

@@ -355,6 +355,7 @@ impl Kind {
                     factory: Arc::new(Tallies {
                         number: NUMBER,
                         has_timers: is_ordered,
+                        events_max: None,
                     }),
                 };
                 Box::new(Custom::new(spec).unwrap())

@@ -280,6 +280,19 @@ impl Input {
     ///
     /// When there is no such column, or it has another type.
     pub fn column<A: Argument>(&self, name: &str) -> Result<Column<A>, String> {
+        let place = self.column_of(name, A::data_type())?;
+        Ok(Column {
+            place,
+            marker: PhantomData,
+        })
+    }
+
+    /// Asks for a column as values of a type, as [`Input::column`] does, and returns its place in batches.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such column, or it has another type.
+    pub fn column_of(&self, name: &str, data_type: DataType) -> Result<usize, String> {
         let Ok(field) = self.schema.field_with_name(name) else {
             let names = self
                 .schema
@@ -291,7 +304,6 @@ impl Input {
                 "needs a column '{name}', and the table has {names}"
             ));
         };
-        let data_type = A::data_type();
         if !fits(field.data_type(), &data_type) {
             let (is, should) = (sql_name(field.data_type()), sql_name(&data_type));
             return Err(format!(
@@ -308,21 +320,20 @@ impl Input {
             all.push(wanted);
             all.len() - 1
         });
-        Ok(Column {
-            place: self.before + place,
-            marker: PhantomData,
-        })
+        Ok(self.before + place)
     }
 
     /// Asks for all columns of the table in their own types, in their order: the batch then begins with them
-    /// (after the key and the event time). For operators that read Arrow arrays themselves.
-    pub fn all(&self) {
+    /// (after the key and the event time). For operators that read Arrow arrays themselves. Returns the place
+    /// of the first one.
+    pub fn all(&self) -> usize {
         let fields = self.schema.fields().iter().map(|field| Wanted {
             name: field.name().clone(),
             data_type: field.data_type().clone(),
         });
         let mut all = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         *all = fields.collect();
+        self.before
     }
 
     /// The columns that were asked for.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch};
 use arrow_schema::DataType;
-use slackwater_engine::operator::custom::{Event, KeyedFactory, KeyedFunction, Reaction, Timers};
+use slackwater_engine::operator::custom::{
+    Event, Function as EngineFunction, KeyStates, KeyedFactory, KeyedFunction, Reaction, Timers,
+};
 use slackwater_engine::{Error, Result as EngineResult};
 
 use super::call::Column;
@@ -153,13 +155,13 @@ impl<K> fmt::Debug for Factory<K> {
 }
 
 impl<K: KeyedOperator> KeyedFactory for Factory<K> {
-    fn function(&self) -> EngineResult<Box<dyn KeyedFunction>> {
-        Ok(Box::new(Function {
+    fn function(&self) -> EngineResult<EngineFunction> {
+        Ok(EngineFunction::Rows(Box::new(Function {
             operator: Arc::clone(&self.operator),
             states: Vec::new(),
             rows: Vec::new(),
             outputs: Vec::new(),
-        }))
+        })))
     }
 }
 
@@ -236,7 +238,9 @@ impl<K: KeyedOperator> KeyedFunction for Function<K> {
         ))));
         Ok(columns)
     }
+}
 
+impl<K: KeyedOperator> KeyStates for Function<K> {
     fn save(&mut self, keys: &[u32]) -> EngineResult<Vec<ArrayRef>> {
         let states = keys.iter().map(|&key| {
             let state = self.states.get(key as usize).and_then(Option::as_ref);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use slackwater_engine::operator::custom_rows::{Rows, RowsFunction};
+use slackwater_engine::operator::custom_rows::{Rows, RowsFailure, RowsFunction};
 
 struct Function<F>(F);
 
@@ -18,8 +18,8 @@ impl<F> RowsFunction for Function<F>
 where
     F: Fn(&RecordBatch) -> Result<Vec<Rows>, String> + Send + Sync,
 {
-    fn rows(&self, batch: &RecordBatch) -> Result<Vec<Rows>, String> {
-        (self.0)(batch)
+    fn rows(&self, batch: &RecordBatch) -> Result<Vec<Rows>, RowsFailure> {
+        Ok((self.0)(batch)?)
     }
 }
 

@@ -1,0 +1,2 @@
+def twice(price):
+    return [1, 2]
