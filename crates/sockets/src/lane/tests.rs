@@ -64,7 +64,7 @@ fn bytes_come_out_as_they_went_in_whatever_the_pieces() {
 #[test]
 fn positions_that_nobody_can_have_written_are_an_error() {
     let ring = Ring::new();
-    ring.0.tail.0.store(BYTES + 1, Ordering::Relaxed);
+    ring.0.tail.0.bytes.store(BYTES + 1, Ordering::Relaxed);
     assert_eq!(ring.0.filled(BYTES), Err(DAMAGED));
     assert_eq!(ring.0.room(BYTES), Err(DAMAGED));
 }
