@@ -28,14 +28,14 @@ pub trait Runner: Send + Sync {
     /// # Errors
     ///
     /// If the query can't continue.
-    fn keyed(&self, batch: &KeyedBatch) -> Result<KeyedRan, Failure>;
+    fn keyed(&self, batch: &KeyedBatch) -> std::result::Result<KeyedRan, Failure>;
 
     /// The rows that are made of rows, without a state. An error means that at least one row fails.
     ///
     /// # Errors
     ///
     /// The reason, and the row if it is known.
-    fn table(&self, columns: &[ArrayRef], rows: usize) -> Result<TableRows, Failure>;
+    fn table(&self, columns: &[ArrayRef], rows: usize) -> std::result::Result<TableRows, Failure>;
 }
 
 /// Makes the functions of the instances of an operator.
