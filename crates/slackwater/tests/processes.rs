@@ -244,7 +244,7 @@ fn wrong_numbers_of_processes_are_refused() {
     wrong(&["--processes", "65"], &["1 to 64"]);
     wrong(
         &["--link", "pigeon"],
-        &["'pigeon' is not a valid value of 'link'", "'shm' or 'tcp'"],
+        &["'pigeon' is not a valid value of 'link'", "'tcp' or 'xdp'"],
     );
     let finished = folder.run(&endless(""), &["--processes", "3", "--workers", "2"]);
     finished.fails(

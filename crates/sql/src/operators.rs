@@ -30,6 +30,8 @@ pub struct OperatorNode {
     pub name: String,
     /// The arguments, as a message shows them.
     pub arguments: String,
+    /// The arguments, as they identify stored state.
+    pub stored_arguments: String,
     /// The tables.
     pub inputs: Vec<OperatorInput>,
     /// The output that is read, by its number; `None` if there is one.
@@ -88,7 +90,7 @@ pub fn kept(operator: &Operator, input: &DFSchema) -> Vec<usize> {
 impl OperatorNode {
     fn new(
         name: String,
-        arguments: String,
+        [arguments, stored_arguments]: [String; 2],
         operator: Operator,
         inputs: Vec<OperatorInput>,
         output: Option<usize>,
@@ -97,6 +99,7 @@ impl OperatorNode {
         Ok(OperatorNode {
             name,
             arguments,
+            stored_arguments,
             inputs,
             output,
             operator: ByName(operator),
@@ -252,7 +255,7 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
         let inputs = inputs.collect();
         OperatorNode::new(
             self.name.clone(),
-            self.arguments.clone(),
+            [self.arguments.clone(), self.stored_arguments.clone()],
             self.operator.0.clone(),
             inputs,
             self.output,

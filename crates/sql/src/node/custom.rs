@@ -170,7 +170,7 @@ impl Translator<'_> {
         let detail = detail(node, &spec);
         let version = operator.version_number();
         let custom = CustomNode {
-            identity: identity::custom(&spec, version, &node.arguments, saved),
+            identity: identity::custom(&spec, version, &node.stored_arguments, saved),
             is_bounded: operator.is_bounded(),
             spec,
         };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Schema, SchemaRef};
-use datafusion_common::{Column, DFSchema, ExprSchema, Result};
+use datafusion_common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
 use datafusion_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
@@ -21,6 +21,7 @@ use crate::functions::operator::{Call, Given, Input, Kind, Operator, OperatorFun
 use crate::names::SPLIT;
 use crate::simplify::computable;
 use crate::types::sql_name;
+use crate::{explain, state};
 
 /// Plans calls of operators and of SPLIT.
 #[derive(Debug)]
@@ -106,7 +107,11 @@ impl Planner {
             .map(|table| self.table(table, context));
         let tables = tables.collect::<Result<Vec<Planned>>>()?;
         let values = self.values(&arguments.values, context)?;
-        let shown = shown(&values);
+        let shown = [
+            explain::literal as fn(&ScalarValue) -> String,
+            state::literal,
+        ]
+        .map(|literal| shown(&values, literal));
         let inputs = tables.iter().map(|table| {
             let keys = table.keys.as_ref().map(Vec::len);
             Input::new(columns_of(&table.plan), keys, table.time.is_some())
@@ -363,14 +368,11 @@ fn has_name(ast: &AstExpr) -> bool {
     matches!(ast, AstExpr::Identifier(_) | AstExpr::CompoundIdentifier(_))
 }
 
-/// The arguments as a message shows them.
-fn shown(values: &[(String, Option<Given>)]) -> String {
+/// The arguments, with constants as `literal` shows them.
+fn shown(values: &[(String, Option<Given>)], literal: fn(&ScalarValue) -> String) -> String {
     let values = values.iter().filter_map(|(name, value)| {
         Some(match value.as_ref()? {
-            Given::Constant(value) if value.data_type() == DataType::Utf8 => {
-                format!("{name} => '{value}'")
-            }
-            Given::Constant(value) => format!("{name} => {value}"),
+            Given::Constant(value) => format!("{name} => {}", literal(value)),
             Given::Columns(columns) => format!("{name} => DESCRIPTOR({})", columns.join(", ")),
         })
     });

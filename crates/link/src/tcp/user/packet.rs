@@ -33,7 +33,7 @@ impl Packet {
     /// The header of this packet to an end.
     pub(super) fn encode(&self, to: &Offer, payload: &[u8]) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        let flags = u16::from(self.asks) * ASKS | u16::from(self.repeat) * REPEAT;
+        let flags = (u16::from(self.asks) * ASKS) | (u16::from(self.repeat) * REPEAT);
         bytes[..4].copy_from_slice(&to.place.slot.to_le_bytes());
         // A payload is shorter than a packet, whose length has 16 bits.
         bytes[4..6].copy_from_slice(&(payload.len() as u16).to_le_bytes());

@@ -74,6 +74,7 @@ impl Memory {
     /// # Safety
     ///
     /// The frame is a number of the pool, and belongs to the caller as long as the bytes are used.
+    #[allow(clippy::mut_from_ref, reason = "each frame is somebody's own")]
     pub(super) unsafe fn frame(&self, number: u32) -> &mut [u8] {
         let at = number as usize * self.frame_bytes;
         debug_assert!(at + self.frame_bytes <= self.length);
