@@ -291,7 +291,20 @@ pub(crate) fn to_span(span: datafusion_common::Span) -> Span {
 pub fn shown(token: &Token) -> String {
     match token {
         Token::EOF => "the end".to_string(),
-        token => in_quotes(&token.to_string()),
+        token => in_quotes(&short(token.to_string())),
+    }
+}
+
+/// The beginning of a text that has several lines or is long: of a function's.
+fn short(text: String) -> String {
+    const SHOWN_MAX: usize = 60;
+    let line = text.lines().next().unwrap_or_default().trim_end();
+    let end = line.char_indices().nth(SHOWN_MAX);
+    let begun = end.map_or(line, |(end, _)| &line[..end]);
+    let quote = text.starts_with('\'').then_some('\'');
+    match begun.len() < text.len() {
+        true => format!("{begun} …{}", quote.map_or(String::new(), String::from)),
+        false => text,
     }
 }
 

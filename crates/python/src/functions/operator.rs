@@ -30,6 +30,7 @@ type Named = Vec<(String, String)>;
 /// that runs a call of it.
 #[pyfunction]
 #[pyo3(signature = (name, make, inputs, columns, state, arguments, options))]
+#[allow(clippy::too_many_arguments)]
 pub fn define_operator(
     py: Python<'_>,
     name: &str,

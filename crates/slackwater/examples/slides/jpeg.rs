@@ -218,7 +218,8 @@ impl Encoder {
 
     /// A stream without tables, of `width` × `height` pixels, which are multiples of 8, in RGB.
     pub fn encode(&self, rgb: &[u8], width: usize, height: usize) -> Vec<u8> {
-        assert!(width % 8 == 0 && height % 8 == 0 && rgb.len() == width * height * 3);
+        assert!(width.is_multiple_of(8) && height.is_multiple_of(8));
+        assert!(rgb.len() == width * height * 3);
         let high = |size: usize| [(size >> 8) as u8, size as u8];
         let mut bytes = vec![0xff, 0xd8, 0xff, 0xc0, 0, 17, 8];
         bytes.extend(high(height).into_iter().chain(high(width)));
@@ -233,12 +234,14 @@ impl Encoder {
         for y in (0..height).step_by(8) {
             for x in (0..width).step_by(8) {
                 let mut planes = [[0.0_f32; 64]; 3];
-                for place in 0..64 {
+                let [luma, blue, red] = &mut planes;
+                let values = luma.iter_mut().zip(blue).zip(red);
+                for (place, ((luma, blue), red)) in values.enumerate() {
                     let at = ((y + place / 8) * width + x + place % 8) * 3;
                     let [r, g, b] = [0, 1, 2].map(|part| f32::from(rgb[at + part]));
-                    planes[0][place] = 0.299 * r + 0.587 * g + 0.114 * b - 128.0;
-                    planes[1][place] = -0.168_735_9 * r - 0.331_264_1 * g + 0.5 * b;
-                    planes[2][place] = 0.5 * r - 0.418_687_6 * g - 0.081_312_4 * b;
+                    *luma = 0.299 * r + 0.587 * g + 0.114 * b - 128.0;
+                    *blue = -0.168_735_9 * r - 0.331_264_1 * g + 0.5 * b;
+                    *red = 0.5 * r - 0.418_687_6 * g - 0.081_312_4 * b;
                 }
                 for (part, plane) in planes.iter_mut().enumerate() {
                     last[part] = self.block(plane, part.min(1), last[part], &mut bits);

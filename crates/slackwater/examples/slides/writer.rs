@@ -46,7 +46,7 @@ impl Plan {
     /// What is wrong with the plan, or with the file.
     pub fn write(&self, path: &Path) -> Result<(), String> {
         let place = path.display();
-        if self.tile == 0 || self.tile % 16 != 0 || self.tile > 4096 {
+        if self.tile == 0 || !self.tile.is_multiple_of(16) || self.tile > 4096 {
             return Err(format!(
                 "--tile {}: must be a multiple of 16, at most 4096",
                 self.tile
