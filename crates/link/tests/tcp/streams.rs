@@ -86,16 +86,20 @@ fn no_wake_up_is_lost_without_room() {
 fn a_reader_in_timed_sleeps_gets_everything() {
     // It never sees the socket's edges, and looks again when its time is over.
     let mut pair = Pair::open(settings());
+    let sleep_and_look = |pair: &mut Pair| {
+        pair.writer.push(false);
+        std::thread::sleep(Duration::from_micros(100));
+        while let Some(frame) = pair.reader.receive().expect("a sound link") {
+            assert_eq!(frame.len(), 3_000);
+        }
+    };
     for number in 0..200 {
+        // Over frames, a lost one is repeated when the reader looks.
         while !pair.post(number, 3_000) {
-            pair.writer.push(false);
+            sleep_and_look(&mut pair);
         }
         if number % 7 == 0 {
-            pair.writer.push(false);
-            std::thread::sleep(Duration::from_micros(100));
-            while let Some(frame) = pair.reader.receive().expect("a sound link") {
-                assert_eq!(frame.len(), 3_000);
-            }
+            sleep_and_look(&mut pair);
         }
     }
     pair.writer.close();

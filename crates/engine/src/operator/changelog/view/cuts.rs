@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //! - One barrier at a time, however many readers wait: those that come meanwhile share the next one.
-//! - A cut consists of the rows of all instances of the view at one barrier.
+//! - A cut consists of the rows of all instances of the view at one barrier. An instance that ends while others
+//!   have yet to come to a barrier that it has passed is at its end from the next cut on.
 //! - An instance of an earlier incarnation publishes nothing.
 //! - Instances wait for nobody: they hold the lock for the time of a few pointers.
 
@@ -81,6 +82,8 @@ struct Gathered {
     instances: usize,
     joined: usize,
     parts: Vec<Option<Part>>,
+    /// The last rows of instances whose parts of the barrier that is on its way are still needed.
+    ends: Vec<Option<Part>>,
     /// The number of the newest barrier that all instances have reached.
     complete: u64,
     /// The newest complete cut.
@@ -113,6 +116,36 @@ impl Gathered {
         let mut parts = self.parts.iter();
         self.parts.len() == self.instances
             && parts.all(|part| part.as_ref().is_some_and(|part| part.number >= number))
+    }
+
+    /// All instances have published at the barrier that was issued last, or their ends.
+    fn complete(&mut self, issued: u64, issued_at: Option<Instant>) {
+        let is_end = self.has_all(u64::MAX);
+        let parts = self.parts.iter().flatten().cloned().collect::<Vec<Part>>();
+        let cut = Cut::of(&parts).map(Arc::new);
+        // So that nothing but the cut keeps the buckets.
+        for (part, end) in self.parts.iter_mut().zip(&mut self.ends) {
+            part.take_if(|part| part.number != u64::MAX);
+            *part = part.take().or_else(|| end.take());
+        }
+        if let Some(cut) = &cut {
+            self.waiting.retain(|(at, changes)| {
+                let is_its = at.is_some_and(|at| at <= issued);
+                if is_its && !is_end {
+                    changes.begin(cut);
+                }
+                !is_its
+            });
+        }
+        self.complete = if is_end { u64::MAX } else { issued };
+        self.last = cut.map(|cut| Last {
+            cut,
+            begun: issued_at,
+            issued,
+        });
+        if is_end {
+            self.end(Ending::Whole);
+        }
     }
 
     fn is_last(&self) -> bool {
@@ -164,6 +197,7 @@ impl Cuts {
             *view = Gathered {
                 instances,
                 parts: vec![None; instances],
+                ends: vec![None; instances],
                 ..Gathered::default()
             };
         }
@@ -380,38 +414,19 @@ impl ViewCuts {
             view.joined += 1;
             view.joined - 1
         });
-        match view.parts.get_mut(slot) {
-            Some(slot) => *slot = Some(part),
-            None => return Vec::new(),
+        match (view.parts.get_mut(slot), view.ends.get_mut(slot)) {
+            // Others have yet to come to the barrier, and subscribers have the changes since.
+            (Some(Some(kept)), Some(end)) if number == u64::MAX && kept.number == issued => {
+                *end = Some(part);
+            }
+            (Some(slot), _) => *slot = Some(part),
+            (None, _) => return Vec::new(),
         }
         let begins = view.waiting.iter().filter(|(at, _)| *at == Some(number));
         let begins = begins.map(|(_, changes)| Arc::downgrade(changes)).collect();
-        let is_end = view.has_all(u64::MAX);
-        if is_end || view.has_all(issued) {
-            let parts = view.parts.iter().flatten().cloned().collect::<Vec<Part>>();
-            let cut = Cut::of(&parts).map(Arc::new);
-            // So that nothing but the cut keeps the buckets.
-            view.parts.iter_mut().for_each(|part| {
-                part.take_if(|part| part.number != u64::MAX);
-            });
-            if let Some(cut) = &cut {
-                view.waiting.retain(|(at, changes)| {
-                    let is_its = at.is_some_and(|at| at <= issued);
-                    if is_its && !is_end {
-                        changes.begin(cut);
-                    }
-                    !is_its
-                });
-            }
-            view.complete = if is_end { u64::MAX } else { issued };
-            view.last = cut.map(|cut| Last {
-                cut,
-                begun: issued_at,
-                issued,
-            });
-            if is_end {
-                view.end(Ending::Whole);
-            }
+        // Twice, if the last instance has ended without having seen the barrier.
+        while view.has_all(issued) && view.complete != u64::MAX {
+            view.complete(issued, issued_at);
             self.cuts.changed.notify_all();
         }
         begins

@@ -237,6 +237,41 @@ fn followed(cut: &Cut, changes: &Changes) -> (Vec<String>, Ending) {
     (rows, ending)
 }
 
+/// An instance passes a barrier and ends while another has yet to come to it, or to its own end: what the first
+/// has done since the barrier is told as changes, and so is not in the cut.
+#[test]
+fn regression_an_instance_that_ends_before_others_reach_a_barrier_is_in_the_cut_as_it_was_there() {
+    for sees_barrier in [true, false] {
+        let (mut both, reader) = views(spec(None), 2);
+        let [one, other] = both.as_mut_slice() else {
+            unreachable!();
+        };
+        take(one, &[(RowKind::Insert, 1, 1, 10)]);
+        take(other, &[(RowKind::Insert, 1, 2, 20)]);
+        let (one, other) = (RefCell::new(one), RefCell::new(other));
+        let ask = || {
+            let Some(number) = reader.cuts.issue() else {
+                return;
+            };
+            one.borrow_mut().publish(number);
+            take(*one.borrow_mut(), &[(RowKind::Insert, 1, 3, 30)]);
+            one.borrow_mut().publish(u64::MAX);
+            if sees_barrier {
+                other.borrow_mut().publish(number);
+            }
+            take(*other.borrow_mut(), &[(RowKind::Insert, 1, 4, 40)]);
+            other.borrow_mut().publish(u64::MAX);
+        };
+        let (cut, changes) = reader.view.subscribe(soon(), &ask).unwrap();
+        assert_eq!(shown(&cut).len(), if sees_barrier { 2 } else { 3 });
+        let (rows, ending) = followed(&cut, &changes);
+        assert_eq!((rows.len(), ending), (4, Ending::Whole), "{rows:?}");
+        let last = reader.view.cut(Duration::ZERO, soon(), &|| ()).unwrap();
+        assert!(last.is_last());
+        assert_eq!(shown(&last).len(), 4);
+    }
+}
+
 #[test]
 fn a_slow_subscriber_is_cut_off() {
     let (mut view, reader) = view(spec(Some(vec![KEY])));
