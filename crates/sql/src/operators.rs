@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field};
 use datafusion_common::{
-    Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result, TableReference,
+    Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result, ScalarValue, TableReference,
 };
 use datafusion_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
 use crate::error::SqlError;
-use crate::functions::operator::{Kind, Operator};
+use crate::explain;
+use crate::functions::operator::{Given, Kind, Operator};
 
 pub use declared::DeclaredOperators;
 pub use function::Operators;
@@ -30,8 +31,8 @@ pub struct OperatorNode {
     pub name: String,
     /// The arguments, as a message shows them.
     pub arguments: String,
-    /// The arguments, as they identify stored state.
-    pub stored_arguments: String,
+    /// The arguments.
+    pub given: ByName<Vec<(String, Option<Given>)>>,
     /// The tables.
     pub inputs: Vec<OperatorInput>,
     /// The output that is read, by its number; `None` if there is one.
@@ -90,7 +91,7 @@ pub fn kept(operator: &Operator, input: &DFSchema) -> Vec<usize> {
 impl OperatorNode {
     fn new(
         name: String,
-        [arguments, stored_arguments]: [String; 2],
+        given: Vec<(String, Option<Given>)>,
         operator: Operator,
         inputs: Vec<OperatorInput>,
         output: Option<usize>,
@@ -98,8 +99,8 @@ impl OperatorNode {
         let schema = Arc::new(schema(&name, &operator, &inputs)?);
         Ok(OperatorNode {
             name,
-            arguments,
-            stored_arguments,
+            arguments: shown(&given, explain::literal),
+            given: ByName(given),
             inputs,
             output,
             operator: ByName(operator),
@@ -255,7 +256,7 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
         let inputs = inputs.collect();
         OperatorNode::new(
             self.name.clone(),
-            [self.arguments.clone(), self.stored_arguments.clone()],
+            self.given.0.clone(),
             self.operator.0.clone(),
             inputs,
             self.output,
@@ -284,4 +285,18 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
         });
         needed.collect()
     }
+}
+
+/// The arguments, with constants as `literal` shows them.
+pub fn shown(
+    arguments: &[(String, Option<Given>)],
+    literal: impl Fn(&ScalarValue) -> String,
+) -> String {
+    let shown = arguments.iter().filter_map(|(name, value)| {
+        Some(match value.as_ref()? {
+            Given::Constant(value) => format!("{name} => {}", literal(value)),
+            Given::Columns(columns) => format!("{name} => DESCRIPTOR({})", columns.join(", ")),
+        })
+    });
+    shown.collect::<Vec<String>>().join(", ")
 }

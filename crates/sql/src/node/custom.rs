@@ -23,8 +23,8 @@ use crate::error::{Result, SqlError, to_span};
 use crate::explain::names;
 use crate::expression::{Physical, column};
 use crate::functions::operator::Kind;
-use crate::operators::{OperatorInput, OperatorNode};
-use crate::state::StateIdentity;
+use crate::operators::{self, OperatorInput, OperatorNode};
+use crate::state::{self, StateIdentity};
 
 /// The column with the number of the output, for operators with several.
 pub(super) const OUTPUT: &str = "output";
@@ -169,8 +169,9 @@ impl Translator<'_> {
         };
         let detail = detail(node, &spec);
         let version = operator.version_number();
+        let stored = operators::shown(&node.given.0, state::literal);
         let custom = CustomNode {
-            identity: identity::custom(&spec, version, &node.stored_arguments, saved),
+            identity: identity::custom(&spec, version, &stored, saved),
             is_bounded: operator.is_bounded(),
             spec,
         };

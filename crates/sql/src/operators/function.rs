@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Schema, SchemaRef};
-use datafusion_common::{Column, DFSchema, ExprSchema, Result, ScalarValue};
+use datafusion_common::{Column, DFSchema, ExprSchema, Result};
 use datafusion_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
@@ -21,7 +21,6 @@ use crate::functions::operator::{Call, Given, Input, Kind, Operator, OperatorFun
 use crate::names::SPLIT;
 use crate::simplify::computable;
 use crate::types::sql_name;
-use crate::{explain, state};
 
 /// Plans calls of operators and of SPLIT.
 #[derive(Debug)]
@@ -107,16 +106,11 @@ impl Planner {
             .map(|table| self.table(table, context));
         let tables = tables.collect::<Result<Vec<Planned>>>()?;
         let values = self.values(&arguments.values, context)?;
-        let shown = [
-            explain::literal as fn(&ScalarValue) -> String,
-            state::literal,
-        ]
-        .map(|literal| shown(&values, literal));
         let inputs = tables.iter().map(|table| {
             let keys = table.keys.as_ref().map(Vec::len);
             Input::new(columns_of(&table.plan), keys, table.time.is_some())
         });
-        let call = Call::new(values, inputs.collect());
+        let call = Call::new(values.clone(), inputs.collect());
         let operator = match self.function.operator(&call) {
             Ok(operator) => operator,
             Err(reason) => return self.wrong(&reason),
@@ -135,7 +129,7 @@ impl Planner {
             });
         }
         let name = self.function.name.clone();
-        let node = OperatorNode::new(name, shown, operator, inputs, output);
+        let node = OperatorNode::new(name, values, operator, inputs, output);
         let node = Arc::new(node.map_err(|error| located(error, self.span))?);
         Ok(LogicalPlan::Extension(Extension { node }))
     }
@@ -366,15 +360,4 @@ fn columns_of(plan: &LogicalPlan) -> SchemaRef {
 /// Whether an expression may name a column.
 fn has_name(ast: &AstExpr) -> bool {
     matches!(ast, AstExpr::Identifier(_) | AstExpr::CompoundIdentifier(_))
-}
-
-/// The arguments, with constants as `literal` shows them.
-fn shown(values: &[(String, Option<Given>)], literal: fn(&ScalarValue) -> String) -> String {
-    let values = values.iter().filter_map(|(name, value)| {
-        Some(match value.as_ref()? {
-            Given::Constant(value) => format!("{name} => {}", literal(value)),
-            Given::Columns(columns) => format!("{name} => DESCRIPTOR({})", columns.join(", ")),
-        })
-    });
-    values.collect::<Vec<String>>().join(", ")
 }

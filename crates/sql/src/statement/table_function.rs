@@ -109,7 +109,13 @@ impl<'t> Rewriter<'t> {
 
     /// Whether the next parenthesis is that of a table function: `name(TABLE`, or `name(argument => TABLE`.
     fn begins_call(&self) -> bool {
-        let name = self.made.iter().rev().find(|token| !is_space(token));
+        let mut before = self.made.iter().rev().filter(|token| !is_space(token));
+        let (name, previous) = (before.next(), before.next());
+        // What has this name is declared: a column may be called table.
+        let declares = ["TABLE", "EXISTS", "FUNCTION"];
+        if previous.is_some_and(|token| declares.iter().any(|word| is_word(token, word))) {
+            return false;
+        }
         let is_other = |word: &str| name.is_some_and(|name| is_word(name, word));
         let is_name = name.is_some_and(|name| matches!(name.token, Token::Word(_)));
         if !is_name || WINDOW_FUNCTIONS.iter().any(|word| is_other(word)) || is_other("TABLE") {

@@ -222,11 +222,6 @@ fn errors_point_at_the_wrong_words() {
             "q:1:8: CREATE TABEL",
             "CREATE TABLE",
         ),
-        (
-            "SELECT * FROM TUMBEL(TABLE t, x)",
-            "q:1:15: there is no table function",
-            "TUMBLE",
-        ),
     ] {
         let shown = refused(text);
         assert!(shown.starts_with(place), "{shown}");

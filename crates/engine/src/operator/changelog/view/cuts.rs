@@ -8,8 +8,8 @@
 //!
 //! Invariants:
 //! - One barrier at a time, however many readers wait: those that come meanwhile share the next one.
-//! - A cut consists of the rows of all instances of the view at one barrier. An instance that ends while others
-//!   have yet to come to a barrier that it has passed is at its end from the next cut on.
+//! - A cut consists of the rows of all instances of the view at one barrier. An instance that ends while
+//!   others have yet to come to a barrier that it has passed is at its end from the next cut on.
 //! - An instance of an earlier incarnation publishes nothing.
 //! - Instances wait for nobody: they hold the lock for the time of a few pointers.
 

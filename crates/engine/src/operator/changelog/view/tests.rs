@@ -237,8 +237,8 @@ fn followed(cut: &Cut, changes: &Changes) -> (Vec<String>, Ending) {
     (rows, ending)
 }
 
-/// An instance passes a barrier and ends while another has yet to come to it, or to its own end: what the first
-/// has done since the barrier is told as changes, and so is not in the cut.
+/// An instance passes a barrier and ends while another has yet to come to it, or to its own end: what the
+/// first has done since the barrier is told as changes, and so is not in the cut.
 #[test]
 fn regression_an_instance_that_ends_before_others_reach_a_barrier_is_in_the_cut_as_it_was_there() {
     for sees_barrier in [true, false] {
