@@ -173,7 +173,7 @@ def order_of_arrival():
             for place in order:
                 pairs[place][1].send(b"x")
             said = [[places[fd] for fd, _ in poller.poll(5, most)] for most in (2, 2, 1, 10)]
-            # Of new registrations the kernel knows no order.
+            # The first events of new registrations come in another order from the kernel.
             yield order, said if turn > 0 else len(said)
             for place in order:
                 yield pairs[place][0].recv(10)

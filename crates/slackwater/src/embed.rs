@@ -27,7 +27,7 @@ pub use folded::folded;
 pub use job::{Ended, Job};
 pub use operators::{
     KeyedBatch, KeyedRan, OPERATORS, OperatorCall, OperatorDeclaration, OperatorFailure,
-    OperatorRunner, StepFailure, TableRows, define_operator,
+    OperatorRunner, StepFailure, TableRows, define_operator, operator_constants,
 };
 pub use results::{Batch, Next, Results};
 pub use session::{Prepared, Session, Took};

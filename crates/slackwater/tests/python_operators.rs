@@ -5,13 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::answers::many_instances;
-use crate::operators::{expected, folder};
+use crate::operators::{check_at_many_settings, expected, folder};
 use crate::process::Folder;
 use crate::python_functions::{
     await_some, ended, has_written, program, with_workers_killed, written,
 };
-use crate::support::{Seeded, every_case, run_slowly};
 
 /// A value that differs by more than 15, and silences of two seconds.
 pub(crate) const JUMPS: &str = "
@@ -51,32 +49,7 @@ fn text(folder: &Folder) -> String {
 #[test]
 fn a_change_detector_in_python_gives_the_same_answer_however_it_runs() {
     let folder = folder();
-    let (text, expected) = (text(&folder), expected());
-    let run = |settings: &[(&str, &str)], slow: Option<u64>| {
-        let report = run_slowly(&text, settings, slow).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!((report.rows_late, report.rows_bad), (0, 0));
-        let found = folder.sorted("out.csv");
-        assert!(
-            found == expected,
-            "{settings:?}: {} rows, {} expected",
-            found.len(),
-            expected.len()
-        );
-        report
-    };
-    run(&[], None);
-    run(&[("parallelism", "4"), ("chunk_rows", "7")], None);
-    run(&[("parallelism", "2"), ("chunk_rows", "1")], None);
-    let mut seeded = Seeded(43);
-    for _ in 0..if every_case() { 12 } else { 2 } {
-        let settings = many_instances(&mut seeded, false);
-        let settings = settings.iter().filter(|(key, _)| *key != "processes");
-        let settings = settings.map(|(key, value)| (*key, value.as_str()));
-        let settings = settings.collect::<Vec<(&str, &str)>>();
-        let report = run(&settings, Some(seeded.below(1 << 40)));
-        let moved = report.plan.rebalancing.map_or(0, |moved| moved.times);
-        assert!(moved > 0, "keys move: {settings:?}");
-    }
+    check_at_many_settings(&folder, &text(&folder), &expected(), (43, 2));
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub fn define_operator(
         .map(|columns| columns.map(named).transpose());
     let declaration = OperatorDeclaration {
         inputs: inputs.collect::<PyResult<_>>()?,
-        constants: arguments,
+        constants: Vec::new(),
         columns: named(columns)?,
         state: state.map(named).transpose()?,
         version,
@@ -69,7 +69,14 @@ pub fn define_operator(
         let runner: Arc<dyn OperatorRunner> = Arc::new(InProcess { object, call });
         Ok(runner)
     };
-    let defined = py.detach(|| embed::define_operator(name, declaration, runner));
+    let defined = py.detach(|| {
+        let constants = embed::operator_constants(arguments)?;
+        let declaration = OperatorDeclaration {
+            constants,
+            ..declaration
+        };
+        embed::define_operator(name, declaration, runner)
+    });
     defined.map_err(|error| raised(py, &error))
 }
 
