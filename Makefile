@@ -1,7 +1,7 @@
 # The commands that the README mentions. Everything else is plain cargo.
 .PHONY: demo demo-latency demo-robots test test-all test-slow golden fuzz-sql fuzz-sql-test test-kafka test-mqtt bench-rounds test-postgres test-crash test-chaos lint bench peers peers-flink duckdb loom build
 .PHONY: python test-metrics test-page test-hostile test-hosts test-clients test-psql test-zookeeper
-.PHONY: bench-transport
+.PHONY: bench-transport bench-operators
 .PHONY: test-sockets bench-sockets bench-python dist wheel deb tarball sbom image test-install
 .PHONY: test-numa test-sockets-programs demo-slides bench-slides
 .PHONY: test-power test-cpufreq test-python test-ray test-kubernetes test-systemd peers-redis peers-valkey
@@ -15,6 +15,10 @@ demo: build
 demo-latency: build
 	target/release/slackwater run examples/day_curve.sql --live
 
+# Examples are built as a program of one's own would be. Without this they are optimized as little as the
+# command line that is in the same package.
+OWN = --config 'profile.release.package.slackwater.opt-level=3'
+
 # Robots that speak MQTT, and queries that keep them apart and tell them where they are, with mosquitto: three
 # minutes. ROBOTS='--robots 50 --seconds 20 --no-page' changes that. See docs/robots.md.
 ROBOTS ?=
@@ -23,7 +27,7 @@ demo-robots:
 	  { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || \
 	  { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
-	cargo build --release -p slackwater --example robots
+	cargo build --release -p slackwater $(OWN) --example robots
 	python3 -B examples/robots/demo.py --program target/release/examples/robots $(ROBOTS)
 
 # A viewer of microscope slides: a generated slide (SLIDE=FILE for another one), the query that serves it, and
@@ -31,14 +35,14 @@ demo-robots:
 SLIDE ?= demo-data/slide.tif
 SLIDES = target/release/examples/slides
 demo-slides:
-	cargo build --release -p slackwater --example slides
+	cargo build --release -p slackwater $(OWN) --example slides
 	mkdir -p demo-data
 	@test -e $(SLIDE) || $(SLIDES) generate $(SLIDE)
 	$(SLIDES) serve --slide $(SLIDE)
 
 # Its figures: a paper's experiments with the pixels of a slide. Ten minutes.
 bench-slides:
-	cargo build --release -p slackwater --example slides
+	cargo build --release -p slackwater $(OWN) --example slides
 	$(SLIDES) measure $(BENCH)
 
 # The fast tests. Reference answers over real data need ../shared/data next to the checkout.
@@ -172,8 +176,8 @@ test-metrics:
 	SLACKWATER_PROMETHEUS="$$(dirname "$$(command -v prometheus)")" \
 	cargo test $(PACKAGES) --test main metrics::
 
-# The page in a browser: Debian's Chromium, driven by selenium, and axe-core (in target/axe, for this test
-# only).
+# The pages in a browser, those of the viewer of slides and the robots, too: Debian's Chromium, driven by
+# selenium, and axe-core (in target/axe, for this test only).
 AXE = 4.14.1
 test-page: build
 	@test -x /usr/bin/chromedriver || [ "$$(id -u)" != 0 ] || \
@@ -186,6 +190,9 @@ test-page: build
 	/usr/bin/python3 tests/page/page.py --program target/release/slackwater \
 	  --axe target/axe/package/axe.min.js
 	/usr/bin/python3 tests/page/server.py --program target/release/slackwater \
+	  --axe target/axe/package/axe.min.js
+	cargo build --release -p slackwater $(OWN) --example slides --example robots
+	/usr/bin/python3 tests/page/applications.py --examples target/release/examples \
 	  --axe target/axe/package/axe.min.js
 
 # Kills processes at random, a hundred times for each reference query, and 10,000 seeds of the simulations of
@@ -372,6 +379,11 @@ bench:
 # installs a wheel of ours instead of the module that `make python` has built. See tests/peers/README.md.
 bench-python:
 	$(PYTHON) -B tests/peers/bench.py $(BENCH)
+
+# What operators of one's own cost beside the same in SQL, in Rust and in Python: see docs/operators.md.
+bench-operators:
+	cargo build --release -p slackwater $(OWN) --example custom_operators
+	$(PYTHON) -B crates/slackwater/examples/custom_operators/cost.py $(BENCH)
 
 # Other libraries, which `slackwater bench link` compares the links with; two minutes. None of them is part
 # of the product or of its lock file, so they are in a separate workspace.

@@ -205,8 +205,8 @@ fn a_scrape_shows_what_the_report_says() {
             (9.0, 2.0),
             "{arguments:?}"
         );
-        // The report counts from the query's start, a scrape from the program's, which may take long on a cold
-        // machine. What the system has counted for all children of this process is as much as both or more.
+        // The report counts from the query's start, a scrape from the program's, which may take long on a
+        // cold machine. What the system has counted for this process's children is as much or more.
         let cpu_s = last.get("process_cpu_seconds_total");
         let counted_s = children_cpu_s() + 0.02;
         assert!(cpu_s > 0.0 && cpu_s <= counted_s, "{cpu_s} of {counted_s}");
