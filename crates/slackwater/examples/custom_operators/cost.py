@@ -114,7 +114,8 @@ def main():
                 times[name].append((whole, (whole - start) / (rows - 1000) * 1e6))
     stolen = (steal_s() - steal) / (time.monotonic() - began) / os.cpu_count()
     print(f"CPU time of {options.rounds} alternating runs: medians (lowest to highest); "
-          f"{os.cpu_count()} cores, load {load:.1f} before, {os.getloadavg()[0]:.1f} after, {stolen:.1%} stolen")
+          f"{os.cpu_count()} cores, load {load:.1f} before, {os.getloadavg()[0]:.1f} after, "
+          f"{stolen:.1%} stolen")
     print(f"{'':22}{'rows':>10}  {'µs a row':>24}  {'of the built-in one':>24}  whole queries")
     found = {}
     for name, (beside, divisor, _, _) in ways.items():
