@@ -49,7 +49,8 @@ bench-slides:
 test: duckdb
 	@test -d ../shared/data || echo "note: there is no ../shared/data: tests of reference answers are skipped"
 	cargo test -q -p tidy
-	cargo test --workspace $(FEATURES)
+	@# All failures at once: a run of everything is long.
+	cargo test --workspace --no-fail-fast $(FEATURES)
 	@# As `cargo test` has built them: `cargo run -p` would build Arrow again, with fewer features.
 	target/debug/examples/custom_operator > target/custom_operator.out
 	target/debug/examples/reads 10 > target/reads.out

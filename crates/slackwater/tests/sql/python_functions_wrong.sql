@@ -157,3 +157,6 @@ CREATE AGGREGATE f(x INT) RETURNS INT LANGUAGE python AS 'class f: pass';
 --- an aggregate that is dropped
 CREATE AGGREGATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'class f: pass';
 DROP FUNCTION f;
+
+--- an operator with the name of a window function
+CREATE FUNCTION tumble(t TABLE (a INT)) RETURNS TABLE LANGUAGE python AS 'def tumble(a): return True';

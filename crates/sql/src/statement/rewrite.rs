@@ -56,16 +56,20 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
         }
         match token.token {
             Token::LParen => {
-                let before = rewritten
+                let mut before = rewritten
                     .iter()
                     .rev()
-                    .find(|token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_)));
-                let window = before.is_some_and(|token| match &token.token {
-                    Token::Word(word) => WINDOW_FUNCTIONS
-                        .iter()
-                        .any(|name| name.eq_ignore_ascii_case(&word.value)),
-                    _ => false,
-                });
+                    .filter(|token: &&TokenWithSpan| !matches!(token.token, Token::Whitespace(_)));
+                let mut is_one_of = |wanted: &[&str]| {
+                    before.next().is_some_and(|token| match &token.token {
+                        Token::Word(word) => wanted
+                            .iter()
+                            .any(|name| name.eq_ignore_ascii_case(&word.value)),
+                        _ => false,
+                    })
+                };
+                // CREATE FUNCTION of such a name is refused later, with the reason.
+                let window = is_one_of(WINDOW_FUNCTIONS) && !is_one_of(&["FUNCTION"]);
                 open.push((false, window));
             }
             Token::RParen if open.pop().is_some_and(|(outer, _)| outer) => {
