@@ -26,3 +26,11 @@ SELECT t."Binary"."Boolean" FROM t;
 
 --- a condition is of a type
 SELECT "Boolean" FROM t WHERE "Binary" + 1;
+
+--- user is a column after a table, in hints, too
+SELECT /*+ BROADCAST(b) */ a.user FROM (SELECT "Boolean" AS user, ts FROM t) AS a
+JOIN (SELECT "Boolean" AS user, ts FROM t) AS b ON a.user = b.user;
+
+--- and its name is that of the column
+-- explain
+EXPLAIN SELECT t.user FROM (SELECT "Boolean" AS user FROM t) AS t;

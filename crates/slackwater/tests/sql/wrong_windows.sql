@@ -100,3 +100,6 @@ SELECT window_start, COUNT(*) FROM COUNT_WINDOW(TABLE bids PARTITION BY auction,
 --- windows by the PROCTIME() of a view
 CREATE VIEW clocked AS SELECT bidder, PROCTIME() AS p_time FROM bids;
 SELECT bidder, COUNT(*) FROM TUMBLE(TABLE clocked, DESCRIPTOR(p_time), INTERVAL '10' SECOND) GROUP BY window_start, window_end, bidder;
+
+--- an operator in a window
+SELECT COUNT(*) FROM TUMBLE(TABLE clip(TABLE bids, 1, 2), DESCRIPTOR(ts), INTERVAL '10' SECOND) GROUP BY window_start, window_end;

@@ -347,7 +347,10 @@ fn syntax(text: &str) -> Option<SqlError> {
         return Some(match name {
             "TableFunction" => SqlError::new("TABLE(…) in FROM needs a window function")
                 .near("TABLE")
-                .hint("for example TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND))"),
+                .hint(
+                    "for example TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)); \
+                     operators are called without it: FROM clip(TABLE t, …)",
+                ),
             "Value" => SqlError::new("a constant is not allowed here"),
             name => {
                 let name = name.to_uppercase();

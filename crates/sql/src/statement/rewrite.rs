@@ -3,6 +3,7 @@
 use super::distinct_from::bracket;
 use crate::error::{Result, SqlError};
 use crate::names::{PARTITION_BY, VERSION, WINDOW_FUNCTIONS};
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// Rewrites window table functions to a form that `sqlparser` supports: `TABLE(TUMBLE(…))` loses its outer
@@ -41,6 +42,15 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
         }
         let inside_window = open.last().is_some_and(|(_, window)| *window);
         if inside_window && word(index, &["TABLE"]) {
+            if let [_, called, paren] = ahead[..]
+                && matches!(tokens[called].token, Token::Word(_))
+                && tokens[paren].token == Token::LParen
+            {
+                let error = "TABLE is followed by the name of a table or a view, or by a query";
+                return Err(SqlError::new(error)
+                    .at(tokens[called].span)
+                    .hint("for example TABLE (SELECT * FROM clip(TABLE t, 1, 2))"));
+            }
             index += 1;
             continue;
         }
@@ -78,10 +88,21 @@ pub fn rewrite(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
             }
             _ => {}
         }
-        rewritten.push(token.clone());
+        let mut token = token.clone();
+        if let Token::Word(word) = &mut token.token
+            && rewritten.last().is_some_and(is_period)
+        {
+            // A column may be called `user`, which alone is a function.
+            word.keyword = Keyword::NoKeyword;
+        }
+        rewritten.push(token);
         index += 1;
     }
     Ok(rewritten)
+}
+
+fn is_period(token: &TokenWithSpan) -> bool {
+    token.token == Token::Period
 }
 
 /// `TIMESTAMP(3) WITH LOCAL TIME ZONE` without LOCAL, which `sqlparser` doesn't support: all times are in
