@@ -217,9 +217,12 @@ def main(arguments):
             if page:
                 print(f"page at {page.address}", flush=True)
             demo = Demo(options, Path(folder), broker, page)
+            demo.query("avoid", options.set).explain()
             demo.straight()
             demo.run()
-            if options.lasers and options.broadcast_seconds:
+            if not options.lasers:
+                print("SLAM, broadcasts:  left out, because there are no lasers")
+            elif options.broadcast_seconds:
                 demo.broadcasts()
         finally:
             if page:

@@ -34,10 +34,17 @@ class Query:
         file = folder / f"{name}.sql"
         file.write_text(text.replace("127.0.0.1:1883", f"127.0.0.1:{port}"))
         self.log = folder / f"{name}.log"
-        self.command = [program, "run", str(file), "--quiet", "--state", str(folder / f"{name}-state")]
-        for setting in settings:
-            self.command += ["--set", setting]
+        self.settings = [part for setting in settings for part in ("--set", setting)]
+        state = folder / f"{name}-state"
+        self.command = [program, "run", str(file), "--quiet", "--state", str(state), *self.settings]
         self.process = None
+
+    def explain(self):
+        """Ends the demonstration if the query can't be planned, such as with a wrong setting."""
+        program, _, file, *_ = self.command
+        done = subprocess.run([program, "explain", file, *self.settings], cwd=self.folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"error: the query {self.name} can't be planned:\n{done.stderr}")
 
     def start(self):
         """Starts it; with what it has saved, if it ran before."""
