@@ -42,7 +42,8 @@ class Query:
     def explain(self):
         """Ends the demonstration if the query can't be planned, such as with a wrong setting."""
         program, _, file, *_ = self.command
-        done = subprocess.run([program, "explain", file, *self.settings], cwd=self.folder, capture_output=True, text=True, check=False)
+        done = subprocess.run([program, "explain", file, *self.settings], cwd=self.folder,
+                              capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"error: the query {self.name} can't be planned:\n{done.stderr}")
 
