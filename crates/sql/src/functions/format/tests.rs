@@ -163,7 +163,7 @@ fn what_is_wrong_with_a_table_is_said() {
     };
     for (found, expected) in [
         (
-            wrong(&[number.clone()], &[], false),
+            wrong(std::slice::from_ref(&number), &[], false),
             "needs a column 'word', and the table has number (declare word STRING)",
         ),
         (
@@ -179,11 +179,11 @@ fn what_is_wrong_with_a_table_is_said() {
             "has no column 'numbr' (did you mean 'number'? its columns are word, number, at, bytes)",
         ),
         (
-            wrong(&[word.clone()], &[("words.most", "two")], false),
+            wrong(std::slice::from_ref(&word), &[("words.most", "two")], false),
             "words.most: 'two': invalid digit found in string ()",
         ),
         (
-            wrong(&[word.clone()], &[("words.most", "0")], false),
+            wrong(std::slice::from_ref(&word), &[("words.most", "0")], false),
             "words.most: no words would be read ()",
         ),
     ] {
