@@ -41,6 +41,7 @@ fn visits(options: &[(&str, &str)]) -> TableDefinition {
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect::<BTreeMap<_, _>>(),
+        formats: Vec::new(),
     }
 }
 

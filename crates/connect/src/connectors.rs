@@ -17,7 +17,7 @@ use slackwater_engine::source::SourceConnector;
 
 use crate::connector::{Alias, ConnectorKind};
 use crate::dead_letters::{self, FileDeadLetters};
-use crate::file_format::{FORMATS, FormatKind, Formats};
+use crate::file_format::{Chosen, FORMATS, Formats};
 use crate::options::{OptionError, Options, listed, nearest};
 use crate::sink::{blackhole, print};
 use crate::source::{datagen, http, memory, stdin};
@@ -43,7 +43,7 @@ pub const CONNECTORS: &[ConnectorKind] = &[
 
 /// The connector of a table that is read. Checks all options and lists files; opens nothing.
 pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, OptionError> {
-    let options = Options::new(&table.options);
+    let options = table.all_options();
     let kind = ConnectorKind::of(&options, Use::Source)?;
     let Some(make) = kind.source else {
         let reason = format!("{} can only be written", kind.name);
@@ -55,7 +55,7 @@ pub fn source(table: &TableDefinition) -> Result<Arc<dyn SourceConnector>, Optio
 
 /// The connector of a table that is written. Checks all options; opens nothing.
 pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionError> {
-    let options = Options::new(&table.options);
+    let options = table.all_options();
     let kind = ConnectorKind::of(&options, Use::Sink)?;
     let Some(make) = kind.sink else {
         let reason = format!("{} can only be read", kind.name);
@@ -69,7 +69,7 @@ pub fn sink(table: &TableDefinition) -> Result<Arc<dyn SinkConnector>, OptionErr
 /// The connector of a table in which rows are looked up by their keys; `None` for one that is only read or
 /// written. Checks all options; opens nothing.
 pub fn lookup(table: &TableDefinition) -> Result<Option<Arc<dyn LookupConnector>>, OptionError> {
-    let options = Options::new(&table.options);
+    let options = table.all_options();
     let kind = ConnectorKind::named(options.text("connector").unwrap_or_default());
     let Some((kind, make)) = kind.and_then(|kind| Some((kind, kind.lookup?))) else {
         return Ok(None);
@@ -137,10 +137,10 @@ impl ConnectorKind {
         let mut known: Vec<&str> = self.known(usage).map(|option| option.name).collect();
         known.push("connector");
         if self.formats != Formats::None {
-            let format = FormatKind::of(options, usage, self.formats)?;
-            what.push_str(&format!(" with format {}", format.name));
+            let format = Chosen::of(options, usage, self.formats)?;
+            what.push_str(&format!(" with format {}", format.name()));
             known.push("format");
-            known.extend(format.known(usage, self.formats).map(|option| option.name));
+            known.extend(format.known(usage, self.formats));
         }
         check_known(options, &what, &known)?;
         if usage != Use::Sink {

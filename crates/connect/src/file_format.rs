@@ -2,10 +2,13 @@
 //!
 //! A format of lines works with every connector that has formats, a format of columns with files.
 
+use std::sync::Arc;
+
 use arrow_schema::{DataType, Schema};
+use slackwater_engine::format::{RecordFormat, RecordTable};
 
 use crate::columns::{self, ColumnFormat};
-use crate::format::{CsvOptions, Format, RegexOptions, combined_log, types};
+use crate::format::{CsvOptions, Format, Own, RegexOptions, combined_log, types};
 use crate::options::{OptionError, OptionKind, Options, listed, nearest, option};
 use crate::table::Use;
 
@@ -206,31 +209,45 @@ const ARROW: FormatKind = FormatKind {
     not_of_messages: &[],
 };
 
-impl FormatKind {
-    /// The format that the options choose.
+/// The format that a table's options choose.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Chosen<'a> {
+    BuiltIn(&'static FormatKind),
+    /// One that the program brings.
+    Own(&'a dyn RecordFormat),
+}
+
+impl<'a> Chosen<'a> {
     pub(crate) fn of(
-        options: &Options<'_>,
+        options: &Options<'a>,
         usage: Use,
         formats: Formats,
-    ) -> Result<&'static FormatKind, OptionError> {
+    ) -> Result<Chosen<'a>, OptionError> {
         let Some(name) = options.text("format") else {
-            return Ok(&FORMATS[0]);
+            return Ok(Chosen::BuiltIn(&FORMATS[0]));
         };
-        let known: Vec<&str> = (FORMATS.iter())
+        let own = options.formats().iter();
+        let built_in = FORMATS.iter();
+        let mut known: Vec<&str> = (built_in.clone())
             .filter(|kind| kind.is_of(formats) && kind.can(usage))
             .map(|kind| kind.name)
             .collect();
+        known.extend(own.clone().map(|format| format.name()));
         let quoted: Vec<String> = known.iter().map(|name| format!("'{name}'")).collect();
         let names = listed(quoted.iter().map(String::as_str), "or");
         let mut fix = format!("write {names}");
-        let kind = FORMATS
-            .iter()
-            .find(|kind| kind.name.eq_ignore_ascii_case(name));
-        let reason = match kind {
-            Some(kind) if !kind.is_of(formats) => return Err(kind.not_lines()),
-            Some(kind) if kind.can(usage) => return Ok(kind),
-            Some(kind) => format!("'{}' can only be read", kind.name),
-            None => {
+        let kind = (built_in.clone()).find(|kind| kind.name.eq_ignore_ascii_case(name));
+        let own = (own.clone()).find(|format| format.name().eq_ignore_ascii_case(name));
+        let reason = match (kind, own) {
+            (Some(_), Some(_)) => {
+                fix = "the program must give its format another name".to_string();
+                format!("'{name}' is a format of the program's own and one that every build has")
+            }
+            (None, Some(own)) => return Ok(Chosen::Own(own.as_ref())),
+            (Some(kind), _) if !kind.is_of(formats) => return Err(kind.not_lines()),
+            (Some(kind), _) if kind.can(usage) => return Ok(Chosen::BuiltIn(kind)),
+            (Some(kind), _) => format!("'{}' can only be read", kind.name),
+            (None, None) => {
                 if let Some(near) = nearest(name, &known) {
                     fix = format!("did you mean '{near}'? {fix}");
                 }
@@ -240,6 +257,53 @@ impl FormatKind {
         Err(OptionError::new("format", reason, fix))
     }
 
+    pub(crate) fn name(&self) -> &'a str {
+        match self {
+            Chosen::BuiltIn(kind) => kind.name,
+            Chosen::Own(own) => own.name(),
+        }
+    }
+
+    /// The names of the format's options for one use.
+    pub(crate) fn known(&self, usage: Use, formats: Formats) -> Vec<&'a str> {
+        match self {
+            Chosen::BuiltIn(kind) => {
+                let known = kind.known(usage, formats);
+                known.map(|option| option.name).collect()
+            }
+            Chosen::Own(own) => own.options().iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// What a format that the program brings does with a table.
+fn own(
+    format: &dyn RecordFormat,
+    options: &Options<'_>,
+    schema: &Schema,
+    usage: Use,
+) -> Result<Format, OptionError> {
+    types::check_columns(schema)?;
+    let made = format.records(&RecordTable {
+        schema: &Arc::new(schema.clone()),
+        options: options.values(),
+        is_written: usage == Use::Sink,
+    });
+    let name = format.name();
+    match made {
+        Ok(records) => Ok(Format::Own(Own(records))),
+        Err(wrong) => Err(OptionError {
+            reason: match &wrong.option {
+                Some(_) => wrong.reason,
+                None => format!("format {name} {}", wrong.reason),
+            },
+            option: wrong.option,
+            hint: wrong.hint,
+        }),
+    }
+}
+
+impl FormatKind {
     /// Whether a connector with these formats supports this one.
     pub(crate) fn is_of(&self, formats: Formats) -> bool {
         match formats {
@@ -290,7 +354,10 @@ impl FormatKind {
 impl Format {
     /// A source's format of lines, after checking that it can represent the columns.
     pub(crate) fn of_source(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
-        let kind = FormatKind::of(options, Use::Source, Formats::Lines)?;
+        let kind = match Chosen::of(options, Use::Source, Formats::Lines)? {
+            Chosen::Own(format) => return own(format, options, schema, Use::Source),
+            Chosen::BuiltIn(kind) => kind,
+        };
         match kind.layout {
             Layout::Lines { read, .. } => read(options, schema),
             Layout::Columns(_) => Err(kind.not_lines()),
@@ -299,7 +366,10 @@ impl Format {
 
     /// A sink's format of lines, after checking that it can represent the columns.
     pub(crate) fn of_sink(options: &Options<'_>, schema: &Schema) -> Result<Format, OptionError> {
-        let kind = FormatKind::of(options, Use::Sink, Formats::Lines)?;
+        let kind = match Chosen::of(options, Use::Sink, Formats::Lines)? {
+            Chosen::Own(format) => return own(format, options, schema, Use::Sink),
+            Chosen::BuiltIn(kind) => kind,
+        };
         match kind.layout {
             Layout::Lines {
                 write: Some(write), ..
@@ -317,7 +387,7 @@ pub(crate) enum FileFormat {
 }
 
 /// Endings of the names of part files.
-pub(crate) const EXTENSIONS: &[&str] = &["csv", "json", "parquet", "arrow"];
+pub(crate) const EXTENSIONS: &[&str] = &["csv", "json", "records", "parquet", "arrow"];
 
 impl FileFormat {
     /// A source's format, after checking that it can represent the columns.
@@ -325,9 +395,12 @@ impl FileFormat {
         options: &Options<'_>,
         schema: &Schema,
     ) -> Result<FileFormat, OptionError> {
-        match FormatKind::of(options, Use::Source, Formats::Files)?.layout {
-            Layout::Lines { read, .. } => read(options, schema).map(FileFormat::Lines),
-            Layout::Columns(make) => make(options, schema).map(FileFormat::Columns),
+        match Chosen::of(options, Use::Source, Formats::Files)? {
+            Chosen::BuiltIn(FormatKind {
+                layout: Layout::Columns(make),
+                ..
+            }) => make(options, schema).map(FileFormat::Columns),
+            _ => Format::of_source(options, schema).map(FileFormat::Lines),
         }
     }
 
@@ -336,9 +409,12 @@ impl FileFormat {
         options: &Options<'_>,
         schema: &Schema,
     ) -> Result<FileFormat, OptionError> {
-        match FormatKind::of(options, Use::Sink, Formats::Files)?.layout {
-            Layout::Lines { .. } => Format::of_sink(options, schema).map(FileFormat::Lines),
-            Layout::Columns(make) => make(options, schema).map(FileFormat::Columns),
+        match Chosen::of(options, Use::Sink, Formats::Files)? {
+            Chosen::BuiltIn(FormatKind {
+                layout: Layout::Columns(make),
+                ..
+            }) => make(options, schema).map(FileFormat::Columns),
+            _ => Format::of_sink(options, schema).map(FileFormat::Lines),
         }
     }
 
@@ -346,6 +422,7 @@ impl FileFormat {
     pub(crate) fn extension(&self) -> &'static str {
         match self {
             FileFormat::Lines(Format::Json) => "json",
+            FileFormat::Lines(Format::Own(_)) => "records",
             FileFormat::Lines(_) => "csv",
             FileFormat::Columns(format) => format.extension(),
         }

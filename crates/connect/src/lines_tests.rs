@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::format::Format;
-use crate::options::Options;
 use crate::source::tests::row_text;
 use crate::table::TableDefinition;
 use crate::table::tests::table;
@@ -39,7 +38,7 @@ pub(crate) fn reader(
     projection: &[usize],
     block_bytes: usize,
 ) -> RecordReader {
-    let format = Format::of_source(&Options::new(&table.options), &table.schema).unwrap();
+    let format = Format::of_source(&table.all_options(), &table.schema).unwrap();
     RecordReader::new(
         format.decoder(&table.schema, projection),
         &BlockPool::new(block_bytes),
@@ -58,6 +57,12 @@ pub(crate) fn read_broken(mut reader: RecordReader, bytes: &[u8]) -> Read {
     read
 }
 
+/// Whether there are at most `rows_max` rows, besides those of the last record.
+pub(crate) fn is_bounded(rows: &DecodedRows, rows_max: usize) -> bool {
+    let (count, positions) = (rows.batch.num_rows(), &rows.positions);
+    count <= rows_max || positions.at(rows_max - 1) == positions.at(count - 1)
+}
+
 /// Reads the bytes in pieces of the given lengths (repeated).
 pub(crate) fn read_pieces(
     mut reader: RecordReader,
@@ -69,7 +74,7 @@ pub(crate) fn read_pieces(
     let mut pieces = pieces.iter().cycle();
     loop {
         while let Some(rows) = reader.rows(rows_max) {
-            assert!(rows.batch.num_rows() <= rows_max);
+            assert!(is_bounded(&rows, rows_max));
             read.take(rows);
         }
         if bytes.is_empty() {

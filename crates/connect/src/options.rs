@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+use slackwater_engine::format::RecordFormat;
 
 /// Why a table's options can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +110,8 @@ pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>, last: &str) -> St
 /// The options of one table, with readers for common kinds of values.
 pub(crate) struct Options<'a> {
     values: &'a BTreeMap<String, String>,
+    /// The formats that the program brings, besides those of this crate.
+    formats: &'a [Arc<dyn RecordFormat>],
     /// The names that were looked up. An option that is declared and never looked up would be accepted and
     /// have no effect.
     #[cfg(test)]
@@ -117,9 +122,26 @@ impl<'a> Options<'a> {
     pub(crate) fn new(values: &'a BTreeMap<String, String>) -> Options<'a> {
         Options {
             values,
+            formats: &[],
             #[cfg(test)]
             looked_up: Default::default(),
         }
+    }
+
+    /// The same options, of a table that may have one of these formats.
+    pub(crate) fn with_formats(mut self, formats: &'a [Arc<dyn RecordFormat>]) -> Options<'a> {
+        self.formats = formats;
+        self
+    }
+
+    /// The formats that the program brings.
+    pub(crate) fn formats(&self) -> &'a [Arc<dyn RecordFormat>] {
+        self.formats
+    }
+
+    /// All values.
+    pub(crate) fn values(&self) -> &'a BTreeMap<String, String> {
+        self.values
     }
 
     /// The names that were looked up; one that ends with a dot stands for all names that begin with it.

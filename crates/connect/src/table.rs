@@ -1,8 +1,10 @@
 //! A table's definition and the settings that every source table has.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use slackwater_engine::format::RecordFormat;
 
 use crate::options::{OptionError, OptionKind, Options, option};
 
@@ -21,6 +23,15 @@ pub struct TableDefinition {
     pub findings: Findings,
     /// The options in `WITH (…)`.
     pub options: BTreeMap<String, String>,
+    /// The formats that the program brings, besides those of this crate.
+    pub formats: Vec<Arc<dyn RecordFormat>>,
+}
+
+impl TableDefinition {
+    /// The options, with the formats that they can name.
+    pub(crate) fn all_options(&self) -> Options<'_> {
+        Options::new(&self.options).with_formats(&self.formats)
+    }
 }
 
 /// Who looks for what a table reads: its files.
@@ -146,7 +157,6 @@ pub(crate) fn settings(options: &Options<'_>) -> Result<TableSettings, OptionErr
 pub(crate) mod tests {
     use super::*;
     use arrow_schema::{DataType, Field, Schema};
-    use std::sync::Arc;
 
     /// A table `t` for tests.
     pub(crate) fn table(columns: &[(&str, DataType)], options: &[(&str, &str)]) -> TableDefinition {
@@ -164,6 +174,7 @@ pub(crate) mod tests {
                 .iter()
                 .map(|(k, v)| (k.to_string(), v.to_string()))
                 .collect(),
+            formats: Vec::new(),
         }
     }
 

@@ -72,7 +72,7 @@ pub enum Partitions {
 }
 
 /// Positions of a chunk's rows in their partitions: line numbers for text (the first is 1), else
-/// the record's ordinal. They increase within a chunk as sources read it.
+/// the record's ordinal. They increase within a chunk as sources read it; rows of one record have the same.
 #[derive(Debug, Clone)]
 pub enum Positions {
     /// Row `i` has position `first + i`.

@@ -15,6 +15,7 @@ pub mod chunk;
 pub mod error;
 pub mod time;
 
+pub mod format;
 pub mod intake;
 pub mod source;
 

@@ -215,6 +215,7 @@ impl<'a> ProgramCatalog<'a> {
             options: [("on_error", if fail { "fail" } else { "skip" })]
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .into(),
+            formats: Vec::new(),
         };
         let of_query = slackwater_connect::dead_letters(&of_query);
         let of_query = Arc::new(of_query.map_err(|error| SqlError::new(error.to_string()))?);

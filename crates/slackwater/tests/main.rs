@@ -8,6 +8,7 @@ mod copies;
 mod crash;
 mod doctor;
 mod early_firing;
+mod formats;
 mod functions;
 mod hibench;
 mod host_files;

@@ -4,7 +4,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::process::{Folder, eventually};
+use crate::functions::example;
+use crate::process::{Folder, PATIENCE, Running, eventually};
 
 /// A Mosquitto of the test's own. It is killed when dropped.
 struct Broker {
@@ -125,5 +126,88 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
     });
     assert!(numbers.iter().all(|n| n % 7 < 6));
     query.interrupt();
-    query.finish(crate::process::PATIENCE).ok();
+    query.finish(PATIENCE).ok();
+}
+
+#[test]
+fn formats_of_a_build_read_and_write_messages() {
+    let (Some(broker), Some(program)) = (
+        std::env::var_os("SLACKWATER_MOSQUITTO"),
+        example("custom_operators"),
+    ) else {
+        eprintln!("skipped: no broker; run make test-mqtt");
+        return;
+    };
+    let broker = Broker::start(broker.into());
+    let mqtt = format!(
+        "'connector' = 'mqtt', 'address' = '127.0.0.1:{}', 'qos' = '1'",
+        broker.port
+    );
+    let (good, bad) = (
+        "$GPGSV,1,1,02,01,40,083,46,02,17,308,41",
+        "$GPGSV,1,1,00*00",
+    );
+    let folder = Folder::with(&[
+        ("lines", &format!("{good}*7D\n{bad}\n{good}*7D\n")),
+        ("places.csv", "48.5,-11.25\n-1,2\n"),
+    ]);
+    let start = |text: &str, name: &str| {
+        folder.write(name, text.as_bytes());
+        let mut command = Command::new(&program);
+        command.args(["run", name]).current_dir(folder.path(""));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Running::start(command)
+    };
+    let reads = start(
+        &format!(
+            "CREATE TABLE s (topic STRING METADATA, satellite INT, signal INT)
+             WITH ({mqtt}, 'topic' = 'seen/+', 'client_id' = 's', 'format' = 'nmea_satellites');
+             CREATE TABLE o (topic STRING, satellite INT, signal INT)
+             WITH ('connector' = 'file', 'path' = 'seen.csv');
+             CREATE TABLE f (latitude DOUBLE, longitude DOUBLE)
+             WITH ({mqtt}, 'topic' = 'fixes', 'client_id' = 'f', 'format' = 'nmea');
+             CREATE TABLE p (latitude DOUBLE, longitude DOUBLE)
+             WITH ('connector' = 'file', 'path' = 'fixes.csv');
+             SET 'latency_target' = '20 ms';
+             INSERT INTO o SELECT topic, satellite, signal FROM s;
+             INSERT INTO p SELECT latitude, longitude FROM f;"
+        ),
+        "reads.sql",
+    );
+    let writes = format!(
+        "CREATE TABLE lines (line STRING) WITH ('connector' = 'file', 'path' = 'lines', 'format' = 'raw');
+         CREATE TABLE seen (line STRING)
+         WITH ({mqtt}, 'topic' = 'seen/a', 'csv.delimiter' = '|', 'client_id' = 'a');
+         CREATE TABLE places (latitude DOUBLE, longitude DOUBLE)
+         WITH ('connector' = 'file', 'path' = 'places.csv');
+         CREATE TABLE fixes (latitude DOUBLE, longitude DOUBLE)
+         WITH ({mqtt}, 'topic' = 'fixes', 'format' = 'nmea', 'client_id' = 'b');
+         INSERT INTO fixes SELECT latitude, longitude FROM places;
+         INSERT INTO seen SELECT line FROM lines;"
+    );
+    // Until the readers have subscribed, messages go nowhere: they are written again.
+    let found = |name: &str| {
+        // A file has a hidden name until it is complete.
+        let mut names = folder.names().into_iter();
+        let file = names.find(|file| file.trim_start_matches('.').starts_with(name));
+        let text = file.map_or(String::new(), |file| folder.read(&file));
+        let rows = text.lines().map(str::to_string);
+        rows.collect::<std::collections::BTreeSet<String>>()
+    };
+    let dead = folder.path("slackwater-dead-letter/s.jsonl");
+    let (seen, fixes) = eventually("row of each message", || {
+        start(&writes, "writes.sql").finish(PATIENCE).ok();
+        let (seen, fixes) = (found("seen.csv"), found("fixes.csv"));
+        (seen.len() >= 2 && fixes.len() >= 2 && dead.exists()).then_some((seen, fixes))
+    });
+    assert_eq!(Vec::from_iter(seen), ["seen/a,1,46", "seen/a,2,41"]);
+    assert_eq!(Vec::from_iter(fixes), ["-1.0,2.0", "48.5,-11.25"]);
+    reads.interrupt();
+    reads.finish(PATIENCE).ok();
+    let letters = folder.json_lines("slackwater-dead-letter/s.jsonl");
+    assert!(
+        letters
+            .iter()
+            .all(|letter| letter["record"].as_str().unwrap().starts_with(bad))
+    );
 }

@@ -1,4 +1,4 @@
-//! The functions of the language: DataFusion's, Flink's, and those that a build adds.
+//! The functions of the language: DataFusion's, Flink's, and those that a build adds; and its formats.
 //!
 //! Flink's have Flink's names and meaning, and take precedence over DataFusion's of the same name. All scalar
 //! functions except those whose type depends on more than their argument types are Rust functions of one row
@@ -9,6 +9,7 @@ mod arrays;
 mod broadcast_mark;
 mod clock;
 mod declared;
+pub mod format;
 mod json;
 mod json_path;
 pub mod operator;
@@ -30,6 +31,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use datafusion_expr::{AggregateUDF, ScalarUDF, WindowUDF};
+use slackwater_engine::format::RecordFormat;
 
 use broadcast_mark::BroadcastMark;
 use operator::OperatorFunction;
@@ -54,6 +56,7 @@ struct All {
     operators: Vec<Arc<OperatorFunction>>,
     /// The names of those that were added, in lower case.
     added: HashSet<String>,
+    formats: Vec<Arc<dyn RecordFormat>>,
 }
 
 /// The functions of this process; `None` before the first use.
@@ -93,6 +96,9 @@ pub fn define(functions: Functions) -> std::result::Result<(), String> {
                 all.operators.retain(|operator| operator.name != name);
             }
         }
+        for new in &functions.formats {
+            all.formats.retain(|format| format.name() != new.name());
+        }
         all.add(functions)
     })
 }
@@ -128,6 +134,19 @@ impl All {
             if !taken.insert(name.clone()) {
                 return Err(format!("function '{name}' already exists"));
             }
+        }
+        for format in functions.formats {
+            let name = format.name();
+            let is_word = |character: char| character.is_ascii_alphanumeric() || character == '_';
+            if name.is_empty() || !name.chars().all(is_word) {
+                return Err(format!(
+                    "the name of format '{name}' must consist of letters, digits and _"
+                ));
+            }
+            if self.formats.iter().any(|known| known.name() == name) {
+                return Err(format!("format '{name}' already exists"));
+            }
+            self.formats.push(format);
         }
         self.added.extend(names);
         self.scalars
@@ -177,6 +196,7 @@ fn built_in() -> All {
         aggregates: datafusion_functions_aggregate::all_default_aggregate_functions(),
         operators: Vec::new(),
         added: HashSet::new(),
+        formats: Vec::new(),
     }
 }
 
@@ -193,6 +213,11 @@ pub fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
 /// The operators that were added.
 pub fn operators() -> Vec<Arc<OperatorFunction>> {
     all().operators.clone()
+}
+
+/// The formats that were added.
+pub fn formats() -> Vec<Arc<dyn RecordFormat>> {
+    all().formats.clone()
 }
 
 /// The names of all functions that need no OVER, for suggestions.

@@ -103,7 +103,7 @@ pub const LAYERS: &[(&str, &[Layer])] = &[
             ("base", "budget error hash latency recorder time"),
             ("state and counters", "barrier counters state"),
             ("chunks and keys", "chunk key wire"),
-            ("traits of ends", "expression sink source"),
+            ("traits of ends", "expression format sink source"),
             ("operators", "accumulator operator"),
             ("late rows", "counted"),
             ("between instances", "balancer exchange ports"),

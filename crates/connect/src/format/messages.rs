@@ -1,7 +1,8 @@
 //! Records that arrive one by one, each in its own message, instead of as lines.
 //!
-//! A message is one record, even if it contains line ends: a row, a rejection, or nothing if it is empty. Its
-//! position is the number that the queue gave it.
+//! A message is one record, even if it contains line ends: a row, a rejection, or nothing if it is empty. (A
+//! decoder that the program brings makes any number of rows.) Its position is the number that the queue gave
+//! it.
 
 use arrow_buffer::Buffer;
 use slackwater_engine::source::Rejected;
@@ -21,7 +22,7 @@ pub(crate) struct Message {
 impl Decoder {
     /// The message without the line ends around it, which are not part of a record.
     pub(crate) fn trim_message<'m>(&self, message: &'m [u8]) -> &'m [u8] {
-        if let Kind::Raw = self.kind {
+        if let Kind::Raw | Kind::Own(_) = self.kind {
             return message;
         }
         let is_line_end = |byte: &&u8| matches!(byte, b'\n' | b'\r');
@@ -67,7 +68,11 @@ impl Decoder {
                 Kind::Json(decoder) => decoder.scan(until, start, true, progress),
                 Kind::Log(scanner) => scanner.scan(until, start, true, progress),
                 Kind::Regex(scanner) => scanner.scan(until, start, true, progress),
-                Kind::Raw if start == end => continue,
+                Kind::Raw | Kind::Own(_) if start == end => continue,
+                Kind::Own(decoder) => {
+                    progress.decode_own(decoder.as_mut(), bytes, (start, end));
+                    continue;
+                }
                 Kind::Raw => {
                     if self.read.fields().len() == 1 {
                         progress.records.spans.push(Span::new(start, end));

@@ -28,6 +28,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_schema::{Schema, SchemaRef};
 use slackwater_engine::chunk::Positions;
+use slackwater_engine::format::{RecordDecoder, Records};
 use slackwater_engine::source::{Rejected, Tuning};
 
 use crate::time;
@@ -59,7 +60,21 @@ pub(crate) enum Format {
     CombinedLog(Vec<Part>),
     Regex(RegexOptions),
     Raw,
+    /// A format that the program brings.
+    Own(Own),
 }
+
+/// What a format that the program brings does with a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Own(pub(crate) Arc<dyn Records>);
+
+impl PartialEq for Own {
+    fn eq(&self, other: &Own) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Own {}
 
 impl Format {
     /// A decoder for one partition, for the columns `projection` of `schema`.
@@ -85,6 +100,7 @@ impl Format {
                 None,
             ),
             Format::Raw => (Kind::Raw, None),
+            Format::Own(Own(records)) => (Kind::Own(records.decoder(projection)), None),
         };
         Decoder {
             kind,
@@ -121,6 +137,7 @@ enum Kind {
     Log(LogScanner),
     Regex(Box<RegexScanner>),
     Raw,
+    Own(Box<dyn RecordDecoder>),
 }
 
 /// Reads one partition.
@@ -166,6 +183,9 @@ impl Decoder {
                 }
                 progress.accept(start, end);
             }),
+            Kind::Own(decoder) => each_line(bytes, from, last, progress, |progress, start, end| {
+                progress.decode_own(decoder.as_mut(), bytes, (start, end));
+            }),
         };
         (self.rows(block, vec![]), at, stop)
     }
@@ -180,6 +200,11 @@ impl Decoder {
         }
         let columns = match &mut self.kind {
             Kind::Json(decoder) => decoder.finish(block),
+            Kind::Own(decoder) => {
+                let (columns, bad) = decoder.take();
+                bad_rows.extend(bad);
+                columns
+            }
             _ => {
                 let aside = Buffer::from(std::mem::take(&mut progress.records.aside));
                 let mut cells = Cells {
@@ -199,7 +224,10 @@ impl Decoder {
                     .collect()
             }
         };
-        let batch = batch_of(&self.read, columns, progress.rows());
+        let batch = match &self.kind {
+            Kind::Own(_) => checked_batch_of(&self.read, columns, progress.rows()),
+            _ => batch_of(&self.read, columns, progress.rows()),
+        };
         let rows = DecodedRows {
             batch,
             positions: progress.positions(),
@@ -254,6 +282,13 @@ impl Decoder {
     }
 }
 
+/// The columns of a decoder that the program brings, as a batch.
+fn checked_batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> RecordBatch {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+        .expect("a decoder returns a column for each that is read, with a value for each row")
+}
+
 /// The columns as a batch.
 fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> RecordBatch {
     debug_assert!(
@@ -270,9 +305,17 @@ fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> RecordBa
 }
 
 impl DecodedRows {
-    /// The first `rows_max` rows with the rejected records before the last of them, and the others.
-    pub(crate) fn split(mut self, rows_max: usize) -> (DecodedRows, Option<DecodedRows>) {
+    /// The first `rows_max` rows with the rejected records before the last of them, and the others. The rows
+    /// of one record stay together, because a query resumes after a position.
+    pub(crate) fn split(mut self, mut rows_max: usize) -> (DecodedRows, Option<DecodedRows>) {
         let rows = self.batch.num_rows();
+        if let Positions::List(list) = &self.positions
+            && rows_max < rows
+        {
+            let last = list.value(rows_max - 1);
+            let same = list.values()[rows_max..].iter();
+            rows_max += same.take_while(|&&position| position == last).count();
+        }
         if rows <= rows_max {
             return (self, None);
         }
@@ -326,5 +369,7 @@ impl DecodedRows {
 
 #[cfg(test)]
 mod csv_reference_tests;
+#[cfg(test)]
+pub(crate) mod own_tests;
 #[cfg(test)]
 mod tests;

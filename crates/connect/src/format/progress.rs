@@ -3,6 +3,7 @@
 
 use arrow_array::UInt64Array;
 use slackwater_engine::chunk::Positions;
+use slackwater_engine::format::RecordDecoder;
 use slackwater_engine::source::{REJECTED_RECORD_BYTES_MAX, Rejected};
 
 use super::cells::Records;
@@ -97,6 +98,20 @@ impl Progress {
     pub(crate) fn reject(&mut self, record: &[u8], reason: impl Into<String>) {
         self.rejected
             .push(rejected(self.line, record, reason.into()));
+    }
+
+    /// Reads the record `block[start..end]`, which began on the current line, with a decoder that the program
+    /// brings.
+    pub(crate) fn decode_own(
+        &mut self,
+        decoder: &mut dyn RecordDecoder,
+        block: &[u8],
+        (start, end): (usize, usize),
+    ) {
+        match decoder.decode(&block[start..end]) {
+            Ok(rows) => (0..rows).for_each(|_| self.accept(start, end)),
+            Err(reason) => self.reject(&block[start..end], reason),
+        }
     }
 
     /// The positions of the rows.

@@ -10,15 +10,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::BlockPool;
+use crate::format::own_tests::{any_words, words};
 use crate::format::{Decoder, Format};
-use crate::lines::tests::{Read, any_csv, read_pieces};
+use crate::lines::tests::{Read, any_csv, is_bounded, read_pieces};
 use crate::lines::{Mark, RecordReader};
-use crate::options::Options;
 use crate::table::TableDefinition;
 use crate::table::tests::table;
 
 fn decoder(table: &TableDefinition) -> Decoder {
-    let format = Format::of_source(&Options::new(&table.options), &table.schema).unwrap();
+    let format = Format::of_source(&table.all_options(), &table.schema).unwrap();
     let all = (0..table.schema.fields().len()).collect::<Vec<usize>>();
     format.decoder(&table.schema, &all)
 }
@@ -73,7 +73,7 @@ impl Reading {
                 Poll::Pending => std::thread::yield_now(),
                 Poll::Ready(None) => return Ok(true),
                 Poll::Ready(Some(rows)) => {
-                    assert!(rows.batch.num_rows() <= rows_max);
+                    assert!(is_bounded(&rows, rows_max));
                     self.read.take(rows);
                     self.chunks += 1;
                     // Rows may be paced: the next chunk may be of another size.
@@ -163,7 +163,11 @@ fn any_case() -> impl Strategy<Value = (TableDefinition, String)> {
     let comments = prop_oneof![Just(""), Just("#"), Just("# a \"comment\n#\n# another\n")];
     let of_csv = (header, comments, any_csv())
         .prop_map(|(header, comments, text)| (csv(header), format!("{comments}{text}")));
-    prop_oneof![3 => of_csv, 1 => any_json().prop_map(|text| (json(), text))]
+    prop_oneof![
+        3 => of_csv,
+        1 => any_json().prop_map(|text| (json(), text)),
+        1 => any_words().prop_map(|text| (words(&[]), text)),
+    ]
 }
 
 proptest! {

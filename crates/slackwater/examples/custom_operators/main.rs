@@ -1,10 +1,11 @@
-//! The program with operators and a source of its own:
+//! The program with operators, a source and formats of its own:
 //!
 //! ```text
 //! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/changes.sql
 //! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/ticks.sql
 //! ```
 
+mod nmea;
 mod operators;
 mod scans;
 mod sources;
@@ -20,5 +21,6 @@ fn main() -> ExitCode {
     slackwater::main_with(|functions| {
         operators::add(functions);
         scans::add(functions);
+        nmea::add(functions);
     })
 }

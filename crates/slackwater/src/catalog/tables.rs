@@ -15,7 +15,7 @@ use slackwater_engine::source::SourceConnector;
 use slackwater_sql::connectors::Connectors;
 use slackwater_sql::error::{Place, Result, SqlError};
 use slackwater_sql::functions::operator::OperatorFunction;
-use slackwater_sql::functions::{DeclaredFunction, Failure};
+use slackwater_sql::functions::{self, DeclaredFunction, Failure};
 use slackwater_sql::statement::{Body, CreateFunction, CreateTable, Language};
 use slackwater_sql::table::{CHANGELOG, HOST, LATE_ROWS, Table};
 use slackwater_sql::types::sql_name;
@@ -41,6 +41,7 @@ pub(super) fn definition(table: &Table) -> TableDefinition {
         primary_key: table.primary_key.clone(),
         findings: Findings::Look,
         options,
+        formats: functions::formats(),
     }
 }
 
@@ -166,10 +167,10 @@ impl Connectors for BuiltIn {
     }
 
     fn table_options(&self) -> Vec<String> {
-        slackwater_connect::known_table_options()
-            .iter()
-            .map(|name| name.to_string())
-            .collect()
+        let known = slackwater_connect::known_table_options().iter();
+        let own = functions::formats();
+        let own = own.iter().flat_map(|format| format.options().to_vec());
+        known.map(|name| name.to_string()).chain(own).collect()
     }
 }
 

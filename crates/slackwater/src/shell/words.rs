@@ -195,7 +195,12 @@ impl Words {
                         .iter()
                         .map(|kind| kind.name.to_string())
                         .collect(),
-                    "format" => FORMATS.iter().map(|kind| kind.name.to_string()).collect(),
+                    "format" => {
+                        let own = slackwater_sql::functions::formats();
+                        let own = own.iter().map(|format| format.name().to_string());
+                        let built_in = FORMATS.iter().map(|kind| kind.name.to_string());
+                        built_in.chain(own).collect()
+                    }
                     _ => Vec::new(),
                 }
             }

@@ -41,6 +41,7 @@ pub fn definition(broker: &Broker, topic: &str, options: &[(&str, &str)]) -> Tab
         options: options
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
+        formats: Vec::new(),
     }
 }
 

@@ -6,8 +6,10 @@ use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use datafusion_expr::{AggregateUDF, ScalarUDF};
 use slackwater_engine::accumulator::AccumulatorFactory;
+use slackwater_engine::format::RecordFormat;
 
 use super::aggregate::{Aggregate, aggregate_of, user_aggregate};
+use super::format::{Format, FormatError, FormatFunction, Table};
 use super::operator::{Call, Operator, OperatorFunction};
 use super::rows::{RowFunction, Rows};
 use super::scalar::{Columns, Scalar};
@@ -24,6 +26,7 @@ pub struct Functions {
     pub(super) scalar_udfs: Vec<Arc<ScalarUDF>>,
     pub(super) aggregates: Vec<Arc<AggregateUDF>>,
     pub(super) operators: Vec<Arc<OperatorFunction>>,
+    pub(super) formats: Vec<Arc<dyn RecordFormat>>,
 }
 
 impl Functions {
@@ -101,6 +104,20 @@ impl Functions {
         self
     }
 
+    /// Adds a format: `WITH ('format' = 'name', 'name.option' = '…')`. `plan` says for each table how its
+    /// records are read and written. The name consists of letters, digits and `_`; `options` are the names of
+    /// the options, without that of the format. See `docs/connectors/formats.md`.
+    pub fn format(
+        &mut self,
+        name: &str,
+        options: &[&str],
+        plan: impl Fn(&Table<'_>) -> Result<Format, FormatError> + Send + Sync + 'static,
+    ) -> &mut Functions {
+        let format = FormatFunction::new(name, options, plan);
+        self.formats.push(Arc::new(format));
+        self
+    }
+
     /// Adds a scalar function of DataFusion.
     pub fn scalar_udf(&mut self, function: ScalarUDF) -> &mut Functions {
         self.scalar_udfs.push(Arc::new(function));
@@ -135,7 +152,7 @@ impl Functions {
         self
     }
 
-    /// The names of all added functions, in lower case.
+    /// The names of all added functions, without formats, in lower case.
     pub(super) fn names(&self) -> Vec<String> {
         let scalars = self.scalars.iter().map(|scalar| scalar.name().to_string());
         let udfs = self.scalar_udfs.iter().map(|udf| udf.name().to_lowercase());

@@ -50,7 +50,7 @@ pub struct Wanted {
 /// A column of an input, as values of a type.
 #[derive(Debug)]
 pub struct Column<A> {
-    pub(super) place: usize,
+    place: usize,
     marker: PhantomData<fn() -> A>,
 }
 
@@ -61,6 +61,21 @@ impl<A> Clone for Column<A> {
 }
 
 impl<A> Copy for Column<A> {}
+
+impl<A> Column<A> {
+    /// The column at a place of batches.
+    pub(in crate::functions) fn at(place: usize) -> Column<A> {
+        Column {
+            place,
+            marker: PhantomData,
+        }
+    }
+
+    /// The column's place in batches.
+    pub(in crate::functions) fn index(self) -> usize {
+        self.place
+    }
+}
 
 impl<A: Argument> Column<A> {
     /// The column in a batch of its input.
@@ -280,11 +295,7 @@ impl Input {
     ///
     /// When there is no such column, or it has another type.
     pub fn column<A: Argument>(&self, name: &str) -> Result<Column<A>, String> {
-        let place = self.column_of(name, A::data_type())?;
-        Ok(Column {
-            place,
-            marker: PhantomData,
-        })
+        Ok(Column::at(self.column_of(name, A::data_type())?))
     }
 
     /// Asks for a column as values of a type, as [`Input::column`] does, and returns its place in batches.

@@ -58,7 +58,7 @@ pub trait KeyedOperator: Send + Sync + 'static {
     fn load(&self, saved: Self::Saved) -> Self::State;
 }
 
-/// A row of an input.
+/// A row of an input, or of a table of a [format](crate::functions::format).
 pub struct Row<'r> {
     input: usize,
     batch: &'r RecordBatch,
@@ -67,6 +67,16 @@ pub struct Row<'r> {
 }
 
 impl<'r> Row<'r> {
+    /// A row of a batch, without an input and an event time.
+    pub(in crate::functions) fn of(batch: &'r RecordBatch, row: usize) -> Row<'r> {
+        Row {
+            input: 0,
+            batch,
+            row,
+            time: i64::MIN,
+        }
+    }
+
     /// The number of the input, from 0.
     pub fn input(&self) -> usize {
         self.input
@@ -77,7 +87,8 @@ impl<'r> Row<'r> {
         A::get(column.of(self.batch), self.row)
     }
 
-    /// The event time of the row; [`Time`]'s smallest value if the call says no ORDER BY.
+    /// The event time of the row; [`Time`]'s smallest value if the call says no ORDER BY, and
+    /// in formats.
     pub fn time(&self) -> Time {
         Time { micros: self.time }
     }
