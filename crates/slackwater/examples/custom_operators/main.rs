@@ -3,11 +3,13 @@
 //! ```text
 //! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/changes.sql
 //! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/ticks.sql
+//! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/updates.sql
 //! ```
 
 mod operators;
 mod scans;
 mod sources;
+mod updates;
 
 use std::process::ExitCode;
 
@@ -20,5 +22,6 @@ fn main() -> ExitCode {
     slackwater::main_with(|functions| {
         operators::add(functions);
         scans::add(functions);
+        updates::add(functions);
     })
 }
