@@ -300,7 +300,7 @@ FROM by_sign(TABLE (SELECT *, v % 2 AS r FROM a), DESCRIPTOR(r)) OUTPUT positive
 CREATE TABLE of_counts (d BIGINT, n BIGINT, total BIGINT)
 WITH ('connector' = 'file', 'path' = '${OUT}/of_counts', 'changelog' = 'op');
 INSERT INTO of_counts SELECT * FROM totals(
-  TABLE (SELECT k, v % 10 AS d, COUNT(*) AS c FROM a GROUP BY k, v % 10) PARTITION BY d, DESCRIPTOR(c));",
+  TABLE (SELECT k, v % 100 AS d, COUNT(*) AS c FROM a GROUP BY k, v % 100) PARTITION BY d, DESCRIPTOR(c));",
         plain: &["changed", "matched", "odd", "counted"],
         changelogs: &["of_counts"],
         program,
@@ -341,7 +341,7 @@ INSERT INTO halved SELECT ms, half FROM halves(TABLE a);
 CREATE TABLE of_counts (d BIGINT, n BIGINT, total BIGINT)
 WITH ('connector' = 'file', 'path' = '${OUT}/of_counts', 'changelog' = 'op');
 INSERT INTO of_counts SELECT * FROM py_totals(
-  TABLE (SELECT k, v % 10 AS d, COUNT(*) AS s FROM a GROUP BY k, v % 10) PARTITION BY d);";
+  TABLE (SELECT k, v % 100 AS d, COUNT(*) AS s FROM a GROUP BY k, v % 100) PARTITION BY d);";
     let declared = [
         crate::python_operators::JUMPS,
         crate::changelog_operators::TOTALS_IN_PYTHON,
