@@ -270,7 +270,7 @@ FROM (SELECT k, v % 10 AS d, COUNT(*) AS n FROM a GROUP BY k, v % 10) AS counts 
     case.check();
 }
 
-/// With timers, of one input and of two, and with several outputs.
+/// With timers, of one input and of two, with several outputs, and over rows that change.
 #[test]
 fn operators_of_a_build_go_on_when_they_are_killed() {
     let Some(program) = crate::functions::example("custom_operators") else {
@@ -296,15 +296,19 @@ INSERT INTO matched SELECT k, CAST(ts AS BIGINT), heading, drift FROM match_scan
   PARTITION BY k ORDER BY ts,
   TABLE (SELECT k, ts, CAST(v % 3 AS DOUBLE) AS turn FROM b) PARTITION BY k ORDER BY ts, search => 130);
 INSERT INTO odd SELECT ms, v
-FROM by_sign(TABLE (SELECT *, v % 2 AS r FROM a), DESCRIPTOR(r)) OUTPUT positive;",
+FROM by_sign(TABLE (SELECT *, v % 2 AS r FROM a), DESCRIPTOR(r)) OUTPUT positive;
+CREATE TABLE of_counts (d BIGINT, n BIGINT, total BIGINT)
+WITH ('connector' = 'file', 'path' = '${OUT}/of_counts', 'changelog' = 'op');
+INSERT INTO of_counts SELECT * FROM totals(
+  TABLE (SELECT k, v % 100 AS d, COUNT(*) AS c FROM a GROUP BY k, v % 100) PARTITION BY d, DESCRIPTOR(c));",
         plain: &["changed", "matched", "odd", "counted"],
-        changelogs: &[],
+        changelogs: &["of_counts"],
         program,
     };
     case.check();
 }
 
-/// With timers, of one input and of two, and without a state.
+/// With timers, of one input and of two, without a state, and over rows that change.
 #[test]
 fn operators_in_python_go_on_when_they_are_killed() {
     let query = "
@@ -333,12 +337,20 @@ INSERT INTO changed SELECT k, CAST(ts AS BIGINT), old, new
 FROM jumps(TABLE a PARTITION BY k ORDER BY ts, 20, silence => INTERVAL '0.2' SECOND);
 INSERT INTO matched SELECT k, CAST(ts AS BIGINT), v, of_b
 FROM latest(TABLE a PARTITION BY k ORDER BY ts, TABLE b PARTITION BY k ORDER BY ts);
-INSERT INTO halved SELECT ms, half FROM halves(TABLE a);";
+INSERT INTO halved SELECT ms, half FROM halves(TABLE a);
+CREATE TABLE of_counts (d BIGINT, n BIGINT, total BIGINT)
+WITH ('connector' = 'file', 'path' = '${OUT}/of_counts', 'changelog' = 'op');
+INSERT INTO of_counts SELECT * FROM py_totals(
+  TABLE (SELECT k, v % 100 AS d, COUNT(*) AS s FROM a GROUP BY k, v % 100) PARTITION BY d);";
+    let declared = [
+        crate::python_operators::JUMPS,
+        crate::changelog_operators::TOTALS_IN_PYTHON,
+    ];
     let case = Case {
         name: "operators in Python",
-        query: &format!("{}{query}", crate::python_operators::JUMPS),
+        query: &format!("{}{query}", declared.concat()),
         plain: &["changed", "matched", "halved"],
-        changelogs: &[],
+        changelogs: &["of_counts"],
         program: program(),
     };
     case.check();

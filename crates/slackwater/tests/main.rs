@@ -2,6 +2,7 @@
 
 mod answers;
 mod calibrate;
+mod changelog_operators;
 mod checkpoints;
 mod command_line;
 mod copies;

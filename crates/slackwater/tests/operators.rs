@@ -22,6 +22,8 @@ pub(crate) fn install() {
         let mut functions = slackwater::functions::Functions::default();
         added::add(&mut functions);
         scans::add(&mut functions);
+        crate::changelog_operators::added::add(&mut functions);
+        crate::changelog_operators::add_wrong(&mut functions);
         slackwater::functions::install(functions).unwrap();
     });
 }

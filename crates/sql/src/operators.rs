@@ -138,7 +138,9 @@ fn schema(name: &str, operator: &Operator, inputs: &[OperatorInput]) -> Result<D
                 let field = Field::new(field.name(), field.data_type().clone(), true);
                 fields.push((None, Arc::new(field)));
             }
-            if let Some(time) = &first.time {
+            // A row that retracts another has the same values in every column.
+            let time = first.time.as_ref().filter(|_| !operator.makes_updates());
+            if let Some(time) = time {
                 // The finest unit of all inputs.
                 let units = inputs.iter().filter_map(|input| {
                     let time = input.time.as_ref()?;

@@ -261,6 +261,9 @@ pub struct Custom {
     pub inputs: Vec<CustomInput>,
     /// The types of the saved state.
     pub saved: Vec<Type>,
+    /// The types of the rows whose hashes are kept, of an operator that retracts rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emitted: Option<Vec<Type>>,
 }
 
 /// The rows of one input of a custom operator.

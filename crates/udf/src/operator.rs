@@ -44,6 +44,8 @@ pub struct KeyedBatch {
     pub rows: Int32Array,
     /// The time before which timers fire.
     pub times: Int64Array,
+    /// Whether the step's row is taken back.
+    pub retracts: BooleanArray,
     /// The columns of each input.
     pub columns: Vec<Vec<ArrayRef>>,
 }
@@ -67,6 +69,8 @@ pub struct KeyedRan {
     pub times: Int64Array,
     /// The function's own columns, and the number of the output.
     pub columns: Vec<ArrayRef>,
+    /// Whether each emitted row retracts one.
+    pub retracted: BooleanArray,
     /// What has failed.
     pub failed: Vec<StepFailure>,
 }
@@ -144,6 +148,7 @@ impl KeyedBatch {
             keys: Int32Array::from(Vec::<i32>::new()),
             times: Int64Array::from(Vec::<i64>::new()),
             columns: Vec::new(),
+            retracted: BooleanArray::from(Vec::<bool>::new()),
             failed,
         }
     }
@@ -199,11 +204,12 @@ impl Function {
             Arc::new(batch.has_state.clone()),
             Arc::new(batch.timers.clone()),
         ];
-        let steps: [ArrayRef; 4] = [
+        let steps: [ArrayRef; 5] = [
             Arc::new(batch.keys.clone()),
             Arc::new(batch.inputs.clone()),
             Arc::new(batch.rows.clone()),
             Arc::new(batch.times.clone()),
+            Arc::new(batch.retracts.clone()),
         ];
         let columns = own.into_iter().chain(batch.states.iter().cloned());
         let columns = columns.chain(steps);
@@ -217,7 +223,13 @@ impl Function {
         let state = table.state.iter().flatten();
         results.extend(state.map(|(_, data_type)| (data_type.clone(), Some(keys))));
         let emitted_from = results.len();
-        results.extend([DataType::Int32, DataType::Int64, DataType::Int32].map(|it| (it, None)));
+        let of_rows = [
+            DataType::Int32,
+            DataType::Int64,
+            DataType::Int32,
+            DataType::Boolean,
+        ];
+        results.extend(of_rows.map(|it| (it, None)));
         results.extend(table.columns.iter().map(|(_, it)| (it.clone(), None)));
         let failed_from = results.len();
         results.extend([DataType::Int64, DataType::Int64, DataType::Utf8View].map(|it| (it, None)));
@@ -258,7 +270,7 @@ impl Function {
                 reason: reason.unwrap_or_default().to_string(),
             })
         });
-        let mut own = found[emitted_from + 3..failed_from].to_vec();
+        let mut own = found[emitted_from + 4..failed_from].to_vec();
         own.push(Arc::clone(&found[emitted_from + 2]));
         Ok(KeyedRan {
             steps,
@@ -269,6 +281,7 @@ impl Function {
             keys: emitted,
             times: long(&found[emitted_from + 1]),
             columns: own,
+            retracted: found[emitted_from + 3].as_boolean().clone(),
             failed: failed.collect(),
         })
     }

@@ -109,6 +109,7 @@ fn batch(rows: &[(i32, Option<f64>)], sum: f64) -> KeyedBatch {
         inputs: inputs.collect::<Vec<i32>>().into(),
         rows: (0..count).chain([-1, -1]).collect::<Vec<i32>>().into(),
         times: times.collect::<Vec<i64>>().into(),
+        retracts: BooleanArray::from(vec![false; rows.len() + 2]),
         columns: vec![vec![Arc::new(values)]],
     }
 }
@@ -209,6 +210,7 @@ fn finish(function: &Function, rows: &[(i32, Option<f64>)], sum: f64) -> (Vec<f6
             inputs: rest(&left.inputs),
             rows: rest(&left.rows),
             times: left.times.slice(ran.steps, left.times.len() - ran.steps),
+            retracts: (left.retracts).slice(ran.steps, left.retracts.len() - ran.steps),
             columns: left.columns,
         };
     }

@@ -150,5 +150,5 @@ def define_operator(
     columns: list[tuple[str, str]],
     state: list[tuple[str, str]] | None,
     arguments: list[tuple[str, str]],
-    options: tuple[int, bool, bool, list[str], bool],
+    options: tuple[int, bool, bool, list[str], bool, bool],
 ) -> None: ...

@@ -31,7 +31,7 @@ class _Call:
         done = run.run(limit)
         return (
             done, run.keeps, run.fired, run.timers, run.stored, run.keys, run.times, run.out._numbers,
-            run.emitted(), run.failed, run.failed_timers, run.reasons,
+            run.emitted(), run.failed, run.failed_timers, run.reasons, run.out._retracted,
         )
 
     def table(self, columns):
@@ -55,6 +55,7 @@ def operator(
     outputs: Sequence[str] = (),
     version: int = 1,
     updates: bool = False,
+    emits_updates: bool = False,
 ) -> Callable[[_H], _H]:
     """Makes an operator of SQL of a class, or without `state` of a function.
 
@@ -86,13 +87,13 @@ def operator(
         if state is not None and not hasattr(handler, "on_row"):
             raise wrong(f"the operator {own} has no on_row", "it needs on_row(self, state, row, out)")
         tables = [inputs] if inputs is None or isinstance(inputs, Mapping) else list(inputs)
-        if state is None and (len(tables) > 1 or outputs or forgets or order or version != 1):
+        needs_state = len(tables) > 1 or outputs or forgets or order or version != 1 or emits_updates
+        if state is None and needs_state:
             raise wrong(
-                f"the operator {own} has no state, and takes one table, no outputs and no order",
+                f"the operator {own} has no state, and takes one table, no outputs and no order, and does "
+                "not retract rows",
                 "give it a state, or leave these out",
             )
-        if state is not None and updates:
-            raise wrong(f"the operator {own} has a state, and takes no updates", "remove updates")
         _slackwater.define_operator(
             own,
             lambda told: _Call(handler, told),
@@ -100,7 +101,7 @@ def operator(
             list(returns.items()),
             None if state is None else list(state.items()),
             list((arguments or {}).items()),
-            (version, order, forgets, list(outputs), updates),
+            (version, order, forgets, list(outputs), updates, emits_updates),
         )
         return handler
 

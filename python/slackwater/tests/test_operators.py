@@ -59,6 +59,35 @@ class Operators(unittest.TestCase):
         self.assertEqual([row["new"] for row in query.to_pylist()], [1.0, 3.0])
         self.assertEqual(query.report.rows_bad, 2)
 
+    def test_rows_that_change_are_taken_and_emitted(self):
+        @slackwater.operator(
+            {"n": "BIGINT"}, {"c": "BIGINT", "total": "BIGINT"}, state={"c": "BIGINT", "total": "BIGINT"},
+            name="py_totals", forgets=True, updates=True, emits_updates=True,
+        )
+        class Totals:
+            def on_new_key(self, state):
+                state.c = state.total = 0
+
+            def on_row(self, state, row, out):
+                if state.c:
+                    out.retract(state.c, state.total)
+                sign = -1 if out.change == "delete" else 1
+                state.c, state.total = state.c + sign, state.total + sign * row.n
+                if state.c:
+                    out.emit(state.c, state.total)
+                else:
+                    out.forget()
+
+        session = slackwater.Session(emit="final")
+        rows = [(1, 0, 1.0), (2, 1, 5.0), (1, 2, 1.5), (3, 3, 4.0), (2, 4, 5.0)]
+        session.register("changing", rows, schema=TABLE)
+        read = session.sql(
+            "SELECT half, c, total FROM py_totals(TABLE (SELECT k % 2 AS half, COUNT(*) AS n "
+            "FROM changing GROUP BY k) PARTITION BY half)"
+        ).to_pylist()
+        found = sorted((row["half"], row["c"], row["total"]) for row in read)
+        self.assertEqual(found, [(0, 1, 2), (1, 2, 3)])
+
     def test_timers_of_event_time(self):
         @slackwater.operator(
             {"v": "DOUBLE"}, {"n": "BIGINT", "at": "TIMESTAMP(6)"}, state={"n": "BIGINT"},

@@ -10,26 +10,29 @@
 //! *As they come* otherwise: the function sees the rows of a key in the order of arrival, and has no timers.
 //!
 //! An emitted row has the key, the event time of the row or timer that caused it (in order only), and the
-//! function's own columns.
+//! function's own columns. If the operator emits updates, it may retract rows: then its rows have no event
+//! time, because the row that retracts another has the same values in every column.
 
 mod batch;
+mod emit;
 mod function;
 mod piece;
 mod rows;
 #[cfg(test)]
 pub(crate) mod sample;
 mod state;
+#[cfg(test)]
+pub(crate) mod totals;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::RecordBatch;
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::SchemaRef;
 
 use super::event_times::{event_times, only_in_time};
 use super::keyed::Keyed;
-use super::window::{timestamp_column, timestamp_unit, us_to_ticks};
 use super::{Facts, Output, Progress, Stateful, Timer};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
@@ -38,7 +41,7 @@ use crate::key::{EncodedKeys, KeyColumns, KeyEncoder};
 use crate::state::{Clock, KeyedState};
 use crate::time::EventTime;
 pub use function::{
-    Batch, BatchFunction, BatchStep, Event, Function, KeyLeft, KeyStates, KeyedFactory,
+    Batch, BatchFunction, BatchStep, Emitted, Event, Function, KeyLeft, KeyStates, KeyedFactory,
     KeyedFunction, Ran, Reaction, StepFailure,
 };
 use piece::{Piece, Step};
@@ -58,9 +61,11 @@ pub struct CustomSpec {
     pub inputs: Vec<CustomInput>,
     /// How far behind the watermark rows may come and still be in time, in microseconds.
     pub behind_us: EventTime,
-    /// The columns of the output: the keys, the event time (in order only), the function's own, and the
-    /// number of the output if there are several.
+    /// The columns of the output: the keys, the event time (in order only, and without updates), the
+    /// function's own, and the number of the output if there are several.
     pub schema: SchemaRef,
+    /// Whether the function retracts rows that it has emitted.
+    pub emits_updates: bool,
     /// Makes the function.
     pub factory: Arc<dyn KeyedFactory>,
 }
@@ -86,6 +91,8 @@ pub struct Custom {
     keys: Keyed<KeyRows>,
     /// Keys that had nothing left, which one more snapshot must name.
     gone: Vec<u32>,
+    /// Keys whose rows were all retracted by the present piece.
+    emptied: Vec<u32>,
     /// Work that has not been finished.
     piece: Option<Piece>,
     /// The key and the time of each row that was emitted and is still with the function.
@@ -116,6 +123,7 @@ impl Custom {
             converters: converters.collect::<std::result::Result<Vec<_>, _>>()?,
             keys: Keyed::default(),
             gone: Vec::new(),
+            emptied: Vec::new(),
             piece: None,
             emitted: Vec::new(),
             clock: Clock::default(),
@@ -210,6 +218,9 @@ impl Custom {
         let place = || format!("operator '{}'", self.spec.name);
         let own = caught.unwrap_or_else(|panic| Err(Error::of_panic(place(), panic.as_ref())))?;
         self.emit(own, output)?;
+        if piece.is_done() {
+            self.end_of_emptied();
+        }
         // Nothing was stored that has to be told of keys with nothing left.
         if self.clock.mark().is_first() {
             self.leave_out(|_| true);
@@ -221,8 +232,8 @@ impl Custom {
         Ok(Progress::More)
     }
 
-    /// Calls the function for one row or timer after the other; returns the columns of its rows.
-    fn steps(&mut self, piece: &mut Piece, output: &mut Output) -> Result<Vec<ArrayRef>> {
+    /// Calls the function for one row or timer after the other; returns its rows.
+    fn steps(&mut self, piece: &mut Piece, output: &mut Output) -> Result<Emitted> {
         while self.emitted.len() < output.chunk_rows
             && let Some(step) = piece.step()
         {
@@ -242,7 +253,7 @@ impl Custom {
         }
         match &mut self.function {
             Function::Rows(function) if !self.emitted.is_empty() => function.emitted(),
-            _ => Ok(Vec::new()),
+            _ => Ok(Emitted::default()),
         }
     }
 
@@ -267,6 +278,7 @@ impl Custom {
             batch: &chunk.batch,
             row,
             time,
+            retracts: piece.retracts(input, row),
         };
         if let Some(reason) = self.call(key, event, time) {
             output.reject(reject(chunk, row, reason));
@@ -312,39 +324,6 @@ impl Custom {
         }
     }
 
-    /// Emits the rows that the function has for the output, with its own columns.
-    fn emit(&mut self, own: Vec<ArrayRef>, output: &mut Output) -> Result<()> {
-        if self.emitted.is_empty() {
-            return Ok(());
-        }
-        let rows = self.emitted.len();
-        let keys = self.emitted.iter().map(|(key, _)| self.keys.key(*key));
-        let mut columns = self.key_encoder.decode(keys)?;
-        if self.is_ordered() {
-            let data_type = self.spec.schema.field(columns.len()).data_type();
-            let unit = timestamp_unit(data_type).expect("an event time");
-            let times = self
-                .emitted
-                .iter()
-                .map(|(_, time)| us_to_ticks(*time, unit));
-            columns.push(timestamp_column(times.collect(), unit));
-        }
-        columns.extend(own);
-        columns.truncate(self.spec.schema.fields().len());
-        self.emitted.clear();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = self.spec.schema.clone();
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
-        let batch = batch.map_err(|error| {
-            let place = format!("operator '{}'", self.spec.name);
-            Error::new(place, error.to_string())
-        })?;
-        for from in (0..rows).step_by(output.chunk_rows.max(1)) {
-            output.emit_batch(batch.slice(from, output.chunk_rows.min(rows - from)));
-        }
-        Ok(())
-    }
-
     /// Forgets the listed keys that may go, unless they came back.
     fn leave_out(&mut self, may_go: impl Fn(&KeyRows) -> bool) {
         for key in std::mem::take(&mut self.gone) {
@@ -370,6 +349,7 @@ impl Custom {
         }
         self.keys.clear();
         self.gone.clear();
+        self.emptied.clear();
         self.piece = None;
         self.bytes = 0;
     }

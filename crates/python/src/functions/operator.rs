@@ -39,13 +39,13 @@ pub fn define_operator(
     columns: Named,
     state: Option<Named>,
     arguments: Named,
-    options: (u32, bool, bool, Vec<String>, bool),
+    options: (u32, bool, bool, Vec<String>, bool, bool),
 ) -> PyResult<()> {
     let named = |columns: Named| -> PyResult<Vec<(String, DataType)>> {
         let (names, kinds): (Vec<String>, Vec<String>) = columns.into_iter().unzip();
         Ok(names.into_iter().zip(types(py, &kinds)?).collect())
     };
-    let (version, needs_order, forgets, outputs, takes_updates) = options;
+    let (version, needs_order, forgets, outputs, takes_updates, emits_updates) = options;
     let inputs = inputs
         .into_iter()
         .map(|columns| columns.map(named).transpose());
@@ -59,6 +59,7 @@ pub fn define_operator(
         forgets,
         outputs,
         takes_updates,
+        emits_updates,
     };
     let runner = move |call: OperatorCall| {
         let made = Python::try_attach(|py| {
@@ -130,6 +131,7 @@ impl InProcess {
                 list(Arc::new(batch.inputs.clone()))?,
                 list(Arc::new(batch.rows.clone()))?,
                 list(Arc::new(batch.times.clone()))?,
+                list(Arc::new(batch.retracts.clone()))?,
             ],
             inputs.collect::<PyResult<Vec<_>>>()?,
             EVENTS_MAX,
@@ -190,6 +192,7 @@ impl InProcess {
                 .clone(),
             times: long(6)?,
             columns: own,
+            retracted: BooleanArray::from(part(12)?.extract::<Vec<bool>>()?),
             failed: failed.collect::<PyResult<_>>()?,
         })
     }

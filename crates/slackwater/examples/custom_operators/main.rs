@@ -3,12 +3,14 @@
 //! ```text
 //! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/changes.sql
 //! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/ticks.sql
+//! cargo run --example custom_operators -- run crates/slackwater/examples/custom_operators/updates.sql
 //! ```
 
 mod nmea;
 mod operators;
 mod scans;
 mod sources;
+mod updates;
 
 use std::process::ExitCode;
 
@@ -22,5 +24,6 @@ fn main() -> ExitCode {
         operators::add(functions);
         scans::add(functions);
         nmea::add(functions);
+        updates::add(functions);
     })
 }

@@ -12,8 +12,8 @@ use arrow_array::{
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 use slackwater_engine::operator::custom::{
-    Batch, BatchFunction, BatchStep, Function as EngineFunction, KeyLeft, KeyStates, KeyedFactory,
-    Ran, StepFailure,
+    Batch, BatchFunction, BatchStep, Emitted, Function as EngineFunction, KeyLeft, KeyStates,
+    KeyedFactory, Ran, StepFailure,
 };
 use slackwater_engine::{Error, Result};
 use slackwater_udf::{Failure, KeyedBatch, KeyedRan, TableRows};
@@ -162,6 +162,7 @@ impl Keyed {
             inputs: Int32Array::from_iter_values(inputs),
             rows: Int32Array::from_iter_values(rows),
             times: Int64Array::from_iter_values(of_steps.iter().map(|step| step.time)),
+            retracts: of_steps.iter().map(|step| Some(step.retracts)).collect(),
             columns: columns.collect(),
         })
     }
@@ -191,6 +192,8 @@ impl Keyed {
             });
         }
         let emitted = ran.keys.values().iter().zip(ran.times.values());
+        let retracted = ran.retracted.iter().enumerate();
+        let retracted = retracted.filter_map(|(row, is)| (is == Some(true)).then_some(row));
         let failed = ran.failed.into_iter().map(|failure| StepFailure {
             step: failure.step,
             timer: failure.timer,
@@ -200,7 +203,10 @@ impl Keyed {
             steps: ran.steps,
             keys,
             emitted: emitted.map(|(&key, &time)| (key as usize, time)).collect(),
-            columns: ran.columns,
+            rows: Emitted {
+                columns: ran.columns,
+                retracted: retracted.collect(),
+            },
             failed: failed.collect(),
         })
     }
@@ -256,6 +262,7 @@ mod tests {
             key,
             row: None,
             time: 0,
+            retracts: false,
         };
         let steps = [0, 1, 0, 2, 1].map(step);
         let bytes = |key: usize| [5, 3, 4][key];

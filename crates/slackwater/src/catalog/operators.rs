@@ -211,6 +211,12 @@ pub fn plan(
             if declared.forgets {
                 operator = operator.forgets();
             }
+            if declared.takes_updates {
+                operator = operator.takes_updates();
+            }
+            if declared.emits_updates {
+                operator = operator.emits_updates();
+            }
             operator
         }
     })

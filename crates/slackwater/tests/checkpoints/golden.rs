@@ -218,7 +218,7 @@ fn restored(version: &Path, case: &Path) -> Result<(), String> {
 
 /// The program that runs a query: that of the example, if the query has its operators.
 fn program_of(sql: &str) -> Option<PathBuf> {
-    match sql.contains(" changes(TABLE ") {
+    match sql.contains(" changes(TABLE ") || sql.contains(" totals(TABLE ") {
         true => example("custom_operators"),
         false => Some(env!("CARGO_BIN_EXE_slackwater").into()),
     }

@@ -87,8 +87,8 @@ CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE STATE (n INT) LANGUAGE python A
 --- an option of functions with STATE
 CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def f(x): return x' WITH ('outputs' = 'a, b');
 
---- an option of functions without STATE
-CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE STATE (n INT) LANGUAGE python AS 'class f: pass' WITH ('updates' = 'true');
+--- another option of functions with STATE
+CREATE FUNCTION f(t TABLE (x INT)) RETURNS TABLE LANGUAGE python AS 'def f(x): return x' WITH ('emits_updates' = 'true');
 
 --- an option of functions that return a table
 CREATE FUNCTION f(x INT) RETURNS INT LANGUAGE python AS 'def f(x): return x' WITH ('version' = '2');

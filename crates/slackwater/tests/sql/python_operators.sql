@@ -135,6 +135,34 @@ CREATE FUNCTION even(t TABLE (n BIGINT)) RETURNS TABLE LANGUAGE python WITH ('up
 -- last per 0
 SELECT auction, n FROM even(TABLE (SELECT auction, COUNT(*) AS n FROM bids GROUP BY auction));
 
+--- over rows that are updated, with a state
+CREATE FUNCTION totals(t TABLE (n BIGINT)) RETURNS TABLE (c BIGINT, total BIGINT) STATE (c BIGINT, total BIGINT) LANGUAGE python
+WITH ('updates' = 'true', 'emits_updates' = 'true', 'forgets' = 'true') AS $$
+class totals:
+    def on_new_key(self, state):
+        state.c = state.total = 0
+
+    def on_row(self, state, row, out):
+        if state.c:
+            out.retract(state.c, state.total)
+        sign = -1 if out.change == "delete" else 1
+        state.c, state.total = state.c + sign, state.total + sign * row.n
+        if state.c:
+            out.emit(state.c, state.total)
+        else:
+            out.forget()
+$$;
+SET 'emit' = 'final';
+SELECT half, c, total FROM totals(TABLE (SELECT auction % 2 AS half, COUNT(*) AS n FROM bids GROUP BY auction) PARTITION BY half) ORDER BY half;
+
+--- a row that is retracted and was not emitted
+CREATE FUNCTION mistaken(t TABLE (price DOUBLE)) RETURNS TABLE (c BIGINT) STATE (c BIGINT) LANGUAGE python WITH ('emits_updates' = 'true') AS $$
+class mistaken:
+    def on_row(self, state, row, out):
+        out.retract(7)
+$$;
+SELECT c FROM mistaken(TABLE bids);
+
 --- in two processes, from a file
 SET 'processes' = '2';
 SET 'workers' = '2';

@@ -16,7 +16,7 @@ use slackwater_engine::operator::custom::KeyedFactory;
 use slackwater_engine::operator::custom_rows::RowsFunction;
 
 pub use call::{Call, Column, Constant, Given, Input, Wanted};
-pub use keyed::{KeyedOperator, Out, Row};
+pub use keyed::{Change, KeyedOperator, Out, Row};
 pub use slackwater_engine::operator::custom_rows::Rows;
 
 /// What a call of an operator does in a query.
@@ -29,6 +29,7 @@ pub struct Operator {
     keeps: Option<Vec<String>>,
     version: u32,
     takes_updates: bool,
+    emits_updates: bool,
     forgets: bool,
     needs_order: bool,
     together: Option<usize>,
@@ -58,6 +59,7 @@ impl Operator {
             keeps: None,
             version: 1,
             takes_updates: false,
+            emits_updates: false,
             forgets: false,
             needs_order: false,
             together: None,
@@ -157,11 +159,20 @@ impl Operator {
         self
     }
 
-    /// Says that an operator without state takes updates and deletions of rows, too. It must treat two
-    /// versions of a row, and a row that is taken back, by their columns alone.
+    /// Says that the operator takes updates and deletions of rows, too. One without state must treat two
+    /// versions of a row, and a row that is taken back, by their columns alone. One by key gets every change,
+    /// without ORDER BY, and [`Row::change`] says what it is.
     #[must_use]
     pub fn takes_updates(mut self) -> Operator {
         self.takes_updates = true;
+        self
+    }
+
+    /// Says that an operator by key retracts rows that it has emitted ([`Out::retract`]). Its rows have no
+    /// event time.
+    #[must_use]
+    pub fn emits_updates(mut self) -> Operator {
+        self.emits_updates = true;
         self
     }
 
@@ -209,8 +220,11 @@ impl Operator {
             Kind::Keyed { .. } if self.keeps.is_some() => {
                 "only an operator without state keeps columns"
             }
-            Kind::Keyed { .. } if self.takes_updates => {
-                "only an operator without state takes updates"
+            Kind::Keyed { .. } if self.takes_updates && self.needs_order => {
+                "rows that are updated have no order, so it can't take updates and need an order"
+            }
+            Kind::Rows(_) if self.emits_updates => {
+                "only an operator by key emits updates: one without state emits those that it takes"
             }
             Kind::Keyed { .. } if self.together.is_some() || self.dealt => {
                 "only an operator without state hands on few rows together, or is dealt rows"
@@ -248,6 +262,10 @@ impl Operator {
 
     pub(crate) fn accepts_updates(&self) -> bool {
         self.takes_updates
+    }
+
+    pub(crate) fn makes_updates(&self) -> bool {
+        self.emits_updates
     }
 
     pub(crate) fn is_order_needed(&self) -> bool {

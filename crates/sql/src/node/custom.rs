@@ -13,7 +13,8 @@ use slackwater_engine::operator::drop_late::Late;
 use sqlparser::tokenizer::Span;
 
 use super::facts::{
-    Behind, Bound, Changelog, Cost, Emission, Facts, Growth, Node, Order, Sorted, State, by_key,
+    Behind, Bound, Changelog, ChangelogMode, Cost, Emission, Emits, Facts, Growth, NeedsBefore,
+    Node, Order, Sorted, State, by_key,
 };
 use super::identity;
 use super::saved::Saved;
@@ -57,6 +58,8 @@ pub struct CustomNode {
     identity: StateIdentity,
     /// Whether it forgets its keys.
     is_bounded: bool,
+    /// For each input, whether its rows are updated or retracted.
+    changing: Vec<bool>,
 }
 
 impl CustomNode {
@@ -83,7 +86,16 @@ impl Node for CustomNode {
     }
 
     fn changelog(&self, _: bool) -> Changelog {
-        Changelog::appends()
+        Changelog {
+            needs_before: NeedsBefore::ByInput(self.changing.clone()),
+            emits: match self.spec.emits_updates {
+                true => Emits::Changes(ChangelogMode {
+                    deletes: true,
+                    ..ChangelogMode::default()
+                }),
+                false => Emits::Appends,
+            },
+        }
     }
 
     fn settle(&mut self, _: bool) {}
@@ -148,8 +160,11 @@ impl Translator<'_> {
             )));
         };
         let (mut inputs, mut nodes, mut behind_us) = (Vec::new(), Vec::new(), 0);
+        let mut changing = Vec::new();
         for input in &node.inputs {
-            let (of_input, from) = self.custom_input(node, input)?;
+            let stream = self.translate(&input.plan)?;
+            changing.push(stream.updates);
+            let (of_input, from) = self.custom_input(node, input, stream)?;
             behind_us = behind_us.max(self.behind_us(from));
             inputs.push(of_input);
             nodes.push(from);
@@ -165,6 +180,7 @@ impl Translator<'_> {
             inputs,
             behind_us,
             schema: schema.clone(),
+            emits_updates: operator.makes_updates(),
             factory: Arc::clone(factory),
         };
         let detail = detail(node, &spec);
@@ -173,13 +189,15 @@ impl Translator<'_> {
         let custom = CustomNode {
             identity: identity::custom(&spec, version, &stored, saved),
             is_bounded: operator.is_bounded(),
+            changing,
             spec,
         };
         let key = format!("operator {} {version} {:?}", node.arguments, custom.spec);
         let made = self.operator("operator", detail, &nodes, custom, &key);
         let columns = (0..shown).map(|index| column(index, &schema));
         let keys = node.inputs[0].keys.len();
-        let has_time = node.inputs[0].time.is_some();
+        let updates = operator.makes_updates();
+        let has_time = node.inputs[0].time.is_some() && !updates;
         let role = |index: usize| match has_time && index == keys {
             true => Role::Time,
             false => Role::Plain,
@@ -189,9 +207,9 @@ impl Translator<'_> {
             columns: columns.collect(),
             roles: (0..shown).map(role).collect(),
             time: has_time.then(|| column(keys, &schema)),
-            updates: false,
+            updates,
             key: None,
-            deletes: false,
+            deletes: updates,
             unique: Vec::new(),
         };
         self.output_of(node, stream)
@@ -214,11 +232,14 @@ impl Translator<'_> {
         &mut self,
         node: &OperatorNode,
         input: &OperatorInput,
+        stream: Stream,
     ) -> Result<(CustomInput, usize)> {
         let plan = &input.plan;
-        let stream = self.translate(plan)?;
-        if stream.updates {
+        if stream.updates && !node.operator.0.accepts_updates() {
             return Err(never_change(&node.name));
+        }
+        if let (Some(time), true) = (&input.time, stream.updates) {
+            return Err(no_order(&node.name, time));
         }
         if let Some(time) = &input.time {
             let role = self.role(&Expr::Column(time.clone()), &stream, plan)?;
@@ -267,8 +288,21 @@ pub(super) fn never_change(name: &str) -> SqlError {
         name.to_uppercase()
     );
     SqlError::new(error).near(name).hint(
-        "apply it first, then aggregate or join; or aggregate in windows, whose rows never change",
+        "apply it first, then aggregate or join; or aggregate in windows, whose rows never change; or \
+         declare it with 'updates' = 'true', or takes_updates() in Rust",
     )
+}
+
+/// The error for ORDER BY over rows that are updated: a row may be taken back at any time, also long after
+/// the watermark has passed its event time.
+fn no_order(name: &str, time: &Column) -> SqlError {
+    let place = time.spans.first().map_or(Span::empty(), to_span);
+    SqlError::new(format!(
+        "{} can't order rows that are updated or retracted: a row may be taken back long after its time",
+        name.to_uppercase()
+    ))
+    .at(place)
+    .hint("leave out ORDER BY: then it gets each change as it comes")
 }
 
 /// The error for a column of ORDER BY that is not an event time.

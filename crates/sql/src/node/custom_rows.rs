@@ -121,10 +121,7 @@ impl Translator<'_> {
         let plan = &input.plan;
         let stream = self.translate(plan)?;
         if stream.updates && !operator.accepts_updates() {
-            return Err(never_change(&node.name).hint(
-                "apply it first, then aggregate or join; or declare it with 'updates' = 'true', or \
-                 takes_updates() in Rust",
-            ));
+            return Err(never_change(&node.name));
         }
         let mut columns = Columns::of(&stream, plan);
         let time = stream.time.as_ref().filter(|_| self.needs.event_time);

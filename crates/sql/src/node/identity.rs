@@ -119,12 +119,15 @@ pub fn custom(
         keys: input.keys.clone(),
         time: input.time_column,
     });
+    let emitted = spec.schema.fields().iter().skip(spec.inputs[0].keys.len());
+    let emitted = emitted.map(|field| Type::of(field.data_type()));
     StateIdentity::Custom(Custom {
         name: spec.name.clone(),
         version,
         arguments: arguments.to_string(),
         inputs: inputs.collect(),
         saved: saved.iter().map(Type::of).collect(),
+        emitted: spec.emits_updates.then(|| emitted.collect()),
     })
 }
 

@@ -145,6 +145,13 @@ impl StateIdentity {
                     "saved values",
                     list(&operator.saved, |saved| saved.0.clone()),
                 ),
+                (
+                    "emitted rows",
+                    match &operator.emitted {
+                        Some(emitted) => list(emitted, |emitted| emitted.0.clone()),
+                        None => "never retracted".to_string(),
+                    },
+                ),
             ],
         }
     }

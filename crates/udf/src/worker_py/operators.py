@@ -67,9 +67,9 @@ class Out:
         self._columns, self._width = columns, len(columns)
         self._mutable = mutable(kind for _, kind in columns)
         self._outputs, self._has_timers, self._is_ordered = outputs, has_timers, is_ordered
-        self._rows, self._numbers = [], []
+        self._rows, self._numbers, self._retracted = [], [], []
         self._timers, self._time, self._forgets = [], 0, False
-        self.input = 0
+        self.input, self.change = 0, "insert"
 
     @property
     def time(self):
@@ -83,6 +83,15 @@ class Out:
         # What is emitted may be changed afterwards, such as a list of the state.
         self._rows.append(copied(values, self._mutable) if self._mutable else values)
         self._numbers.append(0)
+        self._retracted.append(False)
+
+    def retract(self, *values):
+        self.emit(*values)
+        self._retracted[-1] = True
+
+    def retract_from(self, output, *values):
+        self.emit_to(output, *values)
+        self._retracted[-1] = True
 
     def emit_to(self, output, *values):
         if output not in self._outputs:
@@ -146,7 +155,7 @@ class Keyed:
         reader = Reader(memoryview(memory))
         keeps, timers = reader.column(FLAG), reader.column(LIST_OF_TIMES)
         stored = [reader.column(kind) for kind in self.kinds]
-        steps = [reader.column(kind) for kind in (NUMBER, NUMBER, NUMBER, LONG)]
+        steps = [reader.column(kind) for kind in (NUMBER, NUMBER, NUMBER, LONG, FLAG)]
         columns = [[reader.column(kind) for kind in kinds] for kinds in self.inputs]
         return Run(self, keeps, timers, stored, steps, columns, progress, is_careful)
 
@@ -203,6 +212,7 @@ class Run:
         writer.column(NUMBER, self.keys)
         writer.column(LONG, self.times)
         writer.column(NUMBER, self.out._numbers)
+        writer.column(FLAG, self.out._retracted)
         for (_, kind), column in zip(self.of.columns, self.emitted()):
             writer.column(kind, column)
         writer.column(LONG, self.failed)
@@ -221,7 +231,7 @@ class Run:
 
     def process(self, limit):
         of, emitted = self.of, self.out._rows
-        for step, (key, source, row, until) in enumerate(zip(*self.steps)):
+        for step, (key, source, row, until, is_taken_back) in enumerate(zip(*self.steps)):
             timers = self.timers[key]
             while timers and timers[0] < until:
                 if self.events >= limit or len(emitted) >= EMITTED_MAX:
@@ -233,6 +243,7 @@ class Run:
                 if self.events >= limit or len(emitted) >= EMITTED_MAX:
                     return step
                 self.out.input = source
+                self.out.change = "delete" if is_taken_back else "insert"
                 self.event(step, key, until, None, of.on_row, self.rows[source][row])
         return len(self.steps[0])
 
@@ -264,7 +275,7 @@ class Run:
                 of.set(state, before)
                 self.states[key] = state
             timers[:] = timers_before
-            del out._rows[mark:], out._numbers[mark:]
+            del out._rows[mark:], out._numbers[mark:], out._retracted[mark:]
             self.failed.append(step)
             self.failed_timers.append(at)
             self.reasons.append(traceback_of(error))

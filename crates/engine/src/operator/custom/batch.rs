@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 
 use super::piece::{Piece, Step};
-use super::{Batch, BatchStep, Custom, Function, Ran, StepFailure, TIMERS_AT_END_MAX};
+use super::{Batch, BatchStep, Custom, Emitted, Function, Ran, StepFailure, TIMERS_AT_END_MAX};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::reject;
@@ -14,14 +14,10 @@ use crate::operator::Output;
 use crate::time::MAX_WATERMARK;
 
 impl Custom {
-    /// Calls the function for the rest of a piece; returns the columns of its rows.
-    pub(super) fn batch(
-        &mut self,
-        piece: &mut Piece,
-        output: &mut Output,
-    ) -> Result<Vec<ArrayRef>> {
+    /// Calls the function for the rest of a piece; returns its rows.
+    pub(super) fn batch(&mut self, piece: &mut Piece, output: &mut Output) -> Result<Emitted> {
         if piece.is_done() {
-            return Ok(Vec::new());
+            return Ok(Emitted::default());
         }
         let batch = self.batch_of(piece);
         let Function::Batches(function) = &mut self.function else {
@@ -53,7 +49,7 @@ impl Custom {
             }
         }
         piece.end_steps(ran.steps);
-        Ok(ran.columns)
+        Ok(ran.rows)
     }
 
     fn batch_of(&self, piece: &Piece) -> Batch {
@@ -71,6 +67,7 @@ impl Custom {
                 key: place_of(key),
                 row: None,
                 time: self.end_of(key),
+                retracts: false,
             },
             Step::Row {
                 key,
@@ -81,6 +78,7 @@ impl Custom {
                 key: place_of(key),
                 row: Some((input, row - *first[input].get_or_insert(row))),
                 time,
+                retracts: piece.retracts(input, row),
             },
         });
         let steps = steps.collect();

@@ -72,13 +72,22 @@ pub trait KeyedFunction: KeyStates {
     /// Processes a row or a timer of key number `key`.
     fn event(&mut self, key: u32, event: Event<'_>, timers: &mut Timers<'_>) -> Reaction;
 
-    /// The columns of the rows that were emitted since the last call, and for each row the number of its
-    /// output (INT), which the operator leaves out if it has one.
+    /// The rows that were emitted since the last call.
     ///
     /// # Errors
     ///
     /// When they can't be built.
-    fn emitted(&mut self) -> Result<Vec<ArrayRef>>;
+    fn emitted(&mut self) -> Result<Emitted>;
+}
+
+/// Rows that a function has emitted.
+#[derive(Debug, Default)]
+pub struct Emitted {
+    /// Their columns, and for each row the number of its output (INT), which the operator leaves out if it
+    /// has one.
+    pub columns: Vec<ArrayRef>,
+    /// Which of them retract a row that was emitted before, in increasing order.
+    pub retracted: Vec<usize>,
 }
 
 /// What a custom operator does to rows and timers of several keys, for a function in another process, which
@@ -117,6 +126,8 @@ pub struct BatchStep {
     pub row: Option<(usize, usize)>,
     /// The time before which timers fire: that of the row.
     pub time: EventTime,
+    /// Whether the row retracts an earlier one.
+    pub retracts: bool,
 }
 
 /// What was done to a batch.
@@ -128,8 +139,8 @@ pub struct Ran {
     pub keys: Vec<KeyLeft>,
     /// The place of the key, and the event time, of each row that was emitted.
     pub emitted: Vec<(usize, EventTime)>,
-    /// The columns of these rows, as of [`KeyedFunction::emitted`].
-    pub columns: Vec<ArrayRef>,
+    /// These rows.
+    pub rows: Emitted,
     /// What has failed.
     pub failed: Vec<StepFailure>,
 }
@@ -168,6 +179,8 @@ pub enum Event<'e> {
         row: usize,
         /// The row's event time; [`crate::time::MIN_WATERMARK`] if rows come in the order of arrival.
         time: EventTime,
+        /// Whether the row retracts an earlier one, which has the same values.
+        retracts: bool,
     },
     /// A timer, with the time for which it was set.
     Timer(EventTime),

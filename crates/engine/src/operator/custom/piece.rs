@@ -5,7 +5,7 @@ use arrow_row::RowConverter;
 
 use super::CustomInput;
 use super::rows::Place;
-use crate::chunk::{Chunk, Origin};
+use crate::chunk::{Chunk, Origin, RowKind};
 use crate::error::{Error, Result};
 use crate::time::{EventTime, MIN_WATERMARK};
 
@@ -134,6 +134,13 @@ impl Piece {
         let chunk = self.inputs[input].as_ref();
         let chunk = chunk.map(|(chunk, _)| chunk);
         chunk.ok_or_else(|| Error::new("a custom operator", "a row without its batch"))
+    }
+
+    /// Whether a row retracts an earlier one.
+    pub fn retracts(&self, input: usize, row: usize) -> bool {
+        let chunk = self.inputs[input].as_ref();
+        let kinds = chunk.and_then(|(chunk, _)| chunk.kinds.as_ref());
+        kinds.is_some_and(|kinds| RowKind::is_retraction(kinds.value(row)))
     }
 
     /// The event time of a row.

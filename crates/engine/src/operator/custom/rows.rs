@@ -25,6 +25,9 @@ impl Place {
     }
 }
 
+/// About how many bytes a row that stands takes: a tree has room for half as many again.
+pub const STANDING_BYTES: usize = size_of::<(u64, u32)>() * 3 / 2;
+
 /// What is kept for one key.
 #[derive(Default)]
 pub struct KeyRows {
@@ -32,6 +35,9 @@ pub struct KeyRows {
     pub waiting: BTreeMap<Place, Mark>,
     /// The timers that have not fired.
     pub timers: BTreeSet<EventTime>,
+    /// The hashes of the rows that were emitted and not retracted, with how many there are of each; only of
+    /// operators that retract rows.
+    pub standing: BTreeMap<u64, u32>,
     /// Whether the function keeps a state for the key.
     pub has_state: bool,
     /// How many timers have fired since the input ended.
@@ -57,12 +63,16 @@ impl KeyRows {
 
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.timers.is_empty() && !self.has_state
+        self.waiting.is_empty()
+            && self.timers.is_empty()
+            && self.standing.is_empty()
+            && !self.has_state
     }
 
-    /// About how many bytes the rows and timers take.
+    /// About how many bytes the rows that wait and those that stand take.
     pub fn bytes(&self) -> usize {
-        self.waiting.keys().map(Place::bytes).sum()
+        let waiting = self.waiting.keys().map(Place::bytes).sum::<usize>();
+        waiting + self.standing.len() * STANDING_BYTES
     }
 }
 

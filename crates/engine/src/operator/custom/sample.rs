@@ -8,8 +8,8 @@ use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int32Array, Int64Array};
 
 use super::{
-    Batch, BatchFunction, Event, Function, KeyLeft, KeyStates, KeyedFactory, KeyedFunction, Ran,
-    Reaction, StepFailure, Timers,
+    Batch, BatchFunction, Emitted, Event, Function, KeyLeft, KeyStates, KeyedFactory,
+    KeyedFunction, Ran, Reaction, StepFailure, Timers,
 };
 use crate::error::{Error, Result};
 use crate::time::EventTime;
@@ -101,6 +101,7 @@ impl KeyedFunction for Tally {
                 batch,
                 row,
                 time,
+                ..
             } => {
                 let number = batch.column(column).as_primitive::<Int64Type>().value(row);
                 on_row(sum, input, number, time)
@@ -119,14 +120,17 @@ impl KeyedFunction for Tally {
         }
     }
 
-    fn emitted(&mut self) -> Result<Vec<ArrayRef>> {
+    fn emitted(&mut self) -> Result<Emitted> {
         let (numbers, sums): (Vec<i64>, Vec<i64>) =
             std::mem::take(&mut self.rows).into_iter().unzip();
-        Ok(vec![
-            Arc::new(Int64Array::from(numbers)),
-            Arc::new(Int64Array::from(sums.clone())),
-            Arc::new(Int32Array::from(vec![0; sums.len()])),
-        ])
+        Ok(Emitted {
+            columns: vec![
+                Arc::new(Int64Array::from(numbers)),
+                Arc::new(Int64Array::from(sums.clone())),
+                Arc::new(Int32Array::from(vec![0; sums.len()])),
+            ],
+            retracted: Vec::new(),
+        })
     }
 }
 
@@ -152,6 +156,7 @@ impl BatchFunction for Tally {
                             batch,
                             row,
                             time,
+                            retracts: step.retracts,
                         };
                         (row, time)
                     }
@@ -185,7 +190,7 @@ impl BatchFunction for Tally {
             left.keeps_state = self.sum(*key).is_some();
             left.timers = timers.into_iter().collect();
         }
-        ran.columns = self.emitted()?;
+        ran.rows = self.emitted()?;
         Ok(ran)
     }
 }

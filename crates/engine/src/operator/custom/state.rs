@@ -1,10 +1,11 @@
-//! Snapshots of a custom operator: the keys with the function's states, their timers, and the rows that
-//! wait, a batch of each.
+//! Snapshots of a custom operator: the keys with the function's states, their timers, the rows that wait, and
+//! the hashes of the rows that stand, a batch of each.
 //!
 //! ```text
 //! 0 | has state | keys… | the function's columns…     replaces what is known of the key
 //! 1 | time | keys…                                    a timer
 //! 2 + input | partition | position | columns…         a row that waits
+//! 4294967295 | hash | how many | keys…                 rows that stand, of an operator that retracts rows
 //! ```
 //!
 //! The first column tells them apart. A row is only in the snapshot of the interval in which it came: if it
@@ -21,7 +22,7 @@ use arrow_array::{
 };
 
 use super::Custom;
-use super::rows::{KeyRows, Place};
+use super::rows::{KeyRows, Place, STANDING_BYTES};
 use crate::error::{Error, Result};
 use crate::key::{EncodedKeys, KeyColumns};
 use crate::operator::event_times::event_times;
@@ -32,6 +33,7 @@ use crate::time::EventTime;
 const KEYS: u32 = 0;
 const TIMERS: u32 = 1;
 const ROWS: u32 = 2;
+const STANDING: u32 = u32::MAX;
 
 fn wrong() -> Error {
     snapshot::wrong("a custom operator", "its columns are not those of this one")
@@ -64,6 +66,24 @@ impl Custom {
         let mut columns: Vec<ArrayRef> =
             vec![kind(TIMERS, keys.len()), Arc::new(Int64Array::from(times))];
         let keys = keys.iter().map(|&key| self.keys.key(key));
+        columns.extend(self.key_encoder.decode(keys)?);
+        snapshot::unnamed(columns)
+    }
+
+    fn standing_snapshot(&self, keys: &[u32]) -> Result<RecordBatch> {
+        let rows = keys.iter().flat_map(|&key| {
+            let standing = self.keys.get(key).standing.iter();
+            standing.map(move |(&hash, &count)| (key, hash, count))
+        });
+        let rows = rows.collect::<Vec<(u32, u64, u32)>>();
+        let hashes = rows.iter().map(|(_, hash, _)| *hash);
+        let counts = rows.iter().map(|(_, _, count)| *count);
+        let mut columns: Vec<ArrayRef> = vec![
+            kind(STANDING, rows.len()),
+            Arc::new(UInt64Array::from_iter_values(hashes)),
+            Arc::new(UInt32Array::from_iter_values(counts)),
+        ];
+        let keys = rows.iter().map(|(key, _, _)| self.keys.key(*key));
         columns.extend(self.key_encoder.decode(keys)?);
         snapshot::unnamed(columns)
     }
@@ -113,6 +133,8 @@ impl Custom {
             self.keys.touch(number, self.clock.mark());
             let of_key = self.keys.get_mut(number);
             of_key.timers.clear();
+            self.bytes -= of_key.standing.len() * STANDING_BYTES;
+            of_key.standing.clear();
             of_key.has_state = has_state;
             let is_empty = of_key.is_empty();
             match has_state {
@@ -136,6 +158,23 @@ impl Custom {
             self.keys.touch(number, self.clock.mark());
             self.keys.get_mut(number).timers.insert(times.value(row));
             self.set_due(number);
+        }
+        Ok(())
+    }
+
+    fn restore_standing(&mut self, columns: &[ArrayRef], rows: usize) -> Result<()> {
+        let [hashes, counts, keys @ ..] = columns else {
+            return Err(wrong());
+        };
+        let hashes = hashes.as_primitive_opt::<UInt64Type>().ok_or_else(wrong)?;
+        let counts = counts.as_primitive_opt::<UInt32Type>().ok_or_else(wrong)?;
+        let keys = self.restored_keys(keys, rows)?;
+        for row in 0..rows {
+            let number = self.keys.find_or_insert(keys.key(row), KeyRows::default);
+            self.keys.touch(number, self.clock.mark());
+            let standing = &mut self.keys.get_mut(number).standing;
+            let before = standing.insert(hashes.value(row), counts.value(row));
+            self.bytes += before.map_or(STANDING_BYTES, |_| 0);
         }
         Ok(())
     }
@@ -183,6 +222,9 @@ impl KeyedState for Custom {
                 snapshot.push(self.rows_snapshot(input, &keys, since)?);
             }
         }
+        if self.spec.emits_updates {
+            snapshot.push(self.standing_snapshot(&keys)?);
+        }
         snapshot.retain(|batch| batch.num_rows() > 0);
         Ok(snapshot)
     }
@@ -203,6 +245,7 @@ impl KeyedState for Custom {
         match kind.value(0) {
             KEYS => self.restore_keys(columns, batch.num_rows()),
             TIMERS => self.restore_timers(columns, batch.num_rows()),
+            STANDING => self.restore_standing(columns, batch.num_rows()),
             rows => self.restore_rows((rows - ROWS) as usize, columns),
         }
     }

@@ -1,5 +1,7 @@
 //! Tests of custom operators against a naive reference, whatever order rows come in, and through snapshots.
 
+mod updates;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -95,6 +97,7 @@ impl Tried {
             inputs: vec![input.clone(), input],
             behind_us: self.behind_us,
             schema: schema(&columns),
+            emits_updates: false,
             factory: Arc::new(Tallies {
                 number: 2,
                 has_timers: true,
@@ -426,8 +429,8 @@ impl KeyedFunction for Endless {
         }
     }
 
-    fn emitted(&mut self) -> Result<Vec<ArrayRef>> {
-        Ok(Vec::new())
+    fn emitted(&mut self) -> Result<Emitted> {
+        Ok(Emitted::default())
     }
 }
 

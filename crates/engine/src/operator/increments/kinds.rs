@@ -18,6 +18,7 @@ use crate::operator::changelog::top_n::{TopN, TopNSpec, WindowTopN};
 use crate::operator::changelog::view::{Cuts, View, ViewRetention, ViewSpec};
 use crate::operator::count_window::{CountWindow, CountWindowSpec};
 use crate::operator::custom::sample::Tallies;
+use crate::operator::custom::totals::Totals;
 use crate::operator::custom::{Custom, CustomInput, CustomSpec};
 use crate::operator::interval_join::{IntervalJoin, IntervalJoinSpec, IntervalSide};
 use crate::operator::join::{JoinKind, JoinSide, JoinSpec, WindowJoin};
@@ -45,6 +46,7 @@ pub enum Kind {
     CountWindows,
     Custom,
     CustomAsTheyCome,
+    CustomChangelog,
     OverAll,
     OverFew,
     IntervalJoin,
@@ -61,7 +63,7 @@ pub enum Kind {
     ViewOfAll,
 }
 
-pub const KINDS: [Kind; 24] = [
+pub const KINDS: [Kind; 25] = [
     Kind::Running,
     Kind::Windowed,
     Kind::Refiring,
@@ -72,6 +74,7 @@ pub const KINDS: [Kind; 24] = [
     Kind::CountWindows,
     Kind::Custom,
     Kind::CustomAsTheyCome,
+    Kind::CustomChangelog,
     Kind::OverAll,
     Kind::OverFew,
     Kind::IntervalJoin,
@@ -200,7 +203,12 @@ impl Kind {
     pub fn retracts(self) -> bool {
         matches!(
             self,
-            Kind::Retracting | Kind::StreamJoin | Kind::TopN | Kind::AllAtEnd | Kind::ViewOfAll
+            Kind::Retracting
+                | Kind::CustomChangelog
+                | Kind::StreamJoin
+                | Kind::TopN
+                | Kind::AllAtEnd
+                | Kind::ViewOfAll
         )
     }
 
@@ -337,8 +345,9 @@ impl Kind {
                 };
                 Box::new(CountWindow::new(spec).unwrap())
             }
-            Kind::Custom | Kind::CustomAsTheyCome => {
+            Kind::Custom | Kind::CustomAsTheyCome | Kind::CustomChangelog => {
                 let is_ordered = self == Kind::Custom;
+                let emits_updates = self == Kind::CustomChangelog;
                 let of_input = CustomInput {
                     keys: vec![KEY],
                     time_column: is_ordered.then_some(TIME),
@@ -349,14 +358,21 @@ impl Kind {
                 columns.extend([("n", DataType::Int64), ("sum", DataType::Int64)]);
                 let spec = CustomSpec {
                     name: "tally".to_string(),
-                    inputs: vec![of_input.clone(), of_input],
+                    inputs: vec![of_input; self.inputs()],
                     behind_us: 0,
                     schema: schema(&columns),
-                    factory: Arc::new(Tallies {
-                        number: NUMBER,
-                        has_timers: is_ordered,
-                        events_max: None,
-                    }),
+                    emits_updates,
+                    factory: match emits_updates {
+                        true => Arc::new(Totals {
+                            number: NUMBER,
+                            mistake: 0,
+                        }),
+                        false => Arc::new(Tallies {
+                            number: NUMBER,
+                            has_timers: is_ordered,
+                            events_max: None,
+                        }),
+                    },
                 };
                 Box::new(Custom::new(spec).unwrap())
             }

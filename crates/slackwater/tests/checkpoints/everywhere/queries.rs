@@ -396,4 +396,26 @@ pub const CUSTOM: &[Query] = &[
            PARTITION BY g ORDER BY ts,
            TABLE (SELECT g, ts, CAST(id AS DOUBLE) AS turn FROM b) PARTITION BY g ORDER BY ts, 130)",
     ),
+    query(
+        "c BIGINT, n BIGINT, total BIGINT",
+        "SELECT * FROM totals(TABLE (SELECT k, COUNT(*) AS c, SUM(id) AS s FROM a GROUP BY k) \
+         PARTITION BY c, DESCRIPTOR(s))",
+    ),
+    query(
+        "g STRING, largest DOUBLE",
+        "SELECT * FROM largest(TABLE (SELECT k, g, COUNT(*) AS n FROM a GROUP BY k, g) PARTITION BY g, \
+         DESCRIPTOR(n), 2)",
+    ),
+    query(
+        "total BIGINT, c BIGINT",
+        "SELECT total, COUNT(*) FROM totals(TABLE b PARTITION BY k ORDER BY ts, DESCRIPTOR(id)) \
+         GROUP BY total",
+    ),
+    Query {
+        is_printed: true,
+        ..query(
+            "g STRING, n BIGINT, total BIGINT, PRIMARY KEY (g) NOT ENFORCED",
+            "SELECT * FROM totals(TABLE a PARTITION BY g, DESCRIPTOR(id))",
+        )
+    },
 ];

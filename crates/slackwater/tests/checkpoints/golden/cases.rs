@@ -250,6 +250,15 @@ DESCRIPTOR(v), 5, silence => INTERVAL '1.5' SECOND)",
     },
     Case {
         end: End::StoppedLater,
+        ..case(
+            "custom-operator-of-updates",
+            "c BIGINT, n BIGINT, total BIGINT",
+            "SELECT c, n, total FROM totals(TABLE (SELECT k, COUNT(*) AS c, SUM(id) AS s FROM a GROUP BY k)
+PARTITION BY c, DESCRIPTOR(s))",
+        )
+    },
+    Case {
+        end: End::StoppedLater,
         sink: PRINT,
         ..case(
             "view",

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int32Array, RecordBatch};
 use arrow_schema::DataType;
 use slackwater_engine::operator::custom::{
-    Event, Function as EngineFunction, KeyStates, KeyedFactory, KeyedFunction, Reaction, Timers,
+    Emitted, Event, Function as EngineFunction, KeyStates, KeyedFactory, KeyedFunction, Reaction,
+    Timers,
 };
 use slackwater_engine::{Error, Result as EngineResult};
 
@@ -64,6 +65,16 @@ pub struct Row<'r> {
     batch: &'r RecordBatch,
     row: usize,
     time: i64,
+    change: Change,
+}
+
+/// What a row does to its table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The row is added.
+    Insert,
+    /// A row with the same values, which was added before, is taken back.
+    Delete,
 }
 
 impl<'r> Row<'r> {
@@ -74,6 +85,7 @@ impl<'r> Row<'r> {
             batch,
             row,
             time: i64::MIN,
+            change: Change::Insert,
         }
     }
 
@@ -85,6 +97,13 @@ impl<'r> Row<'r> {
     /// The value of a column of the row's input; `None` if it is NULL.
     pub fn get<A: Argument>(&self, column: Column<A>) -> Option<A::Item<'r>> {
         A::get(column.of(self.batch), self.row)
+    }
+
+    /// What the row does to its table. An update is a deletion of the old row, and an insertion of the new
+    /// one. Always an insertion, unless the operator takes updates
+    /// ([`Operator::takes_updates`](super::Operator::takes_updates)).
+    pub fn change(&self) -> Change {
+        self.change
     }
 
     /// The event time of the row; [`Time`]'s smallest value if the call says no ORDER BY, and
@@ -103,6 +122,7 @@ impl<'r> Row<'r> {
 pub struct Out<'o, 't, R> {
     rows: &'o mut Vec<R>,
     outputs: &'o mut Vec<i32>,
+    retracted: &'o mut Vec<usize>,
     timers: &'o mut Timers<'t>,
     forgets: bool,
     has_no_timers: bool,
@@ -119,6 +139,19 @@ impl<R> Out<'_, '_, R> {
     pub fn emit_to(&mut self, output: usize, row: R) {
         self.rows.push(row);
         self.outputs.push(output as i32);
+    }
+
+    /// Retracts a row from the first output: one of this key that was emitted before, with the same values,
+    /// and not retracted yet. The operator says that it does so
+    /// ([`Operator::emits_updates`](super::Operator::emits_updates)).
+    pub fn retract(&mut self, row: R) {
+        self.retract_from(0, row);
+    }
+
+    /// Retracts a row from one of several outputs.
+    pub fn retract_from(&mut self, output: usize, row: R) {
+        self.retracted.push(self.rows.len());
+        self.emit_to(output, row);
     }
 
     /// Sets a timer of the key: [`KeyedOperator::on_time`] is called once all rows up to `at` were processed.
@@ -172,6 +205,7 @@ impl<K: KeyedOperator> KeyedFactory for Factory<K> {
             states: Vec::new(),
             rows: Vec::new(),
             outputs: Vec::new(),
+            retracted: Vec::new(),
         })))
     }
 }
@@ -183,6 +217,8 @@ struct Function<K: KeyedOperator> {
     /// The rows that were emitted, and the output of each.
     rows: Vec<K::Row>,
     outputs: Vec<i32>,
+    /// Which of them retract a row.
+    retracted: Vec<usize>,
 }
 
 impl<K: KeyedOperator> Function<K> {
@@ -203,6 +239,7 @@ impl<K: KeyedOperator> KeyedFunction for Function<K> {
         let mut out = Out {
             rows: &mut self.rows,
             outputs: &mut self.outputs,
+            retracted: &mut self.retracted,
             timers,
             forgets: false,
             has_no_timers: false,
@@ -213,12 +250,18 @@ impl<K: KeyedOperator> KeyedFunction for Function<K> {
                 batch,
                 row,
                 time,
+                retracts,
             } => {
+                let change = match retracts {
+                    true => Change::Delete,
+                    false => Change::Insert,
+                };
                 let row = Row {
                     input,
                     batch,
                     row,
                     time,
+                    change,
                 };
                 self.operator.on_row(state, &row, &mut out)
             }
@@ -233,6 +276,7 @@ impl<K: KeyedOperator> KeyedFunction for Function<K> {
         if done.is_err() {
             self.rows.truncate(before);
             self.outputs.truncate(before);
+            self.retracted.retain(|&row| row < before);
         }
         Reaction {
             rows: self.rows.len() - before,
@@ -241,13 +285,16 @@ impl<K: KeyedOperator> KeyedFunction for Function<K> {
         }
     }
 
-    fn emitted(&mut self) -> EngineResult<Vec<ArrayRef>> {
+    fn emitted(&mut self) -> EngineResult<Emitted> {
         let mut columns = K::Row::columns(std::mem::take(&mut self.rows));
         // The engine leaves it out if there is one output.
         columns.push(Arc::new(Int32Array::from(std::mem::take(
             &mut self.outputs,
         ))));
-        Ok(columns)
+        Ok(Emitted {
+            columns,
+            retracted: std::mem::take(&mut self.retracted),
+        })
     }
 }
 

@@ -23,12 +23,13 @@ pub const FORM: &str = "CREATE FUNCTION name(t TABLE (x DOUBLE)) RETURNS TABLE (
                         LANGUAGE python AS $$ def name(x): … $$";
 
 /// The options that only functions that return a table have, and their values.
-pub const OPTIONS: [(&str, &str); 5] = [
+pub const OPTIONS: [(&str, &str); 6] = [
     ("version", "a number from 1 to 1000000"),
     ("order", "'any' or 'required'"),
     ("forgets", "'true' or 'false'"),
     ("outputs", "two or more names, such as 'high, low'"),
     ("updates", "'true' or 'false'"),
+    ("emits_updates", "'true' or 'false'"),
 ];
 
 /// The most of `version`.
@@ -58,6 +59,8 @@ pub struct TableFunction {
     pub outputs: Vec<String>,
     /// Whether it takes rows that are updated and taken back.
     pub takes_updates: bool,
+    /// Whether it takes rows back that it has emitted.
+    pub emits_updates: bool,
 }
 
 /// The constants that a parameter takes.
@@ -223,6 +226,7 @@ pub(super) fn function(
         forgets: false,
         outputs: Vec::new(),
         takes_updates: false,
+        emits_updates: false,
     };
     for parameter in parameters {
         match parameter {
@@ -244,10 +248,7 @@ pub(super) fn function(
         }
     }
     let mode = clauses.options.get("mode").map(|mode| mode.trim());
-    let others: &[&str] = match made.state {
-        None => &["version", "order", "forgets", "outputs"],
-        Some(_) => &["updates"],
-    };
+    let with_state = ["version", "order", "forgets", "outputs", "emits_updates"];
     match made.state {
         None if made.inputs.len() > 1 => wrong(
             "has no STATE and takes one table",
@@ -258,8 +259,8 @@ pub(super) fn function(
             let error = SqlError::new(error).at(clauses.places["mode"]);
             Err(error.hint("remove 'mode' = 'columns'"))
         }
-        None => check(clauses, called, others, "with STATE").map(|()| Some(made)),
-        Some(_) => check(clauses, called, others, "without STATE").map(|()| Some(made)),
+        None => check(clauses, called, &with_state, "with STATE").map(|()| Some(made)),
+        Some(_) => Ok(Some(made)),
     }
 }
 
@@ -294,6 +295,7 @@ impl TableFunction {
             "order" => self.needs_order = chosen(value, &[("any", false), ("required", true)])?,
             "forgets" => self.forgets = is_true()?,
             "updates" => self.takes_updates = is_true()?,
+            "emits_updates" => self.emits_updates = is_true()?,
             _ => {
                 let names = value.split(',').map(|name| name.trim().to_string());
                 self.outputs = names.collect();
