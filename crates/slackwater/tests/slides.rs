@@ -11,6 +11,10 @@ use serde::Deserialize;
 use crate::functions::example;
 use crate::process::{Folder, PATIENCE, Running};
 
+#[path = "../examples/slides/bits.rs"]
+mod bits;
+#[path = "../examples/slides/decoder.rs"]
+mod decoder;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../examples/slides/hub.rs"]
 mod hub;
@@ -19,8 +23,12 @@ mod jpeg;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../examples/slides/pixels.rs"]
 mod pixels;
+#[path = "../examples/slides/planes.rs"]
+mod planes;
 #[path = "../examples/slides/query.rs"]
 mod query;
+#[path = "../examples/slides/scan.rs"]
+mod scan;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../examples/slides/slide.rs"]
 mod slide;
@@ -32,6 +40,7 @@ mod tissue;
 mod writer;
 
 mod files;
+mod jpegs;
 mod server;
 
 use hub::{Hub, Kind, Request, Update};
