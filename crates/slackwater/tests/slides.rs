@@ -392,8 +392,14 @@ fn blocks_are_dealt_among_copies_by_demand() {
         );
         String::from_utf8(output.stdout).unwrap()
     };
-    let dealt = explain(&[]);
-    assert!(dealt.contains("by demand"), "{dealt}");
+    for arguments in [[].as_slice(), &["--set", "balancer=demand"]] {
+        let dealt = explain(arguments);
+        let tiles = dealt.lines().find(|line| line.contains("tiles("));
+        assert!(
+            tiles.is_some_and(|line| line.contains("by demand")),
+            "{dealt}"
+        );
+    }
     let in_turn = explain(&["--set", "balancer=round_robin"]);
     assert!(
         in_turn.contains("in turn") && !in_turn.contains("by demand"),
