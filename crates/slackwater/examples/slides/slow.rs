@@ -1,6 +1,6 @@
 //! Work that is done several times, for measurements: P4's slow nodes compute repeatedly.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -11,6 +11,8 @@ use slackwater::functions::operator::Call;
 const REPEAT_MAX: i64 = 1_000;
 
 thread_local! {
+    /// Whether this thread makes blocks and deals them.
+    static DEALS: Cell<bool> = const { Cell::new(false) };
     /// The copy that this thread runs; `None` before its first block.
     static COPY: RefCell<Option<OneCopy>> = const { RefCell::new(None) };
 }
@@ -18,8 +20,9 @@ thread_local! {
 /// How often copies compute.
 pub struct Slow {
     repeat: i64,
-    /// The slow copy is the first one that creates the file `<mark>.copy`. It computes as many times as often
-    /// as the file `<mark>.slow` says, while there is one: so copies of other processes know of it.
+    /// The slow copy is the one whose thread has made no blocks when it gets its first: a thread that computes
+    /// slowly would deal slowly, too. It computes as many times as often as the file `<mark>.slow` says, while
+    /// there is one: so copies of other processes know of it.
     mark: Option<String>,
 }
 
@@ -66,7 +69,7 @@ impl Slow {
 
 impl OneCopy {
     fn new(mark: &str) -> OneCopy {
-        let is_slow = File::create_new(format!("{mark}.copy")).is_ok();
+        let is_slow = !DEALS.get();
         let kind = if is_slow { "slow" } else { "fast" };
         OneCopy {
             is_slow,
@@ -97,6 +100,11 @@ impl OneCopy {
             self.count = None;
         }
     }
+}
+
+/// Says that this thread makes blocks.
+pub fn deals_here() {
+    DEALS.set(true);
 }
 
 /// The blocks that the slow copy (or the other one) has computed, and their CPU time in seconds. For

@@ -186,7 +186,13 @@ fn measure(
     let slow = format!("{mark}.slow");
     let failed = |error: std::io::Error| error.to_string();
     let work = format!(", repeat => {repeat}, mark => '{mark}'");
-    let settings = format!("SET 'balancer' = '{balancer}'; SET 'chunk_rows' = '1';");
+    // By demand only blocks are dealt, and not requests, too: all blocks come from one instance of `clip`.
+    let setting = if balancer == "demand" {
+        "auto"
+    } else {
+        balancer
+    };
+    let settings = format!("SET 'balancer' = '{setting}'; SET 'chunk_rows' = '1';");
     let mut drive = Drive::start(lab, way, &settings, &work)?;
     let set = |factor: i64| std::fs::write(&slow, factor.to_string()).map_err(failed);
     set(1)?;
