@@ -34,18 +34,15 @@ demo-robots:
 # a page at http://127.0.0.1:7490/. See docs/slides.md.
 SLIDE ?= demo-data/slide.tif
 SLIDES = target/release/examples/slides
-# The package is built with little optimization, as its own code only plans queries; filters compute.
-BUILD_SLIDES = cargo build --release -p slackwater $(OWN) --example slides \
-	--config profile.release.package.slackwater.opt-level=3
 demo-slides:
-	$(BUILD_SLIDES)
+	cargo build --release -p slackwater $(OWN) --example slides
 	mkdir -p demo-data
 	@test -e $(SLIDE) || $(SLIDES) generate $(SLIDE)
 	$(SLIDES) serve --slide $(SLIDE)
 
 # Its figures: a paper's experiments with the pixels of a slide. Ten minutes.
 bench-slides:
-	$(BUILD_SLIDES)
+	cargo build --release -p slackwater $(OWN) --example slides
 	$(SLIDES) measure $(BENCH)
 
 # The fast tests. Reference answers over real data need ../shared/data next to the checkout.
