@@ -11,6 +11,10 @@ use serde::Deserialize;
 use crate::functions::example;
 use crate::process::{Folder, PATIENCE, Running};
 
+#[path = "../examples/slides/bits.rs"]
+mod bits;
+#[path = "../examples/slides/decoder.rs"]
+mod decoder;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../examples/slides/hub.rs"]
 mod hub;
@@ -19,8 +23,12 @@ mod jpeg;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../examples/slides/pixels.rs"]
 mod pixels;
+#[path = "../examples/slides/planes.rs"]
+mod planes;
 #[path = "../examples/slides/query.rs"]
 mod query;
+#[path = "../examples/slides/scan.rs"]
+mod scan;
 #[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../examples/slides/slide.rs"]
 mod slide;
@@ -32,6 +40,7 @@ mod tissue;
 mod writer;
 
 mod files;
+mod jpegs;
 mod server;
 
 use hub::{Hub, Kind, Request, Update};
@@ -383,8 +392,14 @@ fn blocks_are_dealt_among_copies_by_demand() {
         );
         String::from_utf8(output.stdout).unwrap()
     };
-    let dealt = explain(&[]);
-    assert!(dealt.contains("by demand"), "{dealt}");
+    for arguments in [[].as_slice(), &["--set", "balancer=demand"]] {
+        let dealt = explain(arguments);
+        let tiles = dealt.lines().find(|line| line.contains("tiles("));
+        assert!(
+            tiles.is_some_and(|line| line.contains("by demand")),
+            "{dealt}"
+        );
+    }
     let in_turn = explain(&["--set", "balancer=round_robin"]);
     assert!(
         in_turn.contains("in turn") && !in_turn.contains("by demand"),

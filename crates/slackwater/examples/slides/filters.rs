@@ -16,7 +16,7 @@ use slackwater::functions::operator::{Call, Operator, Rows};
 
 use super::pixels::{cut, halve};
 use super::slide::{HALVINGS_MAX, Slide};
-use super::slow::Slow;
+use super::slow::{self, Slow};
 
 /// The most blocks of a request.
 const BLOCKS_MAX: u64 = 1 << 16;
@@ -185,6 +185,7 @@ fn clip(call: &Call) -> Result<Operator, String> {
     let together = usize::try_from(together).ok().filter(|&rows| rows > 0);
     let together = together.ok_or("'together' must be at least 1")?;
     let rows = Operator::rows(move |batch| {
+        slow::deals_here();
         let (mut rows, mut errors) = (Vec::new(), Vec::new());
         let mut places: [Vec<i32>; 11] = Default::default();
         for row in 0..batch.num_rows() {

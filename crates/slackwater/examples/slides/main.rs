@@ -7,13 +7,17 @@
 //! slides run crates/slackwater/examples/slides/slides.sql
 //! ```
 
+mod bits;
+mod decoder;
 mod filters;
 mod hub;
 mod jpeg;
 mod measure;
 mod options;
 mod pixels;
+mod planes;
 mod query;
+mod scan;
 mod serve;
 mod slide;
 mod slow;

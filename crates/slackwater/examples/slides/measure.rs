@@ -12,6 +12,7 @@ mod drive;
 mod mixed;
 mod pipelining;
 mod updates;
+mod usage;
 
 use std::path::PathBuf;
 use std::time::Instant;

@@ -99,7 +99,7 @@ pub fn info(arguments: &[String]) -> Result<(), String> {
         let (width, height) = (level.width, level.height);
         let (columns, rows) = (level.tile_width, level.tile_height);
         println!(
-            "directory {}: level {}, {width} x {height} pixels, tiles of {columns} x {rows}",
+            "{}: level {}, {width} x {height} pixels, tiles of {columns} x {rows}",
             level.directory, level.halvings
         );
     }

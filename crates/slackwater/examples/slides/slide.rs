@@ -8,11 +8,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use zune_jpeg::JpegDecoder;
-use zune_jpeg::zune_core::bytestream::ZCursor;
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
-
+use super::decoder::decode;
 use super::tiff::{Directory, Tiff};
 
 /// The most directories that are looked at.
@@ -42,8 +38,8 @@ pub struct Slide {
 
 /// A level of the pyramid.
 pub struct Level {
-    /// The number of its directory.
-    pub directory: usize,
+    /// The name of its directory.
+    pub directory: String,
     /// How often the slide is halved to have this size.
     pub halvings: u32,
     pub width: u32,
@@ -70,19 +66,30 @@ impl Slide {
         let mut tiff = Tiff::open(&file).map_err(&failed)?;
         let directory = tiff.next().map_err(&failed)?;
         let directory = directory.ok_or_else(|| failed("it has no directory".to_string()))?;
-        let first = level(&directory, 0).map_err(|reason| {
+        let first = level(&directory, "directory 0").map_err(|reason| {
             let how = "vips tiffsave IN OUT.tif --tile --pyramid --compression jpeg";
             failed(format!("directory 0: {reason} (this converts it: {how})"))
         })?;
         let (mut levels, mut left_out) = (vec![first], Vec::new());
+        let mut add = |name: String, directory: &Directory| {
+            let found = level(directory, &name);
+            match found.and_then(|level| of_pyramid(&levels, level)) {
+                Ok(level) => levels.push(level),
+                Err(reason) => left_out.push(format!("{name}: {reason}")),
+            }
+        };
+        // Some programs put the smaller levels here instead of after the first.
+        let smaller = directory.numbers("SubIFDs", Some(0)).map_err(&failed)?;
+        let smaller = smaller.into_iter().filter(|&at| at > 0);
+        for (number, at) in smaller.take(DIRECTORIES_MAX).enumerate() {
+            let (directory, _) = tiff.directory(at).map_err(&failed)?;
+            add(format!("directory 0, SubIFD {number}"), &directory);
+        }
         for number in 1..DIRECTORIES_MAX {
             let Some(directory) = tiff.next().map_err(&failed)? else {
                 break;
             };
-            match level(&directory, number).and_then(|level| of_pyramid(&levels, level)) {
-                Ok(level) => levels.push(level),
-                Err(reason) => left_out.push(format!("directory {number}: {reason}")),
-            }
+            add(format!("directory {number}"), &directory);
         }
         Ok(Slide {
             path: path.to_string(),
@@ -137,8 +144,8 @@ impl Slide {
         let at = level.tiles.get(tile).copied();
         let (offset, length) = at.ok_or_else(|| format!("{}: no tile {tile}", self.path))?;
         let failed = |reason: String| {
-            let (path, directory) = (&self.path, level.directory);
-            format!("{path}: directory {directory}, tile {tile} (at byte {offset}): {reason}")
+            let (path, directory) = (&self.path, &level.directory);
+            format!("{path}: {directory}, tile {tile} (at byte {offset}): {reason}")
         };
         let (width, height) = (level.tile_width as usize, level.tile_height as usize);
         if length == 0 {
@@ -157,28 +164,13 @@ impl Slide {
             .file
             .read_exact_at(&mut bytes[before..], offset + skipped as u64);
         read.map_err(|error| failed(format!("can't read its {length} bytes: {error}")))?;
-        let options = DecoderOptions::default().set_strict_mode(true);
-        // Components that are red, green and blue already are not to be converted.
-        let options = options.jpeg_set_out_colorspace(match level.is_rgb {
-            true => ColorSpace::YCbCr,
-            false => ColorSpace::RGB,
-        });
-        let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
-        let pixels = decoder
-            .decode()
-            .map_err(|error| failed(format!("not a valid JPEG stream: {error}")))?;
-        if decoder.dimensions() != Some((width, height)) || pixels.len() != width * height * 3 {
-            let (of, pixels) = (decoder.dimensions(), pixels.len());
-            return Err(failed(format!(
-                "has {pixels} bytes of pixels and the size {of:?}"
-            )));
-        }
-        Ok(pixels)
+        decode(&bytes, (width, height), level.is_rgb)
+            .map_err(|error| failed(format!("not a valid JPEG stream: {error}")))
     }
 }
 
 /// A directory as a level that is not halved.
-fn level(directory: &Directory, number: usize) -> Result<Level, String> {
+fn level(directory: &Directory, name: &str) -> Result<Level, String> {
     let wanted = |tag, missing: Option<u64>, right: &[u64], what: &str| {
         let found = directory.numbers(tag, missing)?;
         match found.iter().all(|number| right.contains(number)) {
@@ -237,7 +229,7 @@ fn level(directory: &Directory, number: usize) -> Result<Level, String> {
         None => return Err("JPEGTables do not end as a JPEG stream".to_string()),
     };
     Ok(Level {
-        directory: number,
+        directory: name.to_string(),
         halvings: 0,
         width,
         height,

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// The tags that are of interest.
-const TAGS: [(&str, u16); 12] = [
+const TAGS: [(&str, u16); 13] = [
     ("ImageWidth", 256),
     ("ImageLength", 257),
     ("BitsPerSample", 258),
@@ -20,6 +20,7 @@ const TAGS: [(&str, u16); 12] = [
     ("TileLength", 323),
     ("TileOffsets", 324),
     ("TileByteCounts", 325),
+    ("SubIFDs", 330),
     ("JPEGTables", 347),
 ];
 
@@ -94,9 +95,20 @@ impl<'f> Tiff<'f> {
         if self.next == 0 {
             return Ok(None);
         }
-        let (at, of_count, of_entry, of_offset) = match self.is_big {
-            true => (self.next, 8, 20, 8),
-            false => (self.next, 2, 12, 4),
+        let (directory, next) = self.directory(self.next)?;
+        self.next = next;
+        Ok(Some(directory))
+    }
+
+    /// The directory at a position, and the position of the next one.
+    ///
+    /// # Errors
+    ///
+    /// When it is not valid.
+    pub fn directory(&self, at: u64) -> Result<(Directory, u64), String> {
+        let (of_count, of_entry, of_offset) = match self.is_big {
+            true => (8, 20, 8),
+            false => (2, 12, 4),
         };
         let count = self.number(at, of_count)?;
         if count > TAGS_MAX {
@@ -112,8 +124,8 @@ impl<'f> Tiff<'f> {
                 tags.push((tag, self.values(entry, of_offset)?));
             }
         }
-        self.next = self.number(first + count * of_entry, of_offset)?;
-        Ok(Some(Directory { tags }))
+        let next = self.number(first + count * of_entry, of_offset)?;
+        Ok((Directory { tags }, next))
     }
 
     /// The values of the tag whose entry is at a position.

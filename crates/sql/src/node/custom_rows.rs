@@ -105,7 +105,9 @@ impl Translator<'_> {
         match settings.balancer {
             _ if !operator.is_dealt() || settings.keep_order || updates => Exchange::Forward,
             Balancer::RoundRobin => Exchange::RoundRobin,
-            Balancer::Demand | Balancer::Auto => Exchange::Spread,
+            // Also where each instance before the operator could have one of its own: all of a request's blocks
+            // come from one of them.
+            Balancer::Demand | Balancer::Auto => Exchange::Demand,
         }
     }
 

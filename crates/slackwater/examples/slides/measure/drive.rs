@@ -42,7 +42,7 @@ FROM view(TABLE halved PARTITION BY (viewer, request, made)) WHERE done = blocks
 /// A query that runs.
 pub struct Drive {
     pub hub: Arc<Hub>,
-    _query: Query,
+    pub query: Query,
     next: i64,
     seed: u64,
 }
@@ -78,7 +78,7 @@ impl Drive {
         let query = Query::start(&lab.program, &text, &[])?;
         let mut drive = Drive {
             hub,
-            _query: query,
+            query,
             next: 0,
             seed: 1,
         };
