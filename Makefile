@@ -139,11 +139,12 @@ test-postgres:
 DATABASES ?= --features slackwater/sqlite,slackwater/postgres
 
 # The mqtt source and sink against a real broker: Debian's mosquitto, started on free ports of the loopback
-# address, killed and stopped during the tests.
+# address, killed and stopped during the tests; and Debian's rabbitmq-server, where it is installed.
 test-mqtt:
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get update && apt-get install -y --no-install-recommends mosquitto; }
 	@PATH="$$PATH:/usr/sbin" command -v mosquitto > /dev/null || { echo "mosquitto is missing: apt-get install mosquitto"; exit 1; }
 	SLACKWATER_MOSQUITTO="$$(PATH="$$PATH:/usr/sbin" command -v mosquitto)" \
+	SLACKWATER_RABBITMQ="$$(ls /usr/lib/rabbitmq/bin/rabbitmq-server 2> /dev/null)" \
 	cargo test $(PACKAGES) --lib --test main mqtt
 	python3 -m unittest discover -s tests/mqtt
 	python3 tests/mqtt/rounds.py --program target/debug/slackwater --rates 50 --seconds 1 --rounds 1 --check
@@ -153,7 +154,7 @@ test-mqtt:
 	  --robots 8 --lasers 1 --seconds 12 --broadcast-seconds 2 --rounds 1 --processes 2
 
 # The round client, broker, query, broker, client: its latency and the CPU time of each part, with mosquitto.
-# BENCH='--broker rabbitmq --middles broker,python' is the same with RabbitMQ. Release build first.
+# BENCH='--broker rabbitmq' is the same with RabbitMQ, over MQTT 3.1.1. Release build first.
 bench-rounds:
 	python3 tests/mqtt/rounds.py --program target/release/slackwater $(BENCH)
 

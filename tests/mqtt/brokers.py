@@ -53,6 +53,9 @@ class Broker:
 class Mosquitto(Broker):
     """Eclipse Mosquitto, which keeps nothing on the disk here."""
 
+    # The newest MQTT that the broker of Debian 12 speaks.
+    VERSION = "5"
+
     @staticmethod
     def missing():
         """What is missing to start it, and how to get it; `None` if nothing is."""
@@ -71,6 +74,8 @@ class Mosquitto(Broker):
 
 class RabbitMQ(Broker):
     """RabbitMQ with its plugin for MQTT, as a node of its own."""
+
+    VERSION = "3.1.1"
 
     @staticmethod
     def missing():

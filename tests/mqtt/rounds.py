@@ -37,9 +37,11 @@ MIDDLES = {
 }
 QUERY = """
 CREATE TABLE requests (id BIGINT, due BIGINT, x DOUBLE, y DOUBLE) WITH ('connector' = 'mqtt',
-  'address' = '127.0.0.1:{port}', 'topic' = 'in', 'format' = 'json', 'qos' = '{qos}');
+  'address' = '127.0.0.1:{port}', 'protocol_version' = '{version}', 'topic' = 'in', 'format' = 'json',
+  'qos' = '{qos}');
 CREATE TABLE answers (id BIGINT, due BIGINT, distance DOUBLE) WITH ('connector' = 'mqtt',
-  'address' = '127.0.0.1:{port}', 'topic' = 'out', 'format' = 'json', 'qos' = '{qos}');
+  'address' = '127.0.0.1:{port}', 'protocol_version' = '{version}', 'topic' = 'out', 'format' = 'json',
+  'qos' = '{qos}');
 INSERT INTO answers SELECT id, due, SQRT(x * x + y * y) FROM requests;
 """
 READY_S = 60
@@ -173,7 +175,7 @@ def start(middle, broker, folder, options):
         command = [sys.executable, __file__, "--echo", str(broker.port), "--qos", str(options.qos)]
     else:
         query = folder / "query.sql"
-        query.write_text(QUERY.format(port=broker.port, qos=options.qos))
+        query.write_text(QUERY.format(port=broker.port, qos=options.qos, version=options.protocol_version))
         command = [options.program, "run", query, "--quiet"]
         for key, value in MIDDLES[middle].items():
             command += ["--set", f"{key}={value}"]
@@ -205,7 +207,7 @@ def measure(middle, rate, folder, options):
             game.await_ready()
         except TimeoutError as error:
             log = (folder / f"{middle}.log").read_text().strip() if process else ""
-            raise SystemExit(f"error: {middle}: {error}\n{log}\nhint: a broker needs MQTT 5 for a query")
+            raise SystemExit(f"error: {middle}: {error}\n{log}")
         processes = {"broker": broker.pid, "client": os.getpid()}
         if process:
             processes["middle"] = process.pid
@@ -251,6 +253,8 @@ def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], allow_abbrev=False)
     parser.add_argument("--program", default="target/release/slackwater", help="the slackwater program")
     parser.add_argument("--broker", default="mosquitto", choices=sorted(brokers.KINDS))
+    parser.add_argument("--protocol-version", choices=("5", "3.1.1"),
+                        help="the MQTT of the query [5; with rabbitmq, of Debian 12, 3.1.1]")
     parser.add_argument("--rates", default="100,1000,5000", help="messages a second, separated by commas")
     parser.add_argument("--middles", default=",".join(MIDDLES), help=f"of {', '.join(MIDDLES)}")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement [5]")
@@ -269,6 +273,7 @@ def parsed(arguments):
         parser.error(f"--rates: '{options.rates}' is not a list of whole numbers from 1 to 100000")
     options.rates = [int(rate) for rate in rates]
     options.middles = options.middles.split(",")
+    options.protocol_version = options.protocol_version or brokers.KINDS[options.broker].VERSION
     for middle in options.middles:
         if middle not in MIDDLES:
             parser.error(f"--middles: '{middle}' is unknown: use {', '.join(MIDDLES)}")
@@ -308,7 +313,8 @@ def main(arguments):
                           f"p99 {result['p99_ms']:.2f} ms", file=sys.stderr)
                     if options.json:
                         Path(options.json).write_text(json.dumps(results, indent=1))
-    print(f"{options.broker}, qos {options.qos}, {os.cpu_count()} core(s), Linux {platform.release()}; "
+    print(f"{options.broker}, MQTT {options.protocol_version}, qos {options.qos}, {os.cpu_count()} core(s), "
+          f"Linux {platform.release()}; "
           f"{'real-time, ' if options.realtime else ''}"
           f"{options.rounds} round(s) of {options.seconds:g} s, medians (lowest to highest)")
     print(f"{'rate/s middle':19} {'p50 ms':>24} {'p99 ms':>26} {'CPU % middle':>22} {'broker':>7} "

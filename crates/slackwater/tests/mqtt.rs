@@ -1,64 +1,172 @@
 //! A query between two topics of a real broker, killed in between: `make test-mqtt`.
 
+use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::functions::example;
 use crate::process::{Folder, PATIENCE, Running, eventually};
 
-/// A Mosquitto of the test's own. It is killed when dropped.
+/// A broker of the test's own. It is ended when dropped.
 struct Broker {
     port: u16,
-    process: Child,
+    processes: Vec<Child>,
     _folder: tempfile::TempDir,
 }
 
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The program of a broker; `None` if it is not installed.
+fn installed(variable: &str) -> Option<OsString> {
+    let program = std::env::var_os(variable).filter(|program| !program.is_empty());
+    if program.is_none() {
+        eprintln!("skipped: no broker; run make test-mqtt");
+    }
+    program
+}
+
 impl Broker {
-    fn start(program: PathBuf) -> Broker {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let folder = tempfile::tempdir().unwrap();
+    fn mosquitto(program: OsString) -> Broker {
+        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
         let file = folder.path().join("mosquitto.conf");
-        let settings =
-            format!("listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n");
+        // A client of version 3.1.1 can't say how many messages it takes before it acknowledges them.
+        let settings = format!(
+            "listener {port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n\
+             max_inflight_messages 0\n"
+        );
         std::fs::write(&file, settings).unwrap();
         let mut command = Command::new(program);
-        command.arg("-c").arg(file).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn().unwrap();
-        eventually("broker", || TcpStream::connect(("127.0.0.1", port)).ok());
+        command.arg("-c").arg(file);
         Broker {
             port,
-            process,
+            processes: vec![started(command, port)],
             _folder: folder,
         }
     }
+
+    /// RabbitMQ with its plugin for MQTT, as a node of its own.
+    fn rabbitmq(program: OsString) -> Broker {
+        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("plugins"), "[rabbitmq_mqtt].\n").unwrap();
+        let settings = format!(
+            "listeners.tcp.local = 127.0.0.1:{}\nmqtt.listeners.tcp.local = 127.0.0.1:{port}\n\
+             mqtt.allow_anonymous = true\nmqtt.prefetch = 1000\n",
+            free_port()
+        );
+        std::fs::write(path("rabbitmq.conf"), settings).unwrap();
+        // Erlang's daemon of names. RabbitMQ would start one, and leave it behind.
+        let names_port = free_port();
+        let mut names = Command::new("epmd");
+        names
+            .args(["-port", &names_port.to_string()])
+            .args(["-address", "127.0.0.1"]);
+        let names = started(names, names_port);
+        let mut command = Command::new(program);
+        command
+            .env("HOME", folder.path())
+            .env("RABBITMQ_NODENAME", format!("test{port}@localhost"))
+            .env("RABBITMQ_MNESIA_BASE", path("mnesia"))
+            .env("RABBITMQ_LOG_BASE", path("log"))
+            .env("RABBITMQ_PID_FILE", path("pid"))
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", path("plugins"))
+            .env("RABBITMQ_CONFIG_FILE", path("rabbitmq.conf"))
+            .env("RABBITMQ_CONF_ENV_FILE", path("none"))
+            .env("RABBITMQ_DIST_PORT", free_port().to_string())
+            .env("ERL_EPMD_PORT", names_port.to_string());
+        Broker {
+            port,
+            processes: vec![names, started(command, port)],
+            _folder: folder,
+        }
+    }
+
+    fn options(&self, version: &str) -> String {
+        format!(
+            "'connector' = 'mqtt', 'address' = '127.0.0.1:{}', 'protocol_version' = '{version}'",
+            self.port
+        )
+    }
+}
+
+/// Starts a program, and waits until it accepts connections.
+fn started(mut command: Command, port: u16) -> Child {
+    command.stdin(Stdio::null()).process_group(0);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let process = command.spawn().unwrap();
+    eventually("broker", || TcpStream::connect(("127.0.0.1", port)).ok());
+    process
 }
 
 impl Drop for Broker {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for process in &mut self.processes {
+            // All that it consists of: the script of RabbitMQ starts a virtual machine.
+            let _ = kill_process_group(Pid::from_child(process), Signal::KILL);
+            let _ = process.wait();
+        }
     }
 }
 
 const ROWS: usize = 5_000;
 
 #[test]
-fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
-    let Some(program) = std::env::var_os("SLACKWATER_MOSQUITTO") else {
-        eprintln!("skipped: no broker; run make test-mqtt");
+fn mqtt_no_row_is_lost_when_the_query_is_killed() {
+    let Some(program) = installed("SLACKWATER_MOSQUITTO") else {
         return;
     };
-    let broker = Broker::start(program.into());
-    let mqtt = format!(
-        "'connector' = 'mqtt', 'address' = '127.0.0.1:{}'",
-        broker.port
+    let broker = Broker::mosquitto(program);
+    for version in ["5", "3.1.1"] {
+        no_row_is_lost(&broker.options(version));
+    }
+}
+
+#[test]
+fn mqtt_3_1_1_with_rabbitmq() {
+    let Some(program) = installed("SLACKWATER_RABBITMQ") else {
+        return;
+    };
+    let broker = Broker::rabbitmq(program);
+    no_row_is_lost(&broker.options("3.1.1"));
+    // It delivers at least once, and says so when it is asked for more.
+    let query = |options: &str| {
+        format!(
+            "CREATE TABLE readings (n INT) WITH ({options}, 'topic' = 't', 'format' = 'json');
+             SELECT n FROM readings;"
+        )
+    };
+    let folder = Folder::new();
+    let exactly = broker.options("3.1.1") + ", 'qos' = '2'";
+    let refused = folder.run(&query(&exactly), &[]);
+    refused.fails(1, &["grants QoS 1 for 't'", "write 'qos' = '1'"]);
+}
+
+/// As RabbitMQ before version 3.13 does with a client of MQTT 5.
+#[test]
+fn mqtt_a_broker_that_hangs_up_may_speak_another_version() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let query = format!(
+        "CREATE TABLE readings (n INT) WITH ('connector' = 'mqtt', 'address' = '127.0.0.1:{port}',
+           'topic' = 't', 'format' = 'json');
+         SELECT n FROM readings;"
     );
+    let folder = Folder::new();
+    let running = folder.start(&query, &[]);
+    drop(listener.accept().unwrap());
+    let hint = "has it MQTT 5? If not, write 'protocol_version' = '3.1.1'";
+    eventually("hint", || running.said().contains(hint).then_some(()));
+    running.interrupt();
+    running.finish(PATIENCE).ok();
+}
+
+fn no_row_is_lost(mqtt: &str) {
     let lines = (0..ROWS)
         .map(|n| format!("{n},{}\n", n % 7))
         .collect::<String>();
@@ -93,14 +201,7 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
     let parts = || kept.read_dir().into_iter().flatten().count();
     let query = folder.start(&reads, &saved);
     eventually("committed part", || (parts() > 0).then_some(()));
-    let pid = query.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-9", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    kill_process(Pid::from_raw(query.id() as i32).unwrap(), Signal::KILL).unwrap();
     drop(query);
     let wanted = (0..ROWS).filter(|n| n % 7 < 6).count();
     let query = folder.start(&reads, &saved);
@@ -132,17 +233,13 @@ fn no_row_between_brokers_is_lost_when_the_query_is_killed() {
 #[test]
 fn formats_of_a_build_read_and_write_messages() {
     let (Some(broker), Some(program)) = (
-        std::env::var_os("SLACKWATER_MOSQUITTO"),
+        installed("SLACKWATER_MOSQUITTO"),
         example("custom_operators"),
     ) else {
-        eprintln!("skipped: no broker; run make test-mqtt");
         return;
     };
-    let broker = Broker::start(broker.into());
-    let mqtt = format!(
-        "'connector' = 'mqtt', 'address' = '127.0.0.1:{}', 'qos' = '1'",
-        broker.port
-    );
+    let broker = Broker::mosquitto(broker);
+    let mqtt = broker.options("5") + ", 'qos' = '1'";
     let (good, bad) = (
         "$GPGSV,1,1,02,01,40,083,46,02,17,308,41",
         "$GPGSV,1,1,00*00",

@@ -168,7 +168,7 @@ impl Process {
         let number = Pid::from_raw(child.id() as i32).expect("a process has a number");
         let handle = pidfd_open(number, PidfdFlags::empty());
         let made = handle.map_err(io::Error::from).and_then(|handle| {
-            let output = Output::forward(function, output)?;
+            let output = Output::forward(function, output, handle.try_clone()?)?;
             Ok((handle, output))
         });
         let (handle, output) = match made {
@@ -288,6 +288,8 @@ impl Drop for Process {
             let _ = self.child.kill();
         }
         let _ = self.child.wait();
+        // This process may end next, and its threads with it.
+        self.output.finish();
     }
 }
 

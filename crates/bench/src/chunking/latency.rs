@@ -146,4 +146,17 @@ pub mod tests {
         points[0].seen.partial.missing = 1;
         assert!(!summary(Way::ShmSame, 0.5, 50.0, &points).kept);
     }
+    #[test]
+    fn a_point_without_an_answer_says_nothing() {
+        let mut starved = point(0.0, 0.0);
+        assert!(starved.says_something());
+        starved.seen.partial.count = 0;
+        assert!(!starved.says_something());
+        starved.order.load = Load::Mixed {
+            complete_share: 0.5,
+        };
+        assert!(!starved.says_something());
+        starved.seen.complete.count = 1;
+        assert!(starved.says_something());
+    }
 }

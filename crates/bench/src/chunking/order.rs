@@ -174,6 +174,16 @@ pub struct Point {
 }
 
 impl Point {
+    /// Whether anything of what was asked for came within the interval.
+    pub fn says_something(&self) -> bool {
+        let seen = &self.seen;
+        match self.order.load {
+            Load::Full { .. } => seen.complete_per_s > 0.0,
+            Load::Rates { .. } => seen.complete_per_s > 0.0 || seen.partial.count > 0,
+            Load::Mixed { .. } => seen.complete.count + seen.partial.count > 0,
+        }
+    }
+
     /// CPU time of all stages per complete update; `None` if there were none.
     pub fn cpu_s_per_complete(&self) -> Option<f64> {
         let rate = self.seen.complete_per_s;

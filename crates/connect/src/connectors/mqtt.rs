@@ -33,6 +33,11 @@ pub(crate) const CONNECTOR: ConnectorKind = ConnectorKind {
             "`'host:port'` or `'mqtt://host:port'`; the default port is 1883; IPv6 as `'[::1]:1883'`",
         ),
         option(
+            "protocol_version",
+            "`5`",
+            "the version of MQTT: `5` or `3.1.1` ([what it lacks](#mqtt-311))",
+        ),
+        option(
             "qos",
             "`1`",
             "delivery of messages: `0` at most once, `1` at least once, `2` exactly once",

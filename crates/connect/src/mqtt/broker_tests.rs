@@ -1,302 +1,43 @@
 //! Source and sink against a broker: Mosquitto, which `make test-mqtt` installs. The tests start and stop
 //! their own brokers, each on a free port of the loopback address, with its data in a temporary folder.
 
+mod support;
+
 use std::fs;
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use arrow_array::types::Int64Type;
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, StringViewArray};
 use arrow_schema::DataType;
-use slackwater_engine::chunk::Chunk;
-use slackwater_engine::error::Result;
-use slackwater_engine::link::Waiter;
-use slackwater_engine::sink::{Sink, SinkConnector, SinkRequest};
-use slackwater_engine::source::{Source, SourceConnector, SourcePoll, SourceRequest};
+use slackwater_engine::source::SourcePoll;
 
-use crate::source::tests::{Drained, drain_until, request};
-use crate::table::TableDefinition;
 use crate::table::tests::table;
+use support::{Broker, Reader, Writer, numbers_of, subscribe};
 
-/// A test that takes longer is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A broker. It is killed when dropped.
-struct Broker {
-    program: PathBuf,
-    folder: tempfile::TempDir,
-    port: u16,
-    process: Option<Child>,
-}
-
-impl Broker {
-    /// A broker that is not running yet, with lines for its configuration; `None` if it is not installed.
-    fn new(settings: &str) -> Option<Broker> {
-        let Some(program) = std::env::var_os("SLACKWATER_MOSQUITTO") else {
-            eprintln!("skipped: no broker; run make test-mqtt");
-            return None;
-        };
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().display();
-        let own = format!(
-            "listener {port} 127.0.0.1\npersistence true\npersistence_location {path}/\n\
-             autosave_interval 1\nautosave_on_changes true\nmax_queued_messages 0\n{settings}\n"
-        );
-        fs::write(folder.path().join("mosquitto.conf"), own).unwrap();
-        if fs::metadata("/proc/self")
-            .is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
-        {
-            // As root it switches to another user, who must be able to read and write its folder.
-            let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-            fs::set_permissions(folder.path(), everybody).unwrap();
-        }
-        Some(Broker {
-            program: program.into(),
-            folder,
-            port,
-            process: None,
-        })
-    }
-
-    fn running(settings: &str) -> Option<Broker> {
-        let mut broker = Broker::new(&format!("allow_anonymous true\n{settings}"))?;
-        broker.start();
-        Some(broker)
-    }
-
-    fn start(&mut self) {
-        let mut log = fs::File::options();
-        let log = log
-            .create(true)
-            .append(true)
-            .open(self.folder.path().join("log"));
-        let log = log.unwrap();
-        let mut command = Command::new(&self.program);
-        command
-            .arg("-c")
-            .arg(self.folder.path().join("mosquitto.conf"));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        self.process = Some(command.spawn().unwrap());
-        let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            let log = fs::read_to_string(self.folder.path().join("log"));
-            assert!(
-                begin.elapsed() < PATIENCE,
-                "the broker does not start: {log:?}"
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn signal(&self, signal: &str) {
-        let pid = self.process.as_ref().unwrap().id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([signal, &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-
-    /// Stops the broker with the signal, and waits until it has ended.
-    fn end(&mut self, signal: &str) {
-        self.signal(signal);
-        self.process.take().unwrap().wait().unwrap();
-    }
-
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    fn table(&self, options: &[(&str, &str)]) -> TableDefinition {
-        let address = self.address();
-        let own = [
-            ("connector", "mqtt"),
-            ("format", "json"),
-            ("address", &address),
-        ];
-        let columns = [("n", DataType::Int64), ("place", DataType::Utf8View)];
-        table(&columns, &[&own, options].concat())
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
-    }
-}
-
-struct Writer {
-    connector: Arc<dyn SinkConnector>,
-    sink: Box<dyn Sink>,
-    _waiter: Waiter,
-}
-
-impl Writer {
-    fn new(table: &TableDefinition) -> Writer {
-        let connector = crate::sink(table).unwrap();
-        let saved = SinkRequest {
-            epoch: Some(1),
-            ..SinkRequest::new(0, 1)
-        };
-        let mut sink = connector.sink(&saved).unwrap();
-        let mut waiter = Waiter::new().unwrap();
-        sink.open(&mut waiter).unwrap();
-        Writer {
-            connector,
-            sink,
-            _waiter: waiter,
-        }
-    }
-
-    fn write(&mut self, numbers: std::ops::Range<i64>, place: &str) {
-        let places = numbers.clone().map(|_| Some(place));
-        let columns: [(&str, ArrayRef); 2] = [
-            (
-                "n",
-                Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(
-                    numbers.clone(),
-                )),
-            ),
-            ("place", Arc::new(places.collect::<StringViewArray>())),
-        ];
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        self.sink.write(&Chunk::new(batch, 0)).unwrap();
-    }
-
-    /// A checkpoint: everything is acknowledged after it.
-    fn checkpoint(&mut self) -> Result<()> {
-        let prepared = self.sink.prepare(false)?;
-        prepared.map_or(Ok(()), |prepared| self.connector.secure(&prepared))
-    }
-
-    fn error(&mut self) -> String {
-        let begin = Instant::now();
-        loop {
-            if let Err(error) = self.sink.flush() {
-                return error.to_string();
-            }
-            assert!(begin.elapsed() < PATIENCE, "nothing fails");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-struct Reader {
-    connector: Arc<dyn SourceConnector>,
-    source: Box<dyn Source>,
-    waiter: Waiter,
-}
-
-impl Reader {
-    fn new(table: &TableDefinition, saved: bool) -> Reader {
-        let connector = crate::source(table).unwrap();
-        let all = (0..table.schema.fields().len()).collect::<Vec<usize>>();
-        let request = SourceRequest {
-            saved,
-            ..request(&all)
-        };
-        let mut source = connector.source(request).unwrap();
-        let mut waiter = Waiter::new().unwrap();
-        source.open(&mut waiter).unwrap();
-        Reader {
-            connector,
-            source,
-            waiter,
-        }
-    }
-
-    fn read(&mut self, rows: usize) -> Drained {
-        drain_until(&mut *self.source, &mut self.waiter, |drained| {
-            drained.strings.len() + drained.rejected.len() >= rows
-        })
-    }
-
-    /// Reads until all of `wanted` have arrived; returns the numbers of the rows, which are the first column.
-    fn read_all(&mut self, wanted: std::ops::Range<i64>) -> Vec<i64> {
-        let mut numbers = vec![];
-        let begin = Instant::now();
-        while !wanted.clone().all(|number| numbers.contains(&number)) {
-            assert!(begin.elapsed() < PATIENCE, "only {numbers:?}");
-            numbers.extend(numbers_of(&self.read(1)));
-        }
-        numbers
-    }
-
-    fn error(&mut self) -> String {
-        let begin = Instant::now();
-        loop {
-            if let Err(error) = self.source.poll() {
-                return error.to_string();
-            }
-            assert!(begin.elapsed() < PATIENCE, "nothing fails");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn close(mut self) {
-        self.source.close();
-    }
-}
-
-fn numbers_of(drained: &Drained) -> Vec<i64> {
-    let strings = drained.strings.iter();
-    let numbers = strings.map(|text| text.split(':').nth(2).unwrap().split('|').next().unwrap());
-    numbers.map(|text| text.parse().unwrap()).collect()
-}
-
-/// A session that exists before anything is written.
-fn subscribe(table: &TableDefinition) {
-    let mut reader = Reader::new(table, true);
-    // Any result will do: once our own message arrives, the subscriptions exist.
-    let name = table.options["client_id"].as_str();
-    let topic = format!("{}/begun", table.options["topic"].trim_end_matches("/#"));
-    let options = table.options.iter();
-    let own = options.filter(|(key, _)| ["connector", "format", "address"].contains(&key.as_str()));
-    let mut all = own
-        .map(|(key, value)| (key.as_str(), value.as_str()))
-        .collect::<Vec<_>>();
-    let id = format!("{name}-begun");
-    all.extend([
-        ("topic", topic.as_str()),
-        ("client_id", &id),
-        ("retain", "true"),
-    ]);
-    let columns = [("n", DataType::Int64), ("place", DataType::Utf8View)];
-    let mut writer = Writer::new(&self::table(&columns, &all));
-    writer.write(-1..0, "begun");
-    writer.checkpoint().unwrap();
-    reader.read(1);
-    reader.connector.stored(&table.options["topic"], u64::MAX);
-    reader.close();
-}
+/// The versions, and the highest quality of service of a sink.
+const VERSIONS: [(&str, &str); 2] = [("5", "2"), ("3.1.1", "1")];
 
 #[test]
 fn mqtt_rows_come_back() {
     let Some(broker) = Broker::running("") else {
         return;
     };
-    for qos in ["0", "1", "2"] {
-        let topic = format!("q{qos}/#");
-        let client = format!("reader {qos}");
-        let mut of_source =
-            broker.table(&[("topic", &topic), ("qos", qos), ("client_id", &client)]);
+    for ((version, highest), qos) in VERSIONS
+        .into_iter()
+        .flat_map(|version| ["0", "1", "2"].map(|qos| (version, qos)))
+    {
+        let topic = format!("v{version}/q{qos}/#");
+        let client = format!("reader {version} {qos}");
+        let spoken = ("protocol_version", version);
+        let options = [
+            ("topic", &*topic),
+            ("qos", qos),
+            ("client_id", &client),
+            spoken,
+        ];
+        let mut of_source = broker.table(&options);
         subscribe(&of_source);
         let topics = arrow_schema::Field::new("topic", DataType::Utf8View, true);
         let fields = of_source
@@ -310,14 +51,15 @@ fn mqtt_rows_come_back() {
         let mut reader = Reader::new(&of_source, false);
         // With qos 0 nothing is kept for clients that are not connected.
         std::thread::sleep(Duration::from_millis(if qos == "0" { 500 } else { 0 }));
-        let options = [("topic_column", "place"), ("qos", qos)];
+        let options = [("topic_column", "place"), ("qos", qos.min(highest)), spoken];
         let mut writer = Writer::new(&broker.table(&options));
         for first in (0..3_000).step_by(1_000) {
-            writer.write(first..first + 1_000, &format!("q{qos}/{first}"));
+            writer.write(first..first + 1_000, &format!("v{version}/q{qos}/{first}"));
         }
         let read = reader.read(3_000).strings;
-        assert_eq!(read[0], format!("0:1:0|q{qos}/0|q{qos}/0"));
-        assert_eq!(read[2_999], format!("0:3000:2999|q{qos}/2000|q{qos}/2000"));
+        let place = |first: usize| format!("v{version}/q{qos}/{first}|v{version}/q{qos}/{first}");
+        assert_eq!(read[0], format!("0:1:0|{}", place(0)));
+        assert_eq!(read[2_999], format!("0:3000:2999|{}", place(2_000)));
         assert_eq!(read.len(), 3_000);
         writer.sink.finish(true).unwrap();
         reader.close();
@@ -340,13 +82,25 @@ fn mqtt_waits_for_a_broker_that_is_not_available() {
 
 #[test]
 fn mqtt_survives_brokers_that_are_stopped_or_killed_or_stalled() {
+    VERSIONS.into_iter().for_each(survives);
+}
+
+fn survives((version, qos_of_sink): (&str, &str)) {
     let Some(mut broker) = Broker::running("") else {
         return;
     };
-    let of_source = broker.table(&[("topic", "t/#"), ("client_id", "reader"), ("qos", "2")]);
+    let spoken = ("protocol_version", version);
+    let named = [
+        ("topic", "t/#"),
+        ("client_id", "reader"),
+        ("qos", "2"),
+        spoken,
+    ];
+    let of_source = broker.table(&named);
     subscribe(&of_source);
     let mut reader = Reader::new(&of_source, false);
-    let mut writer = Writer::new(&broker.table(&[("topic", "t/x"), ("qos", "2")]));
+    let of_sink = [("topic", "t/x"), ("qos", qos_of_sink), spoken];
+    let mut writer = Writer::new(&broker.table(&of_sink));
     writer.write(0..500, "x");
     writer.checkpoint().unwrap();
     let mut numbers = reader.read_all(0..500);
@@ -396,16 +150,24 @@ fn mqtt_a_stalled_broker_holds_the_sink_back() {
 
 #[test]
 fn mqtt_messages_that_are_in_no_checkpoint_are_sent_again() {
-    let Some(broker) = Broker::running("") else {
+    // A client of version 3.1.1 can't say how many messages it takes before it acknowledges them.
+    let Some(broker) = Broker::running("max_inflight_messages 0") else {
         return;
     };
-    for qos in ["1", "2"] {
-        let topic = format!("again{qos}/#");
-        let client = format!("again {qos}");
-        let options = [("topic", &*topic), ("client_id", &client), ("qos", qos)];
+    for (version, qos) in [("5", "1"), ("5", "2"), ("3.1.1", "1"), ("3.1.1", "2")] {
+        let level = format!("again{version}{qos}");
+        let topic = format!("{level}/#");
+        let client = format!("again {version} {qos}");
+        let spoken = ("protocol_version", version);
+        let options = [
+            ("topic", &*topic),
+            ("client_id", &client),
+            ("qos", qos),
+            spoken,
+        ];
         let of_source = broker.table(&options);
         subscribe(&of_source);
-        let mut writer = Writer::new(&broker.table(&[("topic", &format!("again{qos}/x"))]));
+        let mut writer = Writer::new(&broker.table(&[("topic", &format!("{level}/x"))]));
         writer.write(0..30, "x");
         writer.checkpoint().unwrap();
         let mut reader = Reader::new(&of_source, true);
@@ -459,9 +221,12 @@ fn mqtt_errors_name_the_broker_and_the_option_but_no_password() {
         ("username", "anna"),
         ("password", "secret7"),
     ];
+    let older = [&wrong[..], &[("protocol_version", "3.1.1")]].concat();
     for error in [
         Reader::new(&broker.table(&wrong), false).error(),
         Writer::new(&broker.table(&wrong)).error(),
+        Reader::new(&broker.table(&older), false).error(),
+        Writer::new(&broker.table(&older)).error(),
     ] {
         assert!(
             error.contains(&format!("mqtt broker {}", broker.address())),
@@ -487,31 +252,54 @@ fn mqtt_errors_name_the_broker_and_the_option_but_no_password() {
     writer.checkpoint().unwrap();
 }
 
-#[test]
-fn mqtt_a_server_that_does_not_speak_mqtt_is_named() {
+/// What a source says of a server that gives this answer to its first packet.
+fn error_of_answer(answer: &'static [u8], version: &str) -> (String, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let web = std::thread::spawn(move || {
+    let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream
-            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .unwrap();
-        // Wait until the other side has read it.
-        let _ = std::io::Read::read(&mut stream, &mut [0; 100]);
-        std::thread::sleep(Duration::from_millis(200));
+        stream.write_all(answer).unwrap();
+        // Until the other side has read it and closes the connection.
+        let _ = stream.read_to_end(&mut vec![]);
     });
     let options = [
         ("connector", "mqtt"),
         ("format", "raw"),
         ("topic", "t"),
         ("address", &address),
+        ("protocol_version", version),
     ];
     let table = table(&[("line", DataType::Utf8View)], &options);
     let error = Reader::new(&table, false).error();
+    server.join().unwrap();
+    (error, address)
+}
+
+#[test]
+fn mqtt_a_server_that_does_not_speak_mqtt_is_named() {
+    let (error, address) = error_of_answer(b"HTTP/1.1 400 Bad Request\r\n\r\n", "5");
     assert!(error.contains("does not speak MQTT 5"), "{error}");
     assert!(
         error.contains(&address) && error.contains("'address'"),
         "{error}"
     );
-    web.join().unwrap();
+}
+
+#[test]
+fn mqtt_a_broker_of_another_version_is_told_how_to_use_it() {
+    // Each refuses in its own version: with return code 1, or with reason 0x84 and properties.
+    for (answer, version, other) in [
+        (&[0x20, 2, 0, 1][..], "5", "3.1.1"),
+        (&[0x20, 3, 0, 0x84, 0], "5", "3.1.1"),
+        (&[0x20, 3, 0, 0x84, 0], "3.1.1", "5"),
+        (&[0x20, 2, 0, 1], "3.1.1", "5"),
+    ] {
+        let (error, _) = error_of_answer(answer, version);
+        for part in [
+            format!("does not speak MQTT {version} "),
+            format!("write 'protocol_version' = '{other}'"),
+        ] {
+            assert!(error.contains(&part), "'{part}' is not in: {error}");
+        }
+    }
 }

@@ -20,7 +20,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waker;
 
-use super::packet::{self, ConnAck, Connect, Packet};
+use super::packet::{self, ConnAck, Connect, Packet, Start};
+use super::refusals::{End, dismissed, failed, not_mqtt, refused};
 use super::settings::Broker;
 
 /// How long a broker may take to answer when we connect.
@@ -41,8 +42,8 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// One side of the protocol: a state machine that neither waits nor touches the socket.
 pub(crate) trait Session: Send + 'static {
-    /// Whether the broker should start a clean session, and for how many seconds it should keep the session.
-    fn introduction(&self) -> (bool, u32);
+    /// How the broker should start the session.
+    fn introduction(&self) -> Start;
 
     /// The broker has accepted the connection.
     fn begin(&mut self, ack: &ConnAck, out: &mut Vec<u8>) -> Result<()>;
@@ -161,29 +162,6 @@ impl Drop for Client {
     }
 }
 
-fn failed(broker: &Broker, reason: &str) -> Error {
-    Error::new(place(broker), reason)
-}
-
-/// How errors name the broker.
-pub(crate) fn place(broker: &Broker) -> String {
-    format!("table '{}': mqtt broker {}", broker.table, broker.address)
-}
-
-/// Why a connection has ended.
-enum End {
-    Stopped,
-    /// The connection may come back.
-    Away(String),
-    Failed(Error),
-}
-
-impl From<std::io::Error> for End {
-    fn from(error: std::io::Error) -> End {
-        End::Away(error.to_string())
-    }
-}
-
 struct Connection<S> {
     broker: Arc<Broker>,
     session: S,
@@ -228,9 +206,12 @@ impl<S: Session> Connection<S> {
     fn note_away(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.is_away, true) {
             let Broker { table, address, .. } = &*self.broker;
+            let version = self.broker.version.name();
+            let other = self.broker.version.other().name();
             eprintln!(
                 "warning: table '{table}': the mqtt broker {address} can't be reached: {reason}; \
-                 waiting for it (is 'address' right, does it run, and has it MQTT 5?)"
+                 waiting for it (is 'address' right, does it run, and has it MQTT {version}? If not, write \
+                 'protocol_version' = '{other}')"
             );
         }
     }
@@ -275,14 +256,13 @@ impl<S: Session> Connection<S> {
         crate::tcp::keep_alive(&stream)?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
-        let (clean_start, session_expiry_s) = self.session.introduction();
         let mut out = vec![];
         packet::connect(
+            self.broker.version,
             &mut out,
             &Connect {
                 client_id: &self.broker.client_id,
-                clean_start,
-                session_expiry_s,
+                session: self.session.introduction(),
                 username: self.broker.username(),
                 password: self.broker.password(),
             },
@@ -294,15 +274,15 @@ impl<S: Session> Connection<S> {
         };
         loop {
             if input.filled > 0 && !packet::is_answer(input.bytes[0]) {
-                return Err(self.not_mqtt("it answers with something else"));
+                return Err(not_mqtt(&self.broker, "it answers with something else"));
             }
             if let Some((packet, length)) = self.read(&input.bytes[..input.filled])? {
                 let ack = match packet {
                     Packet::ConnAck(ack) => ack,
-                    _ => return Err(self.not_mqtt("it answers with another packet")),
+                    _ => return Err(not_mqtt(&self.broker, "it answers with another packet")),
                 };
                 if ack.code != 0 {
-                    return Err(self.refused(ack.code));
+                    return Err(refused(&self.broker, ack.code));
                 }
                 input.bytes.copy_within(length..input.filled, 0);
                 input.filled -= length;
@@ -322,37 +302,8 @@ impl<S: Session> Connection<S> {
     }
 
     fn read<'i>(&self, bytes: &'i [u8]) -> std::result::Result<Option<(Packet<'i>, usize)>, End> {
-        packet::read(bytes).map_err(|malformed| self.not_mqtt(malformed.0))
-    }
-
-    fn not_mqtt(&self, reason: &str) -> End {
-        let error = failed(&self.broker, &format!("does not speak MQTT 5: {reason}"));
-        End::Failed(error.hint("name a broker's port in 'address' (without TLS: 1883)"))
-    }
-
-    /// What a broker's rejection means. Some are temporary.
-    fn refused(&self, code: u8) -> End {
-        let user = match self.broker.username() {
-            Some(_) => "check 'username' and 'password'",
-            None => "add 'username' and 'password'",
-        };
-        let (reason, hint) = match code {
-            // Versions 3 and 5 have different codes.
-            0x01 | 0x84 => (
-                "does not speak MQTT 5",
-                "use a broker that does: Mosquitto does from 1.6 on",
-            ),
-            0x02 | 0x85 => ("rejects the client's name", "write another 'client_id'"),
-            0x04 | 0x86 => ("rejects the user or the password", user),
-            0x05 | 0x87 => ("does not let the client in", user),
-            0x8a => ("has banned the client", "ask who runs it"),
-            0x88 | 0x89 | 0x97 | 0x9f => {
-                return End::Away(format!("it is busy (code {code:#04x})"));
-            }
-            _ => ("rejects the connection", "look into its log"),
-        };
-        let error = failed(&self.broker, &format!("{reason} (code {code:#04x})"));
-        End::Failed(error.hint(hint).final_one())
+        packet::read(self.broker.version, bytes)
+            .map_err(|malformed| not_mqtt(&self.broker, malformed.0))
     }
 
     fn serve(
@@ -439,12 +390,10 @@ impl<S: Session> Connection<S> {
             Err(error) => return Err(error.into()),
         }
         let mut from = 0;
-        while let Some((packet, length)) = packet::read(&input.bytes[from..input.filled])
-            .map_err(|malformed| self.not_mqtt(malformed.0))?
-        {
+        while let Some((packet, length)) = self.read(&input.bytes[from..input.filled])? {
             from += length;
             match packet {
-                Packet::Disconnect { code } => return Err(self.dismissed(code)),
+                Packet::Disconnect { code } => return Err(dismissed(&self.broker, code)),
                 packet => self.session.hear(&packet, out).map_err(End::Failed)?,
             }
         }
@@ -457,29 +406,6 @@ impl<S: Session> Connection<S> {
             input.bytes = vec![0; READ_BYTES];
         }
         Ok(())
-    }
-
-    /// The broker closes the connection and gives a reason.
-    fn dismissed(&self, code: u8) -> End {
-        let id = &self.broker.client_id;
-        let (reason, hint) = match code {
-            0x8e => (
-                format!("has let another client in with the name '{id}'"),
-                "give each table and query a 'client_id' of its own",
-            ),
-            0x87 => (
-                "does not let the client go on".into(),
-                "check 'username' and 'password'",
-            ),
-            0x95 => (
-                "has got a message that is too large".into(),
-                "write smaller rows, or raise its limit",
-            ),
-            0x82 | 0x81 => ("finds what was sent wrong".into(), "look into its log"),
-            _ => return End::Away(format!("it ends the connection (code {code:#04x})")),
-        };
-        let error = failed(&self.broker, &format!("{reason} (code {code:#04x})"));
-        End::Failed(error.hint(hint))
     }
 
     fn farewell(&mut self, mut stream: &TcpStream, left: &[u8]) -> std::result::Result<(), End> {

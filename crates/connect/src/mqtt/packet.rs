@@ -1,7 +1,39 @@
-//! Packets of MQTT 5, as far as a client needs them (OASIS standard "MQTT Version 5.0", chapters 2, 3).
+//! Packets of MQTT, as far as a client needs them (OASIS standards "MQTT Version 5.0" and "MQTT Version
+//! 3.1.1", chapters 2, 3).
+//!
+//! Packets of version 3.1.1 have the same order without properties and reason codes. A broker that says
+//! nothing of its limits is read as one that has none.
 //!
 //! Converts bytes to values and back; nothing here waits or has state. Bytes from a broker never cause a
 //! panic: what can't be read is a [`Malformed`] with the reason.
+
+/// A version of the protocol, as the option names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V3_1_1,
+    V5,
+}
+
+impl Version {
+    /// The versions by the names that the option has for them.
+    pub(crate) const NAMES: [(&str, Version); 2] = [("5", Version::V5), ("3.1.1", Version::V3_1_1)];
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Version::V3_1_1 => "3.1.1",
+            Version::V5 => "5",
+        }
+    }
+
+    /// The other one.
+    pub(crate) fn other(self) -> Version {
+        match self {
+            Version::V3_1_1 => Version::V5,
+            Version::V5 => Version::V3_1_1,
+        }
+    }
+}
 
 /// How often a message is delivered: at most, at least or exactly once, in the standard's terms.
 #[allow(clippy::enum_variant_names)]
@@ -114,12 +146,21 @@ pub(crate) struct Publish<'a> {
     pub(crate) subscription: Option<u32>,
 }
 
+/// How a session starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// Whether the broker forgets an earlier session of the client.
+    pub(crate) is_clean: bool,
+    /// For how many seconds the broker keeps the session of a broken connection. With version 3.1.1 it ends
+    /// clean sessions with their connection, and decides how long it keeps others.
+    pub(crate) expiry_s: u32,
+}
+
 /// A client's request to connect.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Connect<'a> {
     pub(crate) client_id: &'a str,
-    pub(crate) clean_start: bool,
-    pub(crate) session_expiry_s: u32,
+    pub(crate) session: Start,
     pub(crate) username: Option<&'a str>,
     pub(crate) password: Option<&'a str>,
 }
@@ -130,7 +171,10 @@ pub(crate) fn is_answer(first: u8) -> bool {
 }
 
 /// Reads the packet at the beginning of `bytes`, and its length; `None` if it is incomplete.
-pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet<'_>, usize)>, Malformed> {
+pub(crate) fn read(
+    version: Version,
+    bytes: &[u8],
+) -> Result<Option<(Packet<'_>, usize)>, Malformed> {
     let Some(&first) = bytes.first() else {
         return Ok(None);
     };
@@ -141,7 +185,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet<'_>, usize)>, Malforme
     let Some(body) = bytes.get(start..start + length as usize) else {
         return Ok(None);
     };
-    let packet = parse(first, &mut Rest(body))?;
+    let packet = parse(version, first, &mut Rest(body))?;
     Ok(Some((packet, start + body.len())))
 }
 
@@ -160,10 +204,10 @@ fn variable(bytes: &[u8]) -> Result<Option<(u32, usize)>, Malformed> {
     }
 }
 
-fn parse<'a>(first: u8, rest: &mut Rest<'a>) -> Result<Packet<'a>, Malformed> {
+fn parse<'a>(version: Version, first: u8, rest: &mut Rest<'a>) -> Result<Packet<'a>, Malformed> {
     Ok(match first >> 4 {
-        kind::CONNACK => Packet::ConnAck(conn_ack(rest)?),
-        kind::PUBLISH => Packet::Publish(publish(first, rest)?),
+        kind::CONNACK => Packet::ConnAck(conn_ack(version, rest)?),
+        kind::PUBLISH => Packet::Publish(publish(version, first, rest)?),
         kind::PUBACK => Packet::PubAck {
             id: rest.u16()?,
             code: rest.code(),
@@ -176,19 +220,21 @@ fn parse<'a>(first: u8, rest: &mut Rest<'a>) -> Result<Packet<'a>, Malformed> {
         kind::PUBCOMP => Packet::PubComp { id: rest.u16()? },
         kind::SUBACK => {
             let id = rest.u16()?;
-            rest.properties()?;
+            if version == Version::V5 {
+                rest.properties()?;
+            }
             Packet::SubAck {
                 id,
                 code: rest.u8()?,
             }
         }
         kind::PINGRESP => Packet::PingResp,
-        kind::DISCONNECT => Packet::Disconnect { code: rest.code() },
+        kind::DISCONNECT if version == Version::V5 => Packet::Disconnect { code: rest.code() },
         _ => return Err(Malformed("a packet that only a client sends")),
     })
 }
 
-fn conn_ack(rest: &mut Rest<'_>) -> Result<ConnAck, Malformed> {
+fn conn_ack(version: Version, rest: &mut Rest<'_>) -> Result<ConnAck, Malformed> {
     let flags = rest.u8()?;
     let mut ack = ConnAck {
         session_present: flags & 1 != 0,
@@ -199,8 +245,8 @@ fn conn_ack(rest: &mut Rest<'_>) -> Result<ConnAck, Malformed> {
         retains: true,
         keep_alive_s: None,
     };
-    // A broker that speaks only an older version says so without properties.
-    if rest.0.is_empty() {
+    // A broker that speaks only another version says so in its own.
+    if rest.0.is_empty() || version != Version::V5 {
         return Ok(ack);
     }
     let mut properties = rest.properties()?;
@@ -218,7 +264,7 @@ fn conn_ack(rest: &mut Rest<'_>) -> Result<ConnAck, Malformed> {
     Ok(ack)
 }
 
-fn publish<'a>(first: u8, rest: &mut Rest<'a>) -> Result<Publish<'a>, Malformed> {
+fn publish<'a>(version: Version, first: u8, rest: &mut Rest<'a>) -> Result<Publish<'a>, Malformed> {
     let qos = Qos::of(first >> 1 & 3).ok_or(Malformed("a message of QoS 3"))?;
     let topic = rest.text()?;
     let id = match qos {
@@ -228,7 +274,10 @@ fn publish<'a>(first: u8, rest: &mut Rest<'a>) -> Result<Publish<'a>, Malformed>
     if id == 0 && qos != Qos::AtMostOnce {
         return Err(Malformed("a message without a number"));
     }
-    let mut properties = rest.properties()?;
+    let mut properties = match version {
+        Version::V3_1_1 => Rest(&[]),
+        Version::V5 => rest.properties()?,
+    };
     let mut subscription = None;
     while let Some(property) = properties.property()? {
         if let (11, Value::Number(number)) = property {
@@ -343,35 +392,39 @@ mod tests {
             (retain, duplicate) in any::<(bool, bool)>(),
             id in 1u16..,
             behind in proptest::collection::vec(any::<u8>(), 0..5),
+            is_new: bool,
         ) {
+            let version = if is_new { Version::V5 } else { Version::V3_1_1 };
             let qos = Qos::of(qos).unwrap();
             let id = if qos == Qos::AtMostOnce { 0 } else { id };
             let message = Publish {
                 topic: &topic, payload: &payload, qos, retain, duplicate, id, subscription: None,
             };
             let mut bytes = vec![];
-            write_publish(&mut bytes, &message);
+            write_publish(version, &mut bytes, &message);
             let length = bytes.len();
             for cut in 0..length {
-                prop_assert_eq!(read(&bytes[..cut]), Ok(None));
+                prop_assert_eq!(read(version, &bytes[..cut]), Ok(None));
             }
             bytes.extend(behind);
-            prop_assert_eq!(read(&bytes), Ok(Some((Packet::Publish(message), length))));
+            prop_assert_eq!(read(version, &bytes), Ok(Some((Packet::Publish(message), length))));
         }
 
         #[test]
         fn bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), kind in 0u8..16) {
-            let _ = read(&bytes);
             let mut framed = vec![kind << 4, bytes.len() as u8];
-            framed.extend(bytes);
-            let _ = read(&framed);
+            framed.extend(&bytes);
+            for (_, version) in Version::NAMES {
+                let _ = read(version, &bytes);
+                let _ = read(version, &framed);
+            }
         }
     }
 
     #[test]
     fn what_a_broker_says() {
         fn says(bytes: &[u8]) -> Result<Packet<'_>, Malformed> {
-            read(bytes).map(|packet| packet.unwrap().0)
+            read(Version::V5, bytes).map(|packet| packet.unwrap().0)
         }
         let plain = [0x20, 3, 1, 0, 0];
         let Ok(Packet::ConnAck(ack)) = says(&plain) else {
@@ -405,7 +458,7 @@ mod tests {
         assert_eq!(says(&[0xe0, 0]), Ok(Packet::Disconnect { code: 0 }));
         assert_eq!(says(&[0x40, 1, 1]), Err(SHORT));
         assert!(says(&[0x36, 0]).is_err() && says(&[0x10, 0]).is_err());
-        assert!(read(&[0x30, 0xff, 0xff, 0xff, 0xff]).is_err());
+        assert!(read(Version::V5, &[0x30, 0xff, 0xff, 0xff, 0xff]).is_err());
     }
 
     #[test]
@@ -421,8 +474,9 @@ mod tests {
             subscription: None,
         };
         let mut bytes = vec![];
-        write_publish(&mut bytes, &message);
+        write_publish(Version::V5, &mut bytes, &message);
         assert_eq!(bytes.len(), 1 + 3 + 3 + 2 + 1 + 300_000);
-        assert_eq!(read(&bytes).unwrap().unwrap().1, bytes.len());
+        let read = read(Version::V5, &bytes).unwrap().unwrap();
+        assert_eq!(read.1, bytes.len());
     }
 }

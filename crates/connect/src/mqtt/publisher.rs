@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waker;
 
-use super::connection::{Bell, OUT_BYTES_MAX, Session, place};
-use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED};
+use super::connection::{Bell, OUT_BYTES_MAX, Session};
+use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED, Start, Version};
+use super::refusals::place;
 use super::settings::{Broker, SESSION_EXPIRY_S};
 
 /// Bytes that wait for the thread; one chunk may exceed it.
@@ -21,6 +22,10 @@ const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Reason code: more messages are in flight than the broker accepts.
 const QUOTA: u8 = 0x97;
+
+/// The messages in flight to a broker that doesn't say how many it takes (version 3.1.1). AWS IoT takes a
+/// hundred; most take more.
+const WINDOW_UNTOLD: usize = 100;
 
 /// Bytes in flight to the broker.
 const FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -255,7 +260,7 @@ impl Publisher {
             id: flying.id,
             subscription: None,
         };
-        packet::write_publish(out, &message);
+        packet::write_publish(self.broker.version, out, &message);
         let bytes = out.len() - before;
         if bytes > self.packet_bytes_max {
             let max = self.packet_bytes_max;
@@ -300,14 +305,22 @@ impl Publisher {
 }
 
 impl Session for Publisher {
-    fn introduction(&self) -> (bool, u32) {
-        (!self.was_there, SESSION_EXPIRY_S)
+    fn introduction(&self) -> Start {
+        Start {
+            // With version 3.1.1 a session that is not clean would stay at the broker for good. A sink sends
+            // what was not acknowledged anyway, so it doesn't need one.
+            is_clean: !self.was_there || self.broker.version == Version::V3_1_1,
+            expiry_s: SESSION_EXPIRY_S,
+        }
     }
 
     fn begin(&mut self, ack: &ConnAck, out: &mut Vec<u8>) -> Result<()> {
         (self.was_there, self.is_crowded) = (true, false);
         self.has_resumed = ack.session_present;
-        self.window = ack.receive_maximum.into();
+        self.window = match self.broker.version {
+            Version::V3_1_1 => WINDOW_UNTOLD,
+            Version::V5 => ack.receive_maximum.into(),
+        };
         self.packet_bytes_max = ack.packet_bytes_max as usize;
         if ack.qos_max < self.qos {
             let max = ack.qos_max as u8;

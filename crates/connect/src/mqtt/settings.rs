@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
 
-use super::packet::{Qos, TEXT_BYTES_MAX};
+use super::packet::{Qos, Start, TEXT_BYTES_MAX, Version};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
@@ -23,6 +23,7 @@ pub(crate) struct Broker {
     pub(crate) table: String,
     /// `host:port`
     pub(crate) address: String,
+    pub(crate) version: Version,
     pub(crate) client_id: String,
     username: Option<String>,
     password: Option<String>,
@@ -57,12 +58,19 @@ impl Broker {
                 "write 'host:port', as in 'localhost:1883' (MQTT over TCP, without TLS)",
             ));
         }
+        let version = options.choice("protocol_version", &Version::NAMES, Version::V5)?;
         let random = RandomState::new().hash_one(std::process::id());
+        let random = match version {
+            // Brokers need not accept other or more characters than these 23.
+            Version::V3_1_1 => format!("slackwater{:013x}", random >> 12),
+            Version::V5 => format!("slackwater-{random:016x}"),
+        };
         let client_id = options.text("client_id").map(str::to_string);
         let broker = Broker {
             table: table.name.clone(),
             address,
-            client_id: client_id.unwrap_or_else(|| format!("slackwater-{random:016x}")),
+            version,
+            client_id: client_id.unwrap_or(random),
             username: options.text("username").map(str::to_string),
             password: options.text("password").map(str::to_string),
         };
@@ -100,7 +108,21 @@ fn check_text(name: &str, text: &str) -> Result<(), OptionError> {
     Err(OptionError::new(name, reason, "write another one"))
 }
 
-pub(crate) fn qos(options: &Options<'_>) -> Result<Qos, OptionError> {
+/// How a sink's messages are delivered.
+pub(crate) fn qos_of_sink(options: &Options<'_>, version: Version) -> Result<Qos, OptionError> {
+    let qos = qos(options)?;
+    // A sink's session would have to last longer than a connection and end with the query, and the broker
+    // would have to say how many messages it takes at a time: Mosquitto acknowledges more, and drops them.
+    if qos == Qos::ExactlyOnce && version == Version::V3_1_1 {
+        let reason = "a sink can't keep that promise with MQTT 3.1.1, where a broker does not say how many \
+                      messages it takes, and a session never ends";
+        let hint = "write 'qos' = '1' (at least once), or 'protocol_version' = '5'";
+        return Err(OptionError::new("qos", reason, hint));
+    }
+    Ok(qos)
+}
+
+fn qos(options: &Options<'_>) -> Result<Qos, OptionError> {
     let choices = [
         ("0", Qos::AtMostOnce),
         ("1", Qos::AtLeastOnce),
@@ -116,11 +138,14 @@ pub(crate) struct Subscription {
     pub(crate) qos: Qos,
     /// Whether the broker keeps messages that arrive while the source is not connected.
     pub(crate) is_persistent: bool,
-    pub(crate) session_expiry_s: u32,
+    session_expiry_s: u32,
 }
 
 impl Subscription {
-    pub(crate) fn read(options: &Options<'_>) -> Result<Subscription, OptionError> {
+    pub(crate) fn read(
+        options: &Options<'_>,
+        version: Version,
+    ) -> Result<Subscription, OptionError> {
         let text = options.required("topic", "sensors/+/temperature")?;
         let filters = text.split(';').map(|filter| filter.trim().to_string());
         let filters = filters.collect::<Vec<String>>();
@@ -133,7 +158,7 @@ impl Subscription {
             ));
         }
         for (nth, filter) in filters.iter().enumerate() {
-            check_filter(filter)?;
+            check_filter(filter, version)?;
             if filters[..nth].contains(filter) {
                 let reason = format!("'{filter}' is listed twice");
                 return Err(OptionError::new("topic", reason, "leave one out"));
@@ -146,6 +171,13 @@ impl Subscription {
             let reason = "the broker finds a persistent session by the client's name";
             let hint = "add 'client_id' = 'a name that no other client has'";
             return Err(OptionError::new("session", reason, hint));
+        }
+        if options.text("session_expiry").is_some() && version == Version::V3_1_1 {
+            let reason =
+                "MQTT 3.1.1 has no such time: the broker decides how long it keeps a session";
+            let hint = "leave it out and set the broker's own (Mosquitto: persistent_client_expiration), or \
+                        write 'protocol_version' = '5'";
+            return Err(OptionError::new("session_expiry", reason, hint));
         }
         const DAY_NS: u64 = 86_400_000_000_000;
         let expiry_ns = options.duration_ns("session_expiry")?;
@@ -168,14 +200,34 @@ impl Subscription {
     }
 }
 
+impl Subscription {
+    /// How a session starts, of a source that has had one before or not.
+    pub(crate) fn start(&self, version: Version, was_there: bool) -> Start {
+        Start {
+            is_clean: match version {
+                // A session that is not clean would stay at the broker for good, under a random name.
+                Version::V3_1_1 => !self.is_persistent,
+                Version::V5 => !self.is_persistent && !was_there,
+            },
+            expiry_s: self.session_expiry_s,
+        }
+    }
+}
+
 /// Rejects filters that are not valid (section 4.7).
-fn check_filter(filter: &str) -> Result<(), OptionError> {
+fn check_filter(filter: &str, version: Version) -> Result<(), OptionError> {
     let wrong = |reason: &str| {
         let reason = format!("'{filter}' is not a valid topic filter: {reason}");
         let hint = "write levels with '/' between them; '+' stands for one level, '#' at the end for all \
             below";
         Err(OptionError::new("topic", reason, hint))
     };
+    if filter.starts_with("$share/") && version == Version::V3_1_1 {
+        // Some brokers share it all the same; others wait for messages to a topic of that name.
+        let reason = format!("'{filter}': MQTT 3.1.1 has no shared subscriptions");
+        let hint = "leave $share/…/ out, or write 'protocol_version' = '5'";
+        return Err(OptionError::new("topic", reason, hint));
+    }
     if filter.is_empty() {
         return wrong("it is empty");
     }

@@ -5,6 +5,8 @@
 //! the *frontier* of each filter has moved beyond them. Without checkpoints the frontier follows the rows
 //! that were passed on; with checkpoints it follows the last stored one. Messages that a broker sends again
 //! over a new connection, because they were not acknowledged, are recognized by their identifier and skipped.
+//! Not so with QoS 1 of MQTT 3.1.1: brokers exist (RabbitMQ) that number messages anew with each connection,
+//! so an identifier may name another message. There they are read again.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +16,9 @@ use slackwater_engine::error::{Error, Result};
 use slackwater_engine::link::Waker;
 use slackwater_engine::time::now_ns;
 
-use super::connection::{Bell, Session, place};
-use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED};
+use super::connection::{Bell, Session};
+use super::packet::{self, ConnAck, Packet, Publish, Qos, REFUSED, Start, Version};
+use super::refusals::place;
 use super::settings::{Broker, Subscription};
 
 /// Bytes that wait for the worker; one message may exceed it.
@@ -131,6 +134,8 @@ pub(crate) struct Subscriber {
     /// Messages with exactly-once delivery that the broker has not released yet.
     releasing: HashSet<u16>,
     was_there: bool,
+    /// Which subscriptions the broker has granted.
+    subscribed: Vec<bool>,
     has_strangers: bool,
 }
 
@@ -143,6 +148,7 @@ impl Subscriber {
     ) -> Subscriber {
         Subscriber {
             next: vec![1; subscription.filters.len()],
+            subscribed: vec![false; subscription.filters.len()],
             broker,
             subscription,
             reading,
@@ -231,6 +237,80 @@ impl Subscriber {
         number
     }
 
+    /// Forgets messages that are acknowledged once: the broker sends them again, under whatever identifiers.
+    fn forget_acknowledged_once(&mut self) {
+        let is_kept = |message: &Unacknowledged| message.qos == Qos::ExactlyOnce;
+        self.unacknowledged.retain(is_kept);
+        self.ids = self
+            .unacknowledged
+            .iter()
+            .map(|message| message.id)
+            .collect();
+    }
+
+    fn note_forgotten(&self) {
+        let Broker {
+            table,
+            address,
+            client_id,
+            ..
+        } = &*self.broker;
+        if self.broker.version == Version::V3_1_1 && !self.subscription.is_persistent {
+            eprintln!(
+                "warning: table '{table}': the connection to the mqtt broker {address} has broken, and its \
+                 session with it: messages in between are lost (add 'client_id', and the broker keeps them)"
+            );
+            return;
+        }
+        eprintln!(
+            "warning: table '{table}': the mqtt broker {address} has forgotten the session of \
+             '{client_id}': what it had kept is lost"
+        );
+    }
+
+    /// The broker has answered the subscription to a filter.
+    fn granted(&mut self, id: u16, code: u8) -> Result<()> {
+        let nth = usize::from(id).wrapping_sub(1);
+        let Some(filter) = self.subscription.filters.get(nth) else {
+            return Ok(());
+        };
+        let asked = self.subscription.qos as u8;
+        let lower = format!("write 'qos' = '{code}'");
+        let (why, hint) = match code {
+            code if (asked..REFUSED).contains(&code) => {
+                self.subscribed[nth] = true;
+                return Ok(());
+            }
+            // What the option promises would not hold.
+            0..REFUSED => {
+                let reason = format!(
+                    "grants QoS {code} for '{filter}', and 'qos' = '{asked}' was asked for: it can't keep \
+                     that promise"
+                );
+                let error = Error::new(place(&self.broker), reason);
+                return Err(error.hint(&lower).final_one());
+            }
+            0x87 => (
+                "the user may not read it",
+                "ask for the right to, or name others in 'topic'",
+            ),
+            0x8f | 0xa2 => ("it finds the filter wrong", "write others in 'topic'"),
+            0x9e => (
+                "it has no shared subscriptions",
+                "leave $share/…/ out of 'topic'",
+            ),
+            0xa1 => ("it does not number subscriptions", "use a broker that does"),
+            _ => (
+                "it does not say why",
+                "look into its log; may the user read it?",
+            ),
+        };
+        let reason = format!("rejects the subscription to '{filter}': {why} (code {code:#04x})");
+        Err(Error::new(place(&self.broker), reason)
+            .hint(hint)
+            .final_one())
+    }
+
     /// A message of a subscription that this table doesn't have.
     fn note_stranger(&mut self, topic: &str) {
         if !std::mem::replace(&mut self.has_strangers, true) {
@@ -274,34 +354,32 @@ pub(super) fn matches(filter: &str, topic: &str) -> bool {
 }
 
 impl Session for Subscriber {
-    fn introduction(&self) -> (bool, u32) {
-        let is_new = !self.subscription.is_persistent && !self.was_there;
-        (is_new, self.subscription.session_expiry_s)
+    fn introduction(&self) -> Start {
+        self.subscription.start(self.broker.version, self.was_there)
     }
 
     fn begin(&mut self, ack: &ConnAck, out: &mut Vec<u8>) -> Result<()> {
+        let version = self.broker.version;
         if !ack.session_present {
             if self.was_there && self.subscription.qos != Qos::AtMostOnce {
-                let Broker {
-                    table,
-                    address,
-                    client_id,
-                    ..
-                } = &*self.broker;
-                eprintln!(
-                    "warning: table '{table}': the mqtt broker {address} has forgotten the session of \
-                     '{client_id}': what it had kept is lost"
-                );
+                self.note_forgotten();
             }
             // The identifiers are the broker's, and it starts counting again.
             self.unacknowledged.clear();
             self.ids.clear();
             self.releasing.clear();
+        } else if version == Version::V3_1_1 {
+            self.forget_acknowledged_once();
+        }
+        // A session of this run has the subscriptions. Version 3.1.1 sends retained messages again with each.
+        let has_them = self.subscribed.iter().all(|is_subscribed| *is_subscribed);
+        if version == Version::V3_1_1 && ack.session_present && has_them {
+            return Ok(());
         }
         self.was_there = true;
+        self.subscribed.fill(false);
         for (nth, filter) in self.subscription.filters.iter().enumerate() {
-            let number = nth as u8 + 1;
-            packet::subscribe(out, number.into(), filter, self.subscription.qos, number);
+            packet::subscribe(version, out, (filter, self.subscription.qos), nth as u8 + 1);
         }
         Ok(())
     }
@@ -313,29 +391,7 @@ impl Session for Subscriber {
                 self.releasing.remove(id);
                 packet::pub_comp(out, *id);
             }
-            Packet::SubAck { id, code } if *code >= REFUSED => {
-                let filters = &self.subscription.filters;
-                let filter = filters.get(usize::from(*id).wrapping_sub(1));
-                let filter = filter.map_or("", String::as_str);
-                let (why, hint) = match code {
-                    0x87 => (
-                        "the user may not read it",
-                        "ask for the right to, or name others in 'topic'",
-                    ),
-                    0x8f | 0xa2 => ("it finds the filter wrong", "write others in 'topic'"),
-                    0x9e => (
-                        "it has no shared subscriptions",
-                        "leave $share/…/ out of 'topic'",
-                    ),
-                    0xa1 => ("it does not number subscriptions", "use a broker that does"),
-                    _ => ("it does not say why", "look into its log"),
-                };
-                let reason =
-                    format!("rejects the subscription to '{filter}': {why} (code {code:#04x})");
-                return Err(Error::new(place(&self.broker), reason)
-                    .hint(hint)
-                    .final_one());
-            }
+            Packet::SubAck { id, code } => self.granted(*id, *code)?,
             _ => {}
         }
         Ok(())

@@ -1,12 +1,14 @@
 //! Both sides of a connection, without a socket: the packets that they send in reply to others.
 
+mod versions;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use slackwater_engine::link::Waiter;
 
 use super::connection::{Bell, Session};
-use super::packet::{self, ConnAck, Packet, Publish, Qos};
+use super::packet::{self, ConnAck, Packet, Publish, Qos, Version};
 use super::publisher::{Outgoing, Publisher, Writing};
 use super::settings::{Broker, Subscription};
 use super::subscriber::{Batch, Reading, Subscriber, matches};
@@ -16,7 +18,11 @@ use crate::table::tests::table;
 const ADDRESS: (&str, &str) = ("address", "broker");
 
 fn broker() -> Arc<Broker> {
-    let table = table(&[], &[ADDRESS]);
+    broker_of(Version::V5)
+}
+
+fn broker_of(version: Version) -> Arc<Broker> {
+    let table = table(&[], &[ADDRESS, ("protocol_version", version.name())]);
     Arc::new(Broker::read(&table, &Options::new(&table.options)).unwrap())
 }
 
@@ -34,6 +40,10 @@ fn ack(session_present: bool) -> ConnAck {
 
 /// The packets that were sent, in short.
 fn said(out: &mut Vec<u8>) -> Vec<String> {
+    said_in(Version::V5, out)
+}
+
+fn said_in(version: Version, out: &mut Vec<u8>) -> Vec<String> {
     let mut strings = vec![];
     let mut at = 0;
     while at < out.len() {
@@ -42,7 +52,11 @@ fn said(out: &mut Vec<u8>) -> Vec<String> {
         let length = out[at + 1] as usize + 2;
         let text = match kind {
             8 => "subscribe".to_string(),
-            _ => match packet::read(&out[at..at + length]).unwrap().unwrap().0 {
+            _ => match packet::read(version, &out[at..at + length])
+                .unwrap()
+                .unwrap()
+                .0
+            {
                 Packet::Publish(message) => {
                     let again = if message.duplicate { " again" } else { "" };
                     let payload = String::from_utf8_lossy(message.payload);
@@ -71,14 +85,19 @@ struct Source {
 
 impl Source {
     fn new(topic: &str) -> Source {
-        let options = [ADDRESS, ("topic", topic), ("qos", "2"), ("client_id", "me")];
-        let table = table(&[], &options);
-        let subscription = Subscription::read(&Options::new(&table.options)).unwrap();
+        Source::of(Version::V5, topic, &[("qos", "2"), ("client_id", "me")])
+    }
+
+    fn of(version: Version, topic: &str, options: &[(&str, &str)]) -> Source {
+        let table = table(&[], &[&[ADDRESS, ("topic", topic)], options].concat());
+        let options = Options::new(&table.options);
+        let subscription = Subscription::read(&options, version).unwrap();
         let waiter = Waiter::new().unwrap();
         let bell = Bell::new(&broker()).unwrap();
         let reading = Reading::new(subscription.filters.len(), bell);
         let shared = Arc::clone(&reading);
-        let subscriber = Subscriber::new(broker(), Arc::new(subscription), shared, waiter.waker());
+        let broker = broker_of(version);
+        let subscriber = Subscriber::new(broker, Arc::new(subscription), shared, waiter.waker());
         Source {
             reading,
             subscriber,
@@ -217,11 +236,15 @@ struct Sink {
 
 impl Sink {
     fn new(qos: Qos) -> Sink {
+        Sink::of(Version::V5, qos)
+    }
+
+    fn of(version: Version, qos: Qos) -> Sink {
         let waiter = Waiter::new().unwrap();
         let writing = Writing::new(&broker(), Bell::new(&broker()).unwrap());
         let shared = Arc::clone(&writing);
         Sink {
-            publisher: Publisher::new(broker(), shared, waiter.waker(), (qos, false)),
+            publisher: Publisher::new(broker_of(version), shared, waiter.waker(), (qos, false)),
             writing,
             out: vec![],
             _waiter: waiter,
@@ -307,7 +330,10 @@ fn a_session_that_the_broker_has_mixed_up_is_started_over() {
     sink.connect(true);
     sink.hear(Packet::PubRec { id: 1, code: 0x97 });
     assert!(sink.publisher.gives_up().is_some());
-    assert!(sink.publisher.introduction().0, "the broker must forget it");
+    assert!(
+        sink.publisher.introduction().is_clean,
+        "the broker must forget it"
+    );
     assert_eq!(sink.connect(false), ["t=a #1"]);
     assert!(sink.publisher.gives_up().is_none());
 }
@@ -405,105 +431,5 @@ proptest! {
         for number in 0..put {
             prop_assert!(broker.contains(&format!("t={number}")), "{number} of {put}: {broker:?}");
         }
-    }
-}
-
-#[test]
-fn options_of_tables() {
-    let n = [("n", arrow_schema::DataType::Int64)];
-    let error = |is_source: bool, options: &[(&str, &str)]| {
-        let own = [("connector", "mqtt"), ("address", "h"), ("format", "json")];
-        let own = own
-            .into_iter()
-            .filter(|(name, _)| !options.iter().any(|(other, _)| other == name));
-        let all = own.chain(options.iter().copied()).collect::<Vec<_>>();
-        let table = table(&n, &all);
-        let made = match is_source {
-            true => crate::source(&table).err(),
-            false => crate::sink(&table).err(),
-        };
-        made.unwrap().to_string()
-    };
-    for (is_source, options, parts) in [
-        (true, &[][..], &["'topic'", "is missing"][..]),
-        (
-            true,
-            &[("topic", "a/#/b")],
-            &["'a/#/b' is not a valid topic filter", "at the end"],
-        ),
-        (
-            true,
-            &[("topic", "a;b+")],
-            &["'b+' is not a valid topic filter"],
-        ),
-        (true, &[("topic", "a;a")], &["is listed twice"]),
-        (true, &[("topic", "a;")], &["it is empty"]),
-        (
-            true,
-            &[("topic", "a"), ("address", "h:x")],
-            &["not a host and port", "localhost:1883"],
-        ),
-        (
-            true,
-            &[("topic", "a"), ("qos", "3")],
-            &["'3' is not a valid value"],
-        ),
-        (
-            true,
-            &[("topic", "a"), ("session", "persistent")],
-            &["add 'client_id'"],
-        ),
-        (
-            true,
-            &[("topic", "a"), ("session_expiry", "1 h")],
-            &["a clean session ends"],
-        ),
-        (
-            true,
-            &[("topic", "a"), ("password", "secret")],
-            &["add 'username'"],
-        ),
-        (
-            true,
-            &[("topic", "a"), ("retain", "true")],
-            &["is not an option of mqtt sources"],
-        ),
-        (
-            true,
-            &[("topic", "a"), ("usernme", "x")],
-            &["did you mean 'username'"],
-        ),
-        (
-            true,
-            &[("topic", "a"), ("unit_of_work", "file")],
-            &["needs a source of files"],
-        ),
-        (
-            false,
-            &[("topic", "a/+")],
-            &["nothing can be written to 'a/+'"],
-        ),
-        (
-            false,
-            &[("topic_column", "n")],
-            &["column 'n' is not a STRING"],
-        ),
-        (false, &[("topic_column", "m")], &["has no column 'm'"]),
-        (
-            false,
-            &[("topic_column", "n"), ("topic", "x")],
-            &["can't be combined with 'topic'"],
-        ),
-        (
-            false,
-            &[("topic", "a"), ("format", "parquet")],
-            &["'parquet' is a format of files"],
-        ),
-    ] {
-        let error = error(is_source, options);
-        for part in parts {
-            assert!(error.contains(part), "{part:?} is not in: {error}");
-        }
-        assert!(!error.contains("secret"), "{error}");
     }
 }

@@ -21,10 +21,11 @@ use slackwater_engine::sink::{
 
 use crate::encode::{Cell, Encoder};
 use crate::format::Format;
-use crate::mqtt::connection::{Bell, Client, place};
+use crate::mqtt::connection::{Bell, Client};
 use crate::mqtt::packet::Qos;
 use crate::mqtt::publisher::{Outgoing, Publisher, Writing};
-use crate::mqtt::settings::{Broker, check_topic, qos};
+use crate::mqtt::refusals::place;
+use crate::mqtt::settings::{Broker, check_topic, qos_of_sink};
 use crate::options::{OptionError, Options};
 use crate::table::TableDefinition;
 
@@ -64,12 +65,13 @@ impl MqttConnector {
         options: &Options<'_>,
         format: Format,
     ) -> std::result::Result<MqttConnector, OptionError> {
+        let broker = Broker::read(table, options)?;
         Ok(MqttConnector {
             schema: Arc::clone(&table.schema),
             format,
-            broker: Broker::read(table, options)?,
             topic: topic(table, options)?,
-            qos: qos(options)?,
+            qos: qos_of_sink(options, broker.version)?,
+            broker,
             retain: options.flag("retain", false)?,
             writing: Mutex::default(),
         })

@@ -53,7 +53,6 @@ fn dropping_a_writer_with_frames_is_an_error_after_those_that_were_sent() {
         assert!(pair.post(number, 1_000));
     }
     pair.writer.push(false);
-    let started = Instant::now();
     drop(pair.writer);
     let mut next = 0;
     let error = error_of(&mut pair.reader, |frame| {
@@ -63,10 +62,6 @@ fn dropping_a_writer_with_frames_is_an_error_after_those_that_were_sent() {
     assert_eq!(next, 10);
     assert!(error.peer.contains("the writer (127.0.0.1:"), "{error}");
     assert!(error.reason.contains("closed before the end"), "{error}");
-    assert!(
-        started.elapsed() < settings().peer_timeout,
-        "it was told at once"
-    );
 }
 
 /// Whether the greeting is answered by then is a matter of luck, so it is tried often.
@@ -86,7 +81,7 @@ fn regression_a_writer_dropped_during_its_greeting_says_so() {
         if link % 2 == 0 {
             drop(writer);
             while !reader.is_closed() {
-                assert!(started.elapsed() < settings().peer_timeout, "not told");
+                assert!(started.elapsed() < TOO_LONG, "not told");
                 assert!(reader.receive().expect("an end").is_none());
             }
         } else {
@@ -95,7 +90,6 @@ fn regression_a_writer_dropped_during_its_greeting_says_so() {
             drop(writer);
             let error = error_of(&mut reader, |_| panic!("a frame"));
             assert!(error.reason.contains("closed before the end"), "{error}");
-            assert!(started.elapsed() < settings().peer_timeout, "not told");
         }
     }
 }

@@ -132,12 +132,13 @@ impl Execution {
         }
     }
 
-    /// Ends the worker processes; afterwards their counts are in the counters.
-    pub fn finish(&mut self, catalog: &ProgramCatalog<'_>) -> Vec<FinalCounts> {
+    /// Ends the worker processes; afterwards their counts are in the counters. They get more time for that if
+    /// the query has not failed.
+    pub fn finish(&mut self, catalog: &ProgramCatalog<'_>, has_failed: bool) -> Vec<FinalCounts> {
         match &mut self.runs {
             Runs::Threads(_) => Vec::new(),
             Runs::Processes(processes) => {
-                let mut counts = processes.finish();
+                let mut counts = processes.finish(has_failed);
                 counts.sort_by_key(|counts| counts.process);
                 processes.store_bytes_read(catalog);
                 counts

@@ -133,6 +133,11 @@ impl Hearing {
         names
     }
 
+    /// The name of a process for messages.
+    pub fn name_of(&self, process: usize) -> String {
+        self.known(process).name.clone()
+    }
+
     /// Sends a process a command.
     pub fn tell(&self, process: usize, command: ProcessCommand) {
         self.tell_with(process, command, None);

@@ -20,13 +20,19 @@ use super::protocol::{HostCommand, ProcessCommand, Start};
 use super::work::{Report, Work};
 use crate::catalog::{ProgramCatalog, files_of_functions};
 use crate::plan::fingerprint;
+use crate::terminal::say;
 
-/// How long worker processes may take to report their counts and to exit once they have nothing left to do.
-/// This is less than the two seconds in which a query whose process died has to end.
-const FINISH_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the next worker process may take to report its counts and to exit when the query has ended. The
+/// report needs them, and a host that does other work too may need seconds for many processes: this is for
+/// one that is stopped or hangs. One that dies, or whose host is lost, is not waited for.
+const FINISH_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long all of them may take if the query has failed. This is less than the two seconds in which a query
+/// whose process died has to end.
+const FAILED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The same if some of them are on other hosts.
-const FINISH_ELSEWHERE_PATIENCE: Duration = Duration::from_secs(3);
+const FAILED_ELSEWHERE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The worker processes of a query. Dropping them kills those that still run.
 pub struct Processes {
@@ -244,23 +250,41 @@ impl Processes {
     }
 
     /// Ends all processes: they report their counts and exit, or are killed. Afterwards no process is left.
-    pub fn finish(&mut self) -> Vec<FinalCounts> {
+    /// If the query has failed, it matters more that it ends soon than that its report is complete.
+    pub fn finish(&mut self, has_failed: bool) -> Vec<FinalCounts> {
         self.ask_all(|| ProcessCommand::Finish);
         let patience = match self.hearing.groups().count() {
-            0 | 1 => FINISH_PATIENCE,
-            _ => FINISH_ELSEWHERE_PATIENCE,
+            _ if !has_failed => FINISH_PATIENCE,
+            0 | 1 => FAILED_PATIENCE,
+            _ => FAILED_ELSEWHERE_PATIENCE,
         };
-        let until = Instant::now() + patience;
+        let mut until = Instant::now() + patience;
         let mut finished = Vec::new();
-        let mut left = 0;
-        while left < self.len() {
-            let patience = until.saturating_duration_since(Instant::now());
-            match self.left.recv_timeout(patience) {
-                Ok((_, counts)) => {
-                    left += 1;
-                    finished.extend(counts.map(|counts| *counts));
-                }
-                Err(_) => break,
+        let mut running = (0..self.len()).collect::<BTreeSet<usize>>();
+        let mut missing = Vec::new();
+        while !running.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok((process, counts)) = self.left.recv_timeout(left) else {
+                break;
+            };
+            running.remove(&process);
+            match counts {
+                Some(counts) => finished.push(*counts),
+                None => missing.push((process, "died before it reported them")),
+            }
+            if !has_failed {
+                until = Instant::now() + patience;
+            }
+        }
+        let stuck = "does not report them and is killed (is it stopped, or its host overloaded?)";
+        missing.extend(running.into_iter().map(|process| (process, stuck)));
+        for (process, what) in missing {
+            // Of a query that has failed it says nothing new.
+            if !has_failed {
+                let name = self.hearing.name_of(process);
+                say(&format!(
+                    "warning: the report lacks counts: {name} {what}\n"
+                ));
             }
         }
         self.kill();

@@ -211,7 +211,7 @@ impl Query<'_> {
             // Its further events don't matter, because the work is repeated.
             host.kill();
         }
-        let finished = host.finish(catalog);
+        let finished = host.finish(catalog, error.is_some() || abandoned);
         let wall_s = self.started.elapsed().as_secs_f64();
         program.end_functions();
         let gatherer = Gatherer {

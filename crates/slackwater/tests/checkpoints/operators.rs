@@ -109,6 +109,10 @@ fn joins_and_unions_go_on_where_they_were() {
             };
             match run("test.sql", &text, &options) {
                 Ok(Outcome::Finished(_)) => {}
+                // A busy host may take longer to store a last checkpoint than a stop may take. Then what came
+                // after the one before is read again, and the rows are the same.
+                Err(Failure::Query(reason, _))
+                    if round < 4 && reason.starts_with("stopped before a last checkpoint") => {}
                 other => panic!("{query}, {settings:?}: {other:?}"),
             }
         }

@@ -1,6 +1,6 @@
 //! A client's packets, as bytes.
 
-use super::{Connect, Publish, Qos, TEXT_BYTES_MAX, kind};
+use super::{Connect, Publish, Qos, TEXT_BYTES_MAX, Version, kind};
 
 /// Appends a packet whose body `write` makes.
 fn packet(out: &mut Vec<u8>, first: u8, write: impl FnOnce(&mut Vec<u8>)) {
@@ -29,21 +29,25 @@ fn text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(bytes);
 }
 
-pub(crate) fn connect(out: &mut Vec<u8>, connect: &Connect<'_>) {
+pub(crate) fn connect(version: Version, out: &mut Vec<u8>, connect: &Connect<'_>) {
     packet(out, kind::CONNECT << 4, |out| {
         text(out, "MQTT");
-        out.push(5);
-        let flags = u8::from(connect.clean_start) << 1
+        out.push(match version {
+            Version::V3_1_1 => 4,
+            Version::V5 => 5,
+        });
+        let flags = u8::from(connect.session.is_clean) << 1
             | u8::from(connect.password.is_some()) << 6
             | u8::from(connect.username.is_some()) << 7;
         out.push(flags);
         // No keep-alive: the kernel notices when the other host is gone, without waking anybody.
         out.extend_from_slice(&[0, 0]);
-        out.push(8);
-        out.push(17);
-        out.extend_from_slice(&connect.session_expiry_s.to_be_bytes());
-        // As many as there are identifiers: without this, Mosquitto assumes 20.
-        out.extend_from_slice(&[33, 0xff, 0xff]);
+        if version == Version::V5 {
+            out.extend_from_slice(&[8, 17]);
+            out.extend_from_slice(&connect.session.expiry_s.to_be_bytes());
+            // As many as there are identifiers: without this, Mosquitto assumes 20.
+            out.extend_from_slice(&[33, 0xff, 0xff]);
+        }
         text(out, connect.client_id);
         for word in [connect.username, connect.password].into_iter().flatten() {
             text(out, word);
@@ -51,19 +55,29 @@ pub(crate) fn connect(out: &mut Vec<u8>, connect: &Connect<'_>) {
     });
 }
 
-/// Subscribes to a filter; its messages carry the number `subscription`.
-pub(crate) fn subscribe(out: &mut Vec<u8>, id: u16, filter: &str, qos: Qos, subscription: u8) {
+/// Subscribes to a filter; with version 5 its messages carry the number `subscription`.
+pub(crate) fn subscribe(
+    version: Version,
+    out: &mut Vec<u8>,
+    (filter, qos): (&str, Qos),
+    subscription: u8,
+) {
+    // Retained messages are sent once, with a subscription that is new to the session.
+    const RETAINED_ONCE: u8 = 1 << 4;
     packet(out, kind::SUBSCRIBE << 4 | 2, |out| {
-        out.extend_from_slice(&id.to_be_bytes());
-        out.extend_from_slice(&[2, 11, subscription]);
+        out.extend_from_slice(&u16::from(subscription).to_be_bytes());
+        if version == Version::V5 {
+            out.extend_from_slice(&[2, 11, subscription]);
+        }
         text(out, filter);
-        // Retained messages are sent once, with a subscription that is new to the session.
-        const RETAINED_ONCE: u8 = 1 << 4;
-        out.push(RETAINED_ONCE | qos as u8);
+        out.push(match version {
+            Version::V3_1_1 => qos as u8,
+            Version::V5 => RETAINED_ONCE | qos as u8,
+        });
     });
 }
 
-pub(crate) fn write_publish(out: &mut Vec<u8>, message: &Publish<'_>) {
+pub(crate) fn write_publish(version: Version, out: &mut Vec<u8>, message: &Publish<'_>) {
     let flags = u8::from(message.duplicate) << 3 | (message.qos as u8) << 1;
     let first = kind::PUBLISH << 4 | flags | u8::from(message.retain);
     packet(out, first, |out| {
@@ -71,7 +85,10 @@ pub(crate) fn write_publish(out: &mut Vec<u8>, message: &Publish<'_>) {
         if message.qos != Qos::AtMostOnce {
             out.extend_from_slice(&message.id.to_be_bytes());
         }
-        out.push(0);
+        if version == Version::V5 {
+            // No properties.
+            out.push(0);
+        }
         out.extend_from_slice(message.payload);
     });
 }

@@ -48,11 +48,12 @@ impl MqttConnector {
         options: &Options<'_>,
     ) -> std::result::Result<MqttConnector, OptionError> {
         let columns = Columns::new(table)?;
+        let broker = Broker::read(table, options)?;
         Ok(MqttConnector {
             format: Format::of_source(options, &columns.values)?,
             columns,
-            broker: Arc::new(Broker::read(table, options)?),
-            subscription: Arc::new(Subscription::read(options)?),
+            subscription: Arc::new(Subscription::read(options, broker.version)?),
+            broker: Arc::new(broker),
             reading: Mutex::new(None),
         })
     }
