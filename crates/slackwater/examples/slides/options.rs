@@ -1,7 +1,7 @@
 //! The commands besides those of Slackwater.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,8 +44,11 @@ impl Options {
                     options.named.insert(name.to_string(), value.clone());
                 }
                 Some(name) => {
-                    let known = known.join(", --");
-                    return Err(format!("--{name} is not an option; there are --{known}"));
+                    let known = known.iter().map(|known| format!("--{known}, "));
+                    let known = known.collect::<String>();
+                    return Err(format!(
+                        "--{name} is not an option; there are {known}--help"
+                    ));
                 }
                 None => options.others.push(argument.clone()),
             }
@@ -122,6 +125,14 @@ pub fn serve(arguments: &[String]) -> Result<(), String> {
     let file = options.text("slide").unwrap_or("slide.tif");
     let slide = Arc::new(Slide::open(file)?);
     let address = options.text("listen").unwrap_or("127.0.0.1:7490");
+    let is_near = address.to_socket_addrs();
+    let is_near = is_near.is_ok_and(|mut found| found.all(|found| found.ip().is_loopback()));
+    if !is_near {
+        return Err(format!(
+            "--listen {address}: must be an address of this host alone, such as 127.0.0.1:7490: nothing \
+             protects the slide"
+        ));
+    }
     let listener =
         TcpListener::bind(address).map_err(|error| format!("--listen {address}: {error}"))?;
     let hub = Hub::listen(options.number("ports", 7491)?)?;
@@ -138,6 +149,11 @@ pub fn serve(arguments: &[String]) -> Result<(), String> {
     );
     let server = Arc::new(Server::new(hub, slide));
     std::thread::spawn(move || server.answer(&listener));
-    signals.forever().next();
+    while signals.pending().next().is_none() {
+        if let Some(reason) = query.failure() {
+            return Err(reason);
+        }
+        std::thread::sleep(query::PAUSE);
+    }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,8 +12,11 @@ use super::hub::Hub;
 /// How often the query is started again, at most.
 const STARTS_MAX: usize = 20;
 
-/// How long after its end the query is started again.
-const PAUSE: Duration = Duration::from_millis(300);
+/// The exit code of a query that can't run as it is.
+const USAGE: i32 = 2;
+
+/// How long after its end the query is started again, and how often it is looked at.
+pub const PAUSE: Duration = Duration::from_millis(300);
 
 /// The text of the query that `slides serve` starts unless `--query` names another.
 const TEXT: &str = include_str!("slides.sql");
@@ -21,6 +24,8 @@ const TEXT: &str = include_str!("slides.sql");
 /// The query.
 pub struct Query {
     child: Arc<Mutex<Option<Child>>>,
+    /// Why it is not started again.
+    failure: Arc<OnceLock<String>>,
     /// The file with its text, and the folder that is removed with it.
     _folder: tempfile::TempDir,
 }
@@ -57,11 +62,17 @@ impl Query {
         std::fs::write(&file, text).map_err(failed)?;
         let child = run(program, &file, arguments).map_err(failed)?;
         let child = Arc::new(Mutex::new(Some(child)));
+        let failure = Arc::new(OnceLock::new());
         let (watched, arguments) = (Arc::clone(&child), arguments.to_vec());
-        let program = program.to_path_buf();
-        thread::spawn(move || watch(&watched, &program, &file, &arguments));
+        let (program, end) = (program.to_path_buf(), Arc::clone(&failure));
+        thread::spawn(move || {
+            if let Some(reason) = watch(&watched, &program, &file, &arguments) {
+                drop(end.set(reason));
+            }
+        });
         Ok(Query {
             child,
+            failure,
             _folder: folder,
         })
     }
@@ -70,6 +81,11 @@ impl Query {
     pub fn process(&self) -> Option<u32> {
         let child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         child.as_ref().map(Child::id)
+    }
+
+    /// Why the query has ended and is not started again; `None` while it is.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.get().cloned()
     }
 }
 
@@ -90,22 +106,27 @@ fn run(program: &Path, file: &Path, arguments: &[String]) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Starts the query again when it has ended, until it was dropped.
-fn watch(child: &Mutex<Option<Child>>, program: &Path, file: &Path, arguments: &[String]) {
+/// Starts the query again when it has ended, until it was dropped; returns why it does so no more.
+fn watch(
+    child: &Mutex<Option<Child>>,
+    program: &Path,
+    file: &Path,
+    arguments: &[String],
+) -> Option<String> {
     let mut starts = 0;
     loop {
         thread::sleep(PAUSE);
         let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(running) = child.as_mut() else {
-            return;
-        };
+        let running = child.as_mut()?;
         let Ok(Some(status)) = running.try_wait() else {
             continue;
         };
         starts += 1;
+        if status.code() == Some(USAGE) {
+            return Some("the query can't run as it is: see above".to_string());
+        }
         if starts > STARTS_MAX {
-            eprintln!("the query ended {starts} times: not started again");
-            return;
+            return Some(format!("the query ended {starts} times"));
         }
         eprintln!("the query ended ({status}); it is started again");
         match run(program, file, arguments) {

@@ -142,4 +142,36 @@ fn a_server_says_what_is_wrong_with_its_options() {
     );
     fails(&["generate"], "needs the name of one file");
     fails(&["info", "text.tif"], "not a valid TIFF");
+    fails(
+        &["info", "--all"],
+        "--all is not an option; there are --help",
+    );
+    slide(&folder);
+    let far = ["serve", "--slide", "slide.tif", "--listen", "0.0.0.0:0"];
+    fails(
+        &far,
+        "--listen 0.0.0.0:0: must be an address of this host alone",
+    );
+    // The query says what is wrong, and is not started again.
+    let near = [
+        "serve",
+        "--slide",
+        "slide.tif",
+        "--listen",
+        "127.0.0.1:0",
+        "--ports",
+        "0",
+    ];
+    let wrong = [&near[..], &["--", "--paralelism", "2"]].concat();
+    fails(&wrong, "--parallelism");
+    fails(&wrong, "error: the query can't run as it is: see above");
+    let help = Command::new(&program)
+        .args(["serve", "--help"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&help.stdout);
+    assert!(
+        help.status.success() && said.contains("slides generate FILE"),
+        "{said}"
+    );
 }
