@@ -24,19 +24,36 @@ pub fn process_cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// CPU time of child processes that have ended and were waited for, in seconds. The system counts hundredths.
+/// How often the CPU time of children is read again because a worker has ended meanwhile.
+const READ_AGAIN_MAX: usize = 3;
+
+/// CPU time of child processes that have ended and were waited for, and of running workers of functions, in
+/// seconds. The system counts hundredths.
 pub fn children_cpu_s() -> f64 {
-    let Ok(text) = fs::read_to_string("/proc/self/stat") else {
-        return 0.0;
-    };
+    let mut ticks = 0;
+    for _ in 0..READ_AGAIN_MAX {
+        let workers = slackwater_udf::running();
+        // utime and stime, and cutime and cstime: the 14th to 17th fields.
+        let running = workers.iter();
+        let running = running.map(|pid| stat_ticks(&format!("/proc/{pid}/stat"), 14));
+        ticks = running.sum::<u64>() + stat_ticks("/proc/self/stat", 16);
+        // One that was waited for between the two was counted twice.
+        if slackwater_udf::running().is_superset(&workers) {
+            break;
+        }
+    }
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The sum of two fields of a file of `/proc` about a process, `first` and the next one; 0 if it has ended.
+fn stat_ticks(path: &str, first: usize) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
     // The second field is the program's name in parentheses, which may contain anything.
     let Some((_, fields)) = text.rsplit_once(')') else {
-        return 0.0;
+        return 0;
     };
-    // cutime and cstime, the 16th and 17th fields: the 14th and 15th after the name.
-    let ticks = fields.split_whitespace().skip(13).take(2);
-    let ticks = ticks.filter_map(|ticks| ticks.parse::<u64>().ok());
-    ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64
+    let ticks = fields.split_whitespace().skip(first - 3).take(2);
+    ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
 /// What this process has used so far. Taken when a query starts, so that earlier use is not counted for it.

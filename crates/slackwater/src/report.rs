@@ -280,9 +280,12 @@ impl Report {
         if parts.is_empty() {
             return None;
         }
-        let paths = dead_letters.iter().map(|file| format!(": {}", file.path));
+        let files = dead_letters.iter().map(|file| {
+            let DeadLetterFile { path, first, .. } = file;
+            format!(": {path}; the first: {}", one_line(first))
+        });
         let rows = parts.join(" and ");
-        Some(format!("warning: {rows}{}", paths.collect::<String>()))
+        Some(format!("warning: {rows}{}", files.collect::<String>()))
     }
 
     /// The summary as text.
@@ -402,6 +405,14 @@ impl Report {
             );
         }
         text
+    }
+}
+
+/// The place and reason of a record in one line: of a traceback the last one, which says what was raised.
+fn one_line(first: &str) -> String {
+    match first.split_once("Traceback (most recent call last):") {
+        Some((place, lines)) => format!("{place}{}", lines.lines().last().unwrap_or_default()),
+        None => first.lines().collect::<Vec<&str>>().join(" "),
     }
 }
 

@@ -227,7 +227,7 @@ fn what_is_wrong_with_updates_is_said() {
         (
             "SELECT * FROM changes(TABLE (SELECT * FROM totals(TABLE t PARTITION BY id, DESCRIPTOR(v))) \
              PARTITION BY id, DESCRIPTOR(n))",
-            "CHANGES needs rows that never change, and these are updated or retracted",
+            "changes needs rows that never change, and these are updated or retracted",
         ),
         (windows, "'n' is"),
         (
@@ -263,7 +263,7 @@ fn rows_that_change_have_no_order() {
     let text = text.replace("${IN}", &folder.path("").display().to_string());
     let shown = run_text(&text, &[]).unwrap_err();
     assert!(
-        shown.contains("TOTALS can't order rows that are updated or retracted"),
+        shown.contains("totals can't order rows that are updated or retracted"),
         "{shown}"
     );
     assert!(shown.contains("leave out ORDER BY"), "{shown}");

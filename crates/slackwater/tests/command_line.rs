@@ -182,7 +182,8 @@ fn a_select_prints_rows_and_only_rows() {
     // No summary, no progress; but that a row was left out is said.
     assert_eq!(
         quiet.err,
-        "warning: 1 bad row: slackwater-dead-letter/t.jsonl\n"
+        "warning: 1 bad row: slackwater-dead-letter/t.jsonl; the first: in.csv:5: \
+         column 'ms' (BIGINT): can't read 'x'\n"
     );
 }
 

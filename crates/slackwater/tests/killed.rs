@@ -334,7 +334,8 @@ CREATE TABLE matched (k STRING, ms BIGINT, v BIGINT, of_b BIGINT)
 WITH ('connector' = 'file', 'path' = '${OUT}/matched');
 CREATE TABLE halved (ms BIGINT, half BIGINT) WITH ('connector' = 'file', 'path' = '${OUT}/halved');
 INSERT INTO changed SELECT k, CAST(ts AS BIGINT), old, new
-FROM jumps(TABLE a PARTITION BY k ORDER BY ts, 20, silence => INTERVAL '0.2' SECOND);
+FROM jumps(TABLE (SELECT k, ts, CAST(v AS DOUBLE) AS v FROM a) PARTITION BY k ORDER BY ts, 20,
+  silence => INTERVAL '0.2' SECOND);
 INSERT INTO matched SELECT k, CAST(ts AS BIGINT), v, of_b
 FROM latest(TABLE a PARTITION BY k ORDER BY ts, TABLE b PARTITION BY k ORDER BY ts);
 INSERT INTO halved SELECT ms, half FROM halves(TABLE a);

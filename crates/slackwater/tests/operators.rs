@@ -382,11 +382,11 @@ fn what_calls_get_wrong_is_said() {
     for (select, wanted) in [
         (
             "SELECT * FROM clip(TABLE t, 0, 0, 1)",
-            "CLIP needs 'y1', a number",
+            "clip needs 'y1', a number",
         ),
         (
             "SELECT * FROM clip(TABLE t, 0, 0, 1, 'a')",
-            "CLIP 'y1' must be a number, and is a",
+            "clip 'y1' must be a number, and is 'a'",
         ),
         (
             "SELECT * FROM clip(TABLE t, 0, 0, 1, 1, 1)",
@@ -394,15 +394,27 @@ fn what_calls_get_wrong_is_said() {
         ),
         (
             "SELECT * FROM clip(TABLE t, 2, 0, 1, 1)",
-            "CLIP needs x0 <= x1 and y0 <= y1",
+            "clip needs x0 <= x1 and y0 <= y1",
         ),
         (
             "SELECT * FROM clip(TABLE t, 0, 0, x2 => 1)",
-            "CLIP has no parameter 'x2'",
+            "clip has no parameter 'x2'",
         ),
         (
             "SELECT * FROM clip(TABLE t, x, 0, 1, 1)",
-            "is neither a constant nor DESCRIPTOR(column)",
+            "arguments are constants; columns are given by DESCRIPTOR(a)",
+        ),
+        (
+            "SELECT * FROM changes(TABLE t PARTITION BY k, n ORDER BY ts, DESCRIPTOR(x))",
+            "several columns of PARTITION BY are written in parentheses",
+        ),
+        (
+            "SELECT * FROM changes(TABLE t PARTITION BY k ORDER BY ts, x)",
+            "arguments are constants; columns are given by DESCRIPTOR(a)",
+        ),
+        (
+            "SELECT * FROM changes(TABLE t PARTITION BY k ORDER BY ts, DESCRIPTOR(x), least => 'a')",
+            "changes(TABLE t [PARTITION BY k] [ORDER BY ts], value => DESCRIPTOR(…), least => …, ",
         ),
         (
             "SELECT * FROM clip(TABLE t PARTITION BY k, 0, 0, 1, 1)",
@@ -410,7 +422,7 @@ fn what_calls_get_wrong_is_said() {
         ),
         (
             "SELECT * FROM clip(TABLE (SELECT k FROM t), 0, 0, 1, 1)",
-            "CLIP needs a column 'x', and the table has k",
+            "clip needs a column 'x', and the table has k",
         ),
         (
             "SELECT * FROM clip(TABLE t, TABLE t, 0, 0, 1, 1)",
@@ -418,11 +430,11 @@ fn what_calls_get_wrong_is_said() {
         ),
         (
             "SELECT * FROM clips(TABLE t, 0, 0, 1, 1)",
-            "did you mean CLIP?",
+            "did you mean clip?",
         ),
         (
             "SELECT * FROM by_sign(TABLE t, DESCRIPTOR(x))",
-            "say which one is read: BY_SIGN(…) OUTPUT positive",
+            "say which one is read: by_sign(…) OUTPUT positive",
         ),
         (
             "SELECT * FROM by_sign(TABLE t, DESCRIPTOR(x)) OUTPUT positiv",
@@ -434,7 +446,7 @@ fn what_calls_get_wrong_is_said() {
         ),
         (
             "SELECT * FROM changes(TABLE t PARTITION BY k, DESCRIPTOR(x), silence => INTERVAL '1' SECOND)",
-            "CHANGES needs an order: TABLE t PARTITION BY k ORDER BY ts",
+            "changes needs an order: TABLE t PARTITION BY k ORDER BY ts",
         ),
         (
             "SELECT * FROM changes(TABLE t PARTITION BY k ORDER BY ms, DESCRIPTOR(x))",
@@ -452,15 +464,15 @@ fn what_calls_get_wrong_is_said() {
         (
             "SELECT * FROM changes(TABLE (SELECT k, COUNT(*) AS x FROM t GROUP BY k) PARTITION BY k, \
              DESCRIPTOR(x))",
-            "CHANGES needs rows that never change, and these are updated or retracted",
+            "changes needs rows that never change, and these are updated or retracted",
         ),
         (
             "SELECT * FROM match_scans(TABLE t PARTITION BY k ORDER BY ts)",
-            "MATCH_SCANS takes 2 tables, not 1",
+            "the form is match_scans(TABLE t1 [PARTITION BY k] [ORDER BY ts], TABLE t2 [",
         ),
         (
             "SELECT * FROM repeat_rows(TABLE (SELECT n, k AS copy FROM t), DESCRIPTOR(n))",
-            "REPEAT_ROWS adds a column 'copy', and its table has one of that name",
+            "repeat_rows adds a column 'copy', and its table has one of that name",
         ),
         ("SELECT * FROM clip(0, 0, 1, 1)", "needs a table: TABLE t"),
     ] {

@@ -356,7 +356,7 @@ fn what_calls_get_wrong_is_said() {
             "avoid",
             "gather(TABLE states ORDER BY ts)",
             "gather(TABLE states)",
-            "GATHER needs an order",
+            "gather needs an order",
         ),
         (
             "avoid",
@@ -368,37 +368,37 @@ fn what_calls_get_wrong_is_said() {
             "avoid",
             "s.ts = t.ts))",
             "s.ts = t.ts), radius => 0)",
-            "AVOID 'radius' must be above 0, and is 0",
+            "avoid 'radius' must be above 0, and is 0",
         ),
         (
             "avoid",
             "s.ts = t.ts))",
             "s.ts = t.ts), right => 2)",
-            "AVOID 'right' is from -1.5 to 1.5 radians, and is 2",
+            "avoid 'right' is from -1.5 to 1.5 radians, and is 2",
         ),
         (
             "avoid",
             "s.gy, t.robots",
             "s.gy",
-            "AVOID needs a column 'robots'",
+            "avoid needs a column 'robots'",
         ),
         (
             "slam",
             "NOT NULL), 2)",
             "NOT NULL), 0)",
-            "HYPOTHESES 'count' is from 1 to 1000, and is 0",
+            "hypotheses 'count' is from 1 to 1000, and is 0",
         ),
         (
             "slam",
             "turn => 0.08",
             "turn => 0.08, extent => 500",
-            "MATCH_SCAN 'extent' is from 1 to 200, and is 500",
+            "match_scan 'extent' is from 1 to 200, and is 500",
         ),
         (
             "slam",
             "TABLE matched PARTITION BY robot ORDER BY ts",
             "TABLE matched PARTITION BY robot",
-            "BEST needs an order",
+            "best needs an order",
         ),
     ] {
         let text = query(query_name, &folder);

@@ -167,7 +167,7 @@ fn schema(name: &str, operator: &Operator, inputs: &[OperatorInput]) -> Result<D
         if fields.iter().any(|(_, field)| field.name() == own) {
             let error = format!(
                 "{} adds a column '{own}', and its table has one of that name",
-                name.to_uppercase()
+                name
             );
             let error =
                 SqlError::new(error).hint(format!("rename it: (SELECT {own} AS …, … FROM t)"));

@@ -52,6 +52,8 @@ pub struct Definition {
 pub struct Table {
     /// The columns that it gets of each of its tables.
     pub inputs: Vec<Vec<(String, DataType)>>,
+    /// The names of its other parameters.
+    pub parameters: Vec<String>,
     /// The other arguments by their names; `None` if the text is only to be checked.
     pub constants: Option<Vec<(String, Constant)>>,
     /// Its own columns; none for a filter.
@@ -105,6 +107,7 @@ impl Table {
         let constants = self.constants.as_ref();
         json!({
             "inputs": self.inputs.iter().map(named).collect::<Vec<_>>(),
+            "parameters": self.parameters,
             "constants": constants.map(|all| all.iter().map(constant).collect::<Vec<_>>()),
             "columns": named(&self.columns),
             "state": self.state.as_ref().map(named),

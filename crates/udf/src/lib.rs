@@ -41,5 +41,5 @@ pub use definition::{
 };
 pub use operator::{KeyedBatch, KeyedRan, StepFailure, TableRows};
 pub use pool::Function;
-pub use process::OPERATORS;
+pub use process::{OPERATORS, running};
 pub use wasm::{WasmFunction, module_text, wasm_unsupported};

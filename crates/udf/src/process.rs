@@ -65,6 +65,18 @@ pub const ATTEMPTS: usize = 3;
 /// How long a worker may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The workers of this program that have been started and not ended.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// The numbers of the processes that are workers of this program: the system counts what they use for this one
+/// only when they have ended.
+pub fn running() -> BTreeSet<u32> {
+    RUNNING
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
 /// A started process.
 pub struct Process {
     child: Child,
@@ -184,6 +196,9 @@ impl Process {
             socket,
             output,
         };
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.insert(process.child.id());
+        drop(running);
         // If it has ended already, the first reply that does not come says so.
         let _ = process.hand_over(memories);
         Ok(process)
@@ -290,6 +305,8 @@ impl Drop for Process {
         let _ = self.child.wait();
         // This process may end next, and its threads with it.
         self.output.finish();
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.remove(&self.child.id());
     }
 }
 

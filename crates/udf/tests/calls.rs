@@ -190,6 +190,17 @@ def f(x):
     assert_eq!(result.len(), 3);
 }
 
+/// What the program counts for them until they have ended.
+#[test]
+fn workers_are_known_as_long_as_they_run() {
+    let function = of_number("import os\ndef f(x): return os.getpid()");
+    let result = function.call(&numbers([1]), 1).unwrap();
+    let process = result.as_primitive::<Int64Type>().value(0) as u32;
+    assert!(slackwater_udf::running().contains(&process));
+    function.end();
+    assert!(!slackwater_udf::running().contains(&process));
+}
+
 #[test]
 fn several_threads_have_a_worker_each_and_no_more_than_they_may() {
     let text = "import os\ndef f(x): return os.getpid()";

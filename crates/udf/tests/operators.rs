@@ -63,6 +63,7 @@ fn columns(columns: &[(&str, DataType)]) -> Vec<(String, DataType)> {
 fn table() -> Table {
     Table {
         inputs: vec![columns(&[("x", DataType::Float64)])],
+        parameters: vec!["most".to_string(), "pause".to_string()],
         constants: Some(vec![
             ("most".to_string(), Constant::Number(f64::INFINITY)),
             ("pause".to_string(), Constant::Interval(1_000)),
@@ -185,6 +186,24 @@ fn a_row_that_raises_or_makes_a_wrong_value_changes_nothing() {
     assert_eq!(emitted(&ran), rows);
 }
 
+#[test]
+fn a_name_that_is_not_there_is_said_with_those_that_are() {
+    let text = "class f:
+  def on_row(self, state, row, out): (state, row, out)[int(row.x)].count_
+  def on_time(self, state, at, out): state.count_ = 1";
+    let table = Table {
+        constants: Some(Vec::new()),
+        ..table()
+    };
+    let rows = [0.0, 1.0, 2.0].map(|x| (0, Some(x)));
+    let (_, reasons) = finish(&of(text, table), &rows, 5.0);
+    let wanted = ["has n, sum", "has x", "has change, clear", "has n, sum"];
+    for (reason, wanted) in reasons.iter().zip(wanted) {
+        assert!(reason.contains(wanted), "{reasons:?}");
+    }
+    assert_eq!(reasons.len(), 4, "{reasons:?}");
+}
+
 /// Calls the function until all steps of a batch are done, as the engine does, and returns what has failed.
 fn finish(function: &Function, rows: &[(i32, Option<f64>)], sum: f64) -> (Vec<f64>, Vec<String>) {
     let whole = batch(rows, sum);
@@ -291,6 +310,14 @@ fn what_is_wrong_with_a_class_is_said_before_a_call() {
             "f(least) can't be called with 0 arguments and most, pause",
         ),
         (
+            "class f:\n  async def on_row(self, state, row, out): pass",
+            "on_row is async, and SQL does not wait for it",
+        ),
+        (
+            "class f:\n  def on_row(self, state, row, out): yield 1",
+            "on_row yields, and rows are emitted by out.emit()",
+        ),
+        (
             "class g: pass",
             "the text does not define 'f': add class f: …",
         ),
@@ -299,6 +326,16 @@ fn what_is_wrong_with_a_class_is_said_before_a_call() {
         let problem = of(text, table()).start(false).unwrap_err();
         assert!(problem.message.contains(wanted), "{problem:?}");
     }
+    // The call gives no value for a parameter without a default.
+    let lacking = Table {
+        constants: Some(Vec::new()),
+        ..table()
+    };
+    let text = "class f:\n  def __init__(self, most, pause=1): pass\n  \
+                def on_row(self, state, row, out): pass";
+    let problem = of(text, lacking).start(false).unwrap_err();
+    let wanted = "has no default for 'most', and the call in SQL leaves it out";
+    assert!(problem.message.contains(wanted), "{problem:?}");
     // Without a call nothing is made of the class.
     let unplanned = Table {
         constants: None,
@@ -315,6 +352,7 @@ fn stateless(text: &str, own: &[(&str, DataType)], mode: Mode) -> Definition {
             ("x", DataType::Int64),
             ("s", DataType::Utf8View),
         ])],
+        parameters: vec!["least".to_string()],
         constants: Some(vec![("least".to_string(), Constant::Integer(2))]),
         columns: columns(own),
         state: None,
@@ -339,7 +377,8 @@ const WORDS: [(&str, DataType); 2] = [("word", DataType::Utf8View), ("place", Da
 
 #[test]
 fn a_function_without_a_state_filters_or_makes_rows() {
-    let filter = "def f(x, s, least): return x is not None and x >= least";
+    // None for None: not kept, as NULL in WHERE.
+    let filter = "def f(x, s, least): return x and x >= least";
     let filter = Function::new(stateless(filter, &[], Mode::Rows));
     let TableRows::Kept(kept) = filter.table(&input(), 4).unwrap() else {
         panic!("a filter")
@@ -398,7 +437,7 @@ fn a_wrong_result_names_its_row_and_what_is_wanted() {
     assert!(
         failure
             .reason
-            .contains("a filter returns True or False, not 1"),
+            .contains("a filter returns True, False or None, not 1"),
         "{failure:?}"
     );
 }

@@ -86,6 +86,12 @@ def operator(
         own = name if name is not None else handler.__name__
         if state is not None and not hasattr(handler, "on_row"):
             raise wrong(f"the operator {own} has no on_row", "it needs on_row(self, state, row, out)")
+        called = {own: handler}
+        if state is not None:
+            called = {name: getattr(handler, name, None) for name in ("on_row", "on_time", "on_new_key")}
+        for method, function in called.items():
+            if reason := _worker["never_runs"](function, state is not None):
+                raise wrong(f"the operator {own}: {method} {reason}", "otherwise it would never run")
         tables = [inputs] if inputs is None or isinstance(inputs, Mapping) else list(inputs)
         needs_state = len(tables) > 1 or outputs or forgets or order or version != 1 or emits_updates
         if state is None and needs_state:

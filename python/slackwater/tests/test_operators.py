@@ -151,8 +151,31 @@ class Operators(unittest.TestCase):
             define(order=True)
         with self.assertRaisesRegex(slackwater.SqlError, "argument 'd' can't be DATE"):
             define(arguments={"d": "DATE"})
+
+        async def waits(v):
+            return True
+
+        class Yields:
+            def on_row(self, state, row, out):
+                yield row.v
+
+        with self.assertRaisesRegex(slackwater.SqlError, "py_wrong is async"):
+            define(waits)
+        with self.assertRaisesRegex(slackwater.SqlError, "on_row yields"):
+            define(Yields, state={"n": "BIGINT"})
         with self.assertRaises(slackwater.SqlError):
             slackwater.operator({"v": "DOUBLE"}, {}, name="tumble")(lambda v: True)
+
+        class Endless:
+            def on_row(self, state, row, out):
+                out.timer(out.time)
+
+            def on_time(self, state, at, out):
+                out.timer(at)
+
+        define(Endless, state={"n": "BIGINT"})
+        with self.assertRaisesRegex(slackwater.QueryError, "its timers never end"):
+            session_with([(1, 0, 1.0)]).sql("SELECT * FROM py_wrong(TABLE given ORDER BY ts)").to_pylist()
 
         class NeedsMore:
             def __init__(self, most):

@@ -48,9 +48,9 @@ use piece::{Piece, Step};
 pub use rows::Timers;
 use rows::{KeyRows, Place};
 
-/// The most timers of a key that fire one after the other when the input has ended: about a second of work.
-/// A function that sets a timer at each timer would never end.
-const TIMERS_AT_END_MAX: u32 = 1_000_000;
+/// The most timers of a key that fire one after the other when the input has ended, or at one event time: about
+/// a second of work. A function that sets a timer at each timer would never end.
+const TIMERS_MAX: u32 = 1_000_000;
 
 /// What a custom operator does.
 #[derive(Debug, Clone)]
@@ -288,11 +288,10 @@ impl Custom {
 
     fn fire(&mut self, key: u32, at: EventTime, output: &mut Output) -> Result<()> {
         self.keys.get_mut(key).timers.remove(&at);
-        self.count_fired(key, 1)?;
         if let Some(reason) = self.call(key, Event::Timer(at), at) {
             self.reject_timer(key, reason, output)?;
         }
-        Ok(())
+        self.count_fired(key, Some(at), 1)
     }
 
     /// Calls the function; returns why it rejects the row.

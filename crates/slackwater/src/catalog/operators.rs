@@ -41,6 +41,11 @@ pub fn unplanned(declared: &TableFunction) -> Table {
     let inputs = declared.inputs.iter().flatten().cloned();
     Table {
         inputs: inputs.collect(),
+        parameters: declared
+            .constants
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect(),
         constants: None,
         columns: declared.columns.clone(),
         state: declared.state.clone(),
@@ -78,19 +83,12 @@ impl Calls {
     /// The function as the planner knows it.
     pub fn operator(self: &Arc<Calls>) -> Arc<OperatorFunction> {
         let calls = Arc::clone(self);
-        let parameters = self.declared.constants.iter();
-        let parameters = parameters.map(|(name, _)| name.as_str());
-        let parameters = parameters.collect::<Vec<&str>>();
         let plan = move |call: &Call| {
             let run =
                 |table: Table| -> Result<Arc<dyn Runner>, String> { Ok(calls.function(table)) };
             plan(&calls.definition.name, &calls.declared, call, run)
         };
-        Arc::new(OperatorFunction::new(
-            &self.definition.name,
-            &parameters,
-            plan,
-        ))
+        Arc::new(function(&self.definition.name, &self.declared, plan))
     }
 
     /// The function of a call.
@@ -105,6 +103,27 @@ impl Calls {
         });
         Arc::clone(function)
     }
+}
+
+/// An operator as the planner knows it; `plan` says what a call does.
+pub fn function(
+    name: &str,
+    declared: &TableFunction,
+    plan: impl Fn(&Call) -> Result<Operator, String> + Send + Sync + 'static,
+) -> OperatorFunction {
+    let parameters = declared.constants.iter();
+    let parameters = parameters.map(|(name, _)| name.as_str());
+    let clauses = match (&declared.state, declared.needs_order) {
+        (None, _) => "",
+        (Some(_), true) => " [PARTITION BY k] ORDER BY ts",
+        (Some(_), false) => " [PARTITION BY k] [ORDER BY ts]",
+    };
+    let tables = (1..=declared.inputs.len()).map(|number| match declared.inputs.len() {
+        1 => format!("TABLE t{clauses}"),
+        _ => format!("TABLE t{number}{clauses}"),
+    });
+    let tables = tables.collect::<Vec<String>>().join(", ");
+    OperatorFunction::new(name, &parameters.collect::<Vec<&str>>(), plan).with_tables(tables)
 }
 
 /// What a call of an operator does, which what `run` makes runs.

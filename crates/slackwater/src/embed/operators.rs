@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use arrow_schema::DataType;
+use slackwater_sql::functions::operator::Call;
 use slackwater_sql::functions::{self, Functions};
 use slackwater_sql::statement::Constants;
 use slackwater_sql::types::sql_name;
 use slackwater_udf::unsupported;
 
 use super::{Error, data_types};
-use crate::catalog::operators::{plan, types};
+use crate::catalog::operators::{function, plan, types};
 
 pub use crate::catalog::keyed_operators::Runner as OperatorRunner;
 pub use slackwater_udf::{
@@ -62,14 +63,10 @@ pub fn define_operator(
         let error = format!("values of {} can't be passed", sql_name(part));
         return Err(Error::sql(error, "use another type, such as STRING"));
     }
-    let parameters = declared.constants.iter().map(|(name, _)| name.clone());
-    let parameters = parameters.collect::<Vec<String>>();
-    let parameters = parameters.iter().map(String::as_str).collect::<Vec<&str>>();
-    let own = name.to_string();
+    let (own, of_call) = (name.to_string(), declared.clone());
+    let plan = move |call: &Call| plan(&own, &of_call, call, &run);
     let mut added = Functions::default();
-    added.operator(name, &parameters, move |call| {
-        plan(&own, &declared, call, &run)
-    });
+    added.operator_function(function(name, &declared, plan));
     let hint = "use a name that SQL does not have: name=\"…\"";
     functions::define(added).map_err(|reason| Error::sql(reason, hint))
 }

@@ -204,3 +204,58 @@ SELECT ms FROM deer(TABLE bids);
 
 --- an output that there is not
 SELECT price FROM sorted_out(TABLE bids) OUTPUT cheep;
+
+--- a column of a type that holds its values
+CREATE FUNCTION wider(t TABLE (tiny BIGINT, small FLOAT, number DOUBLE, single DOUBLE, amount DECIMAL(12, 4))) RETURNS TABLE (shown STRING)
+LANGUAGE python AS 'def wider(*values): return [repr(values)]';
+SELECT shown FROM wider(TABLE types);
+
+--- a column of a type that does not hold its values
+CREATE FUNCTION narrower(t TABLE (ms DOUBLE)) RETURNS TABLE LANGUAGE python AS 'def narrower(ms): return True';
+SELECT ms FROM narrower(TABLE bids);
+
+--- a shorter time
+CREATE FUNCTION coarser(t TABLE (at TIMESTAMP(3))) RETURNS TABLE LANGUAGE python AS 'def coarser(at): return True';
+SELECT at FROM coarser(TABLE types);
+
+--- a filter that returns None does not keep the row
+CREATE FUNCTION cheap(t TABLE (price DOUBLE)) RETURNS TABLE LANGUAGE python AS 'def cheap(price): return None if price is None else price < 6';
+SELECT ms, price FROM cheap(TABLE bids);
+
+--- a timer that is set again for its own time
+CREATE FUNCTION endless(t TABLE (price DOUBLE)) RETURNS TABLE (n INT) STATE (n INT) LANGUAGE python AS $$
+class endless:
+    def on_row(self, state, row, out):
+        out.timer(out.time)
+
+    def on_time(self, state, at, out):
+        out.timer(at)
+$$;
+SELECT n FROM endless(TABLE (SELECT * FROM bids WHERE ms = 1000) ORDER BY ts);
+
+--- a column as an argument
+SELECT ms FROM dear(TABLE bids, least => price);
+
+--- two columns without parentheses
+SELECT n FROM numbered(TABLE bids PARTITION BY auction, bidder ORDER BY ts);
+
+--- too many arguments
+SELECT ms FROM dear(TABLE bids, 1, 2);
+
+--- one table instead of two
+SELECT ts FROM latest(TABLE bids PARTITION BY auction ORDER BY ts);
+
+--- an interval instead of a number
+SELECT ms FROM dear(TABLE bids, INTERVAL '1' MONTH);
+
+--- an argument without a default that a call leaves out
+CREATE FUNCTION over(t TABLE (price DOUBLE), least DOUBLE) RETURNS TABLE LANGUAGE python AS 'def over(price, least): return price > least';
+SELECT ms FROM over(TABLE bids);
+
+--- a method that would never run
+CREATE FUNCTION waits(t TABLE (price DOUBLE)) RETURNS TABLE (n INT) STATE (n INT) LANGUAGE python AS $$
+class waits:
+    async def on_row(self, state, row, out):
+        out.emit(1)
+$$;
+SELECT n FROM waits(TABLE bids);

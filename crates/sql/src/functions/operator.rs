@@ -294,6 +294,8 @@ pub struct OperatorFunction {
     pub name: String,
     /// The names of the parameters, in order.
     pub parameters: Vec<String>,
+    /// The tables of a call as messages show them, if they are known before it is asked.
+    tables: Option<String>,
     plan: Arc<Plan>,
 }
 
@@ -307,8 +309,16 @@ impl OperatorFunction {
         OperatorFunction {
             name: name.to_lowercase(),
             parameters: parameters.iter().map(|name| (*name).to_string()).collect(),
+            tables: None,
             plan: Arc::new(plan),
         }
+    }
+
+    /// Says what tables a call gives, for messages.
+    #[must_use]
+    pub fn with_tables(mut self, tables: String) -> OperatorFunction {
+        self.tables = Some(tables);
+        self
     }
 
     /// What a call does.
@@ -317,14 +327,35 @@ impl OperatorFunction {
     ///
     /// What is wrong with the call.
     pub fn operator(&self, call: &Call) -> Result<Operator, String> {
-        (self.plan)(call)?.checked()
+        let operator = (self.plan)(call)?.checked()?;
+        call.asked().is_without_state = matches!(operator.kind, Kind::Rows(_));
+        Ok(operator)
     }
 
-    /// An example of a call, for messages.
-    pub fn form(&self) -> String {
-        let arguments = self.parameters.iter().map(|name| format!(", {name} => …"));
-        let arguments = arguments.collect::<String>();
-        format!("{}(TABLE t{arguments})", self.name.to_uppercase())
+    /// An example of a call, for messages: what is known before and after the operator was asked for a call.
+    pub fn form(&self, call: Option<&Call>) -> String {
+        let asked = call.map(Call::asked);
+        let is_without_state = asked.as_ref().is_some_and(|asked| asked.is_without_state);
+        let clauses = match is_without_state {
+            true => "",
+            false => " [PARTITION BY k] [ORDER BY ts]",
+        };
+        let tables = match (&self.tables, asked.as_ref().and_then(|asked| asked.tables)) {
+            (Some(tables), _) => tables.clone(),
+            (None, None | Some(0 | 1)) => format!("TABLE t{clauses}"),
+            (None, Some(several)) => {
+                let tables = (1..=several).map(|number| format!("TABLE t{number}{clauses}"));
+                tables.collect::<Vec<String>>().join(", ")
+            }
+        };
+        let arguments = self.parameters.iter().map(|name| {
+            let is_column = asked
+                .as_ref()
+                .is_some_and(|asked| asked.columns.contains(name));
+            let value = if is_column { "DESCRIPTOR(…)" } else { "…" };
+            format!(", {name} => {value}")
+        });
+        format!("{}({tables}{})", self.name, arguments.collect::<String>())
     }
 }
 

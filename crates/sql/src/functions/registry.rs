@@ -99,7 +99,11 @@ impl Functions {
         parameters: &[&str],
         plan: impl Fn(&Call) -> Result<Operator, String> + Send + Sync + 'static,
     ) -> &mut Functions {
-        let operator = OperatorFunction::new(name, parameters, plan);
+        self.operator_function(OperatorFunction::new(name, parameters, plan))
+    }
+
+    /// Adds an operator.
+    pub fn operator_function(&mut self, operator: OperatorFunction) -> &mut Functions {
         self.operators.push(Arc::new(operator));
         self
     }

@@ -253,3 +253,106 @@ pub(super) fn fits(given: &DataType, wanted: &DataType) -> bool {
         _ => false,
     }
 }
+
+/// Whether `wanted` has every value of type `given`, so that a cast loses nothing and rejects no row.
+pub(super) fn holds(given: &DataType, wanted: &DataType) -> bool {
+    use DataType::{Decimal128, Float32, Float64, Timestamp};
+    if given == wanted {
+        return true;
+    }
+    // A decimal's digits before and after its point.
+    let decimal = |precision: u8, scale: i8| (i32::from(precision) - i32::from(scale), scale);
+    match (given, wanted) {
+        (Float32, Float64) => true,
+        // As many digits as a number of floating point always keeps.
+        (Decimal128(precision, _), Float32) => *precision <= 6,
+        (Decimal128(precision, _), Float64) => *precision <= 15,
+        (Decimal128(precision, scale), Decimal128(most, most_scale)) => {
+            let (whole, fraction) = decimal(*precision, *scale);
+            let (most_whole, most_fraction) = decimal(*most, *most_scale);
+            whole <= most_whole && fraction <= most_fraction
+        }
+        (Timestamp(unit, None), Timestamp(finer, None)) => unit <= finer,
+        (given, wanted) if given.is_integer() => match wanted {
+            Decimal128(precision, scale) => integer_digits(given) <= decimal(*precision, *scale).0,
+            Float32 => integer_bits(given) <= 24,
+            Float64 => integer_bits(given) <= 53,
+            wanted if wanted.is_integer() => {
+                let is_signed = wanted.is_signed_integer() || given.is_unsigned_integer();
+                is_signed && integer_bits(given) <= integer_bits(wanted)
+            }
+            _ => false,
+        },
+        (given, _) if given.is_numeric() => false,
+        // Everything else loses nothing, or can't be cast.
+        (given, wanted) => fits(given, wanted),
+    }
+}
+
+/// The bits of the largest value of a type of integers.
+fn integer_bits(data_type: &DataType) -> usize {
+    let bits = 8 * data_type.primitive_width().unwrap_or(16);
+    bits - usize::from(data_type.is_signed_integer())
+}
+
+/// The digits of the largest value of a type of integers.
+fn integer_digits(data_type: &DataType) -> i32 {
+    let digits = integer_bits(data_type) as f64 * std::f64::consts::LOG10_2;
+    digits as i32 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_holds_the_values_of_another_or_not() {
+        use DataType::{
+            Date32, Decimal128, Float32, Float64, Int8, Int16, Int32, Int64, UInt32, UInt64,
+            Utf8View,
+        };
+        let of = |unit| DataType::Timestamp(unit, None);
+        let (ms, us) = (of(TimeUnit::Millisecond), of(TimeUnit::Microsecond));
+        let held = [
+            (Int32, Int32),
+            (Int32, Int64),
+            (UInt32, Int64),
+            (Int16, Float32),
+            (Int32, Float64),
+            (Float32, Float64),
+            (Int64, Decimal128(19, 0)),
+            (Int8, Decimal128(5, 2)),
+            (Decimal128(10, 2), Decimal128(12, 2)),
+            (Decimal128(10, 2), Decimal128(12, 4)),
+            (Decimal128(15, 2), Float64),
+            (Date32, ms.clone()),
+            (DataType::Utf8, Utf8View),
+            (DataType::Null, Int8),
+        ];
+        for (given, wanted) in held {
+            assert!(holds(&given, &wanted), "{given} to {wanted}");
+        }
+        let others = [
+            (Int64, Int32),
+            (Int32, UInt64),
+            (UInt64, Int64),
+            (Int32, Float32),
+            (Int64, Float64),
+            (Float64, Float32),
+            (Float64, Int64),
+            (Int64, Decimal128(18, 0)),
+            (Int8, Decimal128(4, 2)),
+            (Decimal128(10, 2), Decimal128(12, 5)),
+            (Decimal128(10, 2), Decimal128(12, 1)),
+            (Decimal128(10, 0), Int64),
+            (Decimal128(16, 2), Float64),
+            (us.clone(), ms.clone()),
+            (Utf8View, Float64),
+            (ms.clone(), Date32),
+        ];
+        for (given, wanted) in others {
+            assert!(!holds(&given, &wanted), "{given} to {wanted}");
+        }
+        assert!(holds(&ms, &us));
+    }
+}

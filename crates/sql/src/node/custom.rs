@@ -109,7 +109,7 @@ impl Node for CustomNode {
             input: None,
             keeps: format!(
                 "{} keeps a state of every key ({}) until it forgets it",
-                self.spec.name.to_uppercase(),
+                self.spec.name,
                 names(&first.keys, &first.schema)
             ),
             bound: Bound::Other(
@@ -285,7 +285,7 @@ pub(super) fn cast(name: &Column, data_type: &DataType, plan: &LogicalPlan) -> R
 pub(super) fn never_change(name: &str) -> SqlError {
     let error = format!(
         "{} needs rows that never change, and these are updated or retracted",
-        name.to_uppercase()
+        name
     );
     SqlError::new(error).near(name).hint(
         "apply it first, then aggregate or join; or aggregate in windows, whose rows never change; or \
@@ -299,7 +299,7 @@ fn no_order(name: &str, time: &Column) -> SqlError {
     let place = time.spans.first().map_or(Span::empty(), to_span);
     SqlError::new(format!(
         "{} can't order rows that are updated or retracted: a row may be taken back long after its time",
-        name.to_uppercase()
+        name
     ))
     .at(place)
     .hint("leave out ORDER BY: then it gets each change as it comes")

@@ -86,6 +86,15 @@ impl Arguments {
         Ok(read)
     }
 
+    /// Whether the first argument may be a second column of PARTITION BY: it follows the first one.
+    pub fn may_be_key(&self, first: &AstExpr) -> bool {
+        let Some(table) = self.tables.last() else {
+            return false;
+        };
+        let is_before = |time: &AstExpr| first.span().start < time.span().start;
+        table.partition_by.is_some() && table.order_by.as_ref().is_none_or(is_before)
+    }
+
     fn add(&mut self, name: &str, span: Span, named: Option<Ident>, value: &AstExpr) -> Result<()> {
         if let Some(table) = arguments_of(value, TABLE_OF) {
             let [FunctionArg::Unnamed(FunctionArgExpr::Expr(table))] = table else {

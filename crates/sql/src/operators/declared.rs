@@ -52,9 +52,7 @@ impl DeclaredOperators {
     /// The names of all operators, as messages show them.
     pub fn names(&self) -> Vec<String> {
         let added = operators().into_iter();
-        let added = added.map(|operator| operator.name.to_uppercase());
-        let inner = self.inner();
-        let declared = inner.by_name.keys().map(|name| name.to_uppercase());
-        added.chain(declared).collect()
+        let added = added.map(|operator| operator.name.clone());
+        added.chain(self.inner().by_name.keys().cloned()).collect()
     }
 }

@@ -54,8 +54,7 @@ impl RelationPlanner for Operators {
                 return Ok(RelationPlanning::Original(Box::new(relation)));
             };
             let planner = Planner {
-                name: called.to_uppercase(),
-                form: function.form(),
+                name: called,
                 span,
                 function,
             };
@@ -66,10 +65,12 @@ impl RelationPlanner for Operators {
     }
 }
 
+/// The hint for a column after PARTITION BY, which may also be meant as an argument.
+const SEVERAL_KEYS: &str = "several columns of PARTITION BY are written in parentheses: PARTITION BY (a, b); a \
+                            column as an argument is DESCRIPTOR(a)";
+
 struct Planner {
     name: String,
-    /// An example of a call.
-    form: String,
     span: Span,
     function: Arc<OperatorFunction>,
 }
@@ -82,13 +83,14 @@ struct Planned {
 }
 
 impl Planner {
-    fn wrong<T>(&self, what: &str) -> Result<T> {
+    /// An error at the call; `call` if the operator was asked for it.
+    fn wrong<T>(&self, what: &str, call: Option<&Call>) -> Result<T> {
         let error = SqlError::new(format!("{} {what}", self.name));
-        failed(
-            error
-                .at(self.span)
-                .hint(format!("the form is {}", self.form)),
-        )
+        failed(error.at(self.span).hint(self.form(call)))
+    }
+
+    fn form(&self, call: Option<&Call>) -> String {
+        format!("the form is {}", self.function.form(call))
     }
 
     fn plan(
@@ -98,14 +100,14 @@ impl Planner {
     ) -> Result<LogicalPlan> {
         let arguments = Arguments::new(&self.name, self.span, given)?;
         if arguments.tables.is_empty() {
-            return self.wrong("needs a table: TABLE t");
+            return self.wrong("needs a table: TABLE t", None);
         }
         let tables = arguments
             .tables
             .iter()
             .map(|table| self.table(table, context));
         let tables = tables.collect::<Result<Vec<Planned>>>()?;
-        let values = self.values(&arguments.values, context)?;
+        let values = self.values(&arguments, context)?;
         let inputs = tables.iter().map(|table| {
             let keys = table.keys.as_ref().map(Vec::len);
             Input::new(columns_of(&table.plan), keys, table.time.is_some())
@@ -113,9 +115,9 @@ impl Planner {
         let call = Call::new(values.clone(), inputs.collect());
         let operator = match self.function.operator(&call) {
             Ok(operator) => operator,
-            Err(reason) => return self.wrong(&reason),
+            Err(reason) => return self.wrong(&reason, Some(&call)),
         };
-        self.check(&operator, &tables)?;
+        self.check(&operator, &tables, &call)?;
         let output = self.output(&operator, arguments.output.as_ref())?;
         let mut inputs = Vec::new();
         for (table, input) in tables.into_iter().zip(call.inputs()) {
@@ -174,9 +176,10 @@ impl Planner {
     /// The arguments by their parameters.
     fn values(
         &self,
-        given: &[(Option<Ident>, AstExpr)],
+        arguments: &Arguments,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<Vec<(String, Option<Given>)>> {
+        let given = &arguments.values;
         let parameters = &self.function.parameters;
         let values = parameters.iter().map(|name| (name.clone(), None));
         let mut values = values.collect::<Vec<_>>();
@@ -185,8 +188,13 @@ impl Planner {
                 None if place < values.len() => place,
                 None => {
                     let (most, is) = (values.len(), given.len());
-                    let what = format!("takes {most} arguments after its tables, not {is}");
-                    return self.wrong(&what);
+                    let noun = if most == 1 { "argument" } else { "arguments" };
+                    let what = format!("takes {most} {noun} after its tables, not {is}");
+                    if place == 0 && has_name(ast) && arguments.may_be_key(ast) {
+                        let error = SqlError::new(format!("{} {what}", self.name));
+                        return failed(error.at(ast.span()).hint(SEVERAL_KEYS));
+                    }
+                    return self.wrong(&what, None);
                 }
                 Some(name) => {
                     let wanted = parameters.iter().position(|known| *known == name.value);
@@ -195,15 +203,16 @@ impl Planner {
                         let error = SqlError::new(error).at(name.span);
                         return failed(match nearest(&name.value, parameters) {
                             Some(near) => error.hint(format!("did you mean '{near}'?")),
-                            None => error.hint(format!("the form is {}", self.form)),
+                            None => error.hint(self.form(None)),
                         });
                     };
                     place
                 }
             };
-            let value = self.value(&parameters[place], ast, context)?;
+            let may_be_key = place == 0 && name.is_none() && arguments.may_be_key(ast);
+            let value = self.value(&parameters[place], ast, may_be_key, context)?;
             if values[place].1.replace(value).is_some() {
-                return self.wrong(&format!("gets '{}' twice", parameters[place]));
+                return self.wrong(&format!("gets '{}' twice", parameters[place]), None);
             }
         }
         Ok(values)
@@ -213,6 +222,7 @@ impl Planner {
         &self,
         parameter: &str,
         ast: &AstExpr,
+        may_be_key: bool,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<Given> {
         let wrong = || {
@@ -220,9 +230,10 @@ impl Planner {
                 "'{ast}', the argument '{parameter}' of {}, is neither a constant nor DESCRIPTOR(column)",
                 self.name
             );
-            SqlError::new(error).at(ast.span()).hint(
-                "several columns of PARTITION BY are written in parentheses: PARTITION BY (a, b)",
-            )
+            SqlError::new(error).at(ast.span()).hint(match may_be_key {
+                true => SEVERAL_KEYS,
+                false => "arguments are constants; columns are given by DESCRIPTOR(a)",
+            })
         };
         if let Some(columns) = arguments_of(ast, "DESCRIPTOR") {
             let columns = columns.iter().map(|column| match expression(column) {
@@ -250,30 +261,32 @@ impl Planner {
     }
 
     /// Checks that the call has what the operator needs.
-    fn check(&self, operator: &Operator, tables: &[Planned]) -> Result<()> {
+    fn check(&self, operator: &Operator, tables: &[Planned], call: &Call) -> Result<()> {
+        let wrong = |what: &str| self.wrong(what, Some(call));
         let has_clause = tables
             .iter()
             .any(|table| table.keys.is_some() || table.time.is_some());
         let ordered = tables.iter().filter(|table| table.time.is_some()).count();
         match operator.kind() {
             Kind::Rows(_) if tables.len() > 1 => {
-                self.wrong("keeps no state and takes one table: combine several with UNION ALL")
+                wrong("keeps no state and takes one table: combine several with UNION ALL")
             }
             Kind::Rows(_) if has_clause => {
-                self.wrong("looks at each row alone, and has no PARTITION BY and ORDER BY")
+                wrong("looks at each row alone, and has no PARTITION BY and ORDER BY")
             }
             Kind::Rows(_) => Ok(()),
-            Kind::Keyed { .. } if operator.is_order_needed() && ordered < tables.len() => self
-                .wrong("needs an order: TABLE t PARTITION BY k ORDER BY ts, with the event time"),
-            Kind::Keyed { .. } if ordered != 0 && ordered != tables.len() => {
-                self.wrong("needs ORDER BY for all of its tables, or for none")
+            Kind::Keyed { .. } if operator.is_order_needed() && ordered < tables.len() => {
+                wrong("needs an order: TABLE t PARTITION BY k ORDER BY ts, with the event time")
             }
-            Kind::Keyed { .. } => self.check_keys(tables),
+            Kind::Keyed { .. } if ordered != 0 && ordered != tables.len() => {
+                wrong("needs ORDER BY for all of its tables, or for none")
+            }
+            Kind::Keyed { .. } => self.check_keys(tables, call),
         }
     }
 
     /// Checks that the keys of all tables have the same types.
-    fn check_keys(&self, tables: &[Planned]) -> Result<()> {
+    fn check_keys(&self, tables: &[Planned], call: &Call) -> Result<()> {
         let types = |table: &Planned| {
             let keys = table.keys.iter().flatten();
             let types = keys.map(|key| {
@@ -294,11 +307,11 @@ impl Planner {
                     let names = types.iter().map(sql_name).collect::<Vec<_>>();
                     names.join(", ")
                 };
-                return self.wrong(&format!(
-                    "needs keys of the same types in all tables, and they are ({}) and ({})",
-                    list(&first),
-                    list(&other)
-                ));
+                let (first, other) = (list(&first), list(&other));
+                let what = format!(
+                    "needs keys of the same types in all tables, and they are ({first}) and ({other})"
+                );
+                return self.wrong(&what, Some(call));
             }
         }
         Ok(())
@@ -337,7 +350,10 @@ impl Planner {
         let columns = plan.schema().columns_with_unqualified_name(&wanted.name);
         match columns.as_slice() {
             [column] => Ok((column.clone(), wanted.data_type)),
-            _ => self.wrong(&format!("can't tell which column '{}' is", wanted.name)),
+            _ => {
+                let what = format!("can't tell which column '{}' is", wanted.name);
+                self.wrong(&what, None)
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{
     AggregateForm, Call, Column, CustomInput, Frame, Function, JoinKind, OverCall, OverFunction,
     Side, Sink, SortColumn, StateIdentity, TimedSide, Unit, Window, WindowKind,
 };
-use crate::explain::duration;
+use crate::explain::{duration, interval};
 
 /// The difference between two identities; `None` if they are equal.
 pub fn difference(before: &StateIdentity, now: &StateIdentity) -> Option<String> {
@@ -139,7 +139,7 @@ impl StateIdentity {
             StateIdentity::Custom(operator) => vec![
                 ("name", operator.name.clone()),
                 ("version", operator.version.to_string()),
-                ("arguments", operator.arguments.clone()),
+                ("arguments", with_intervals(&operator.arguments)),
                 ("rows", list(&operator.inputs, custom_input)),
                 (
                     "saved values",
@@ -155,6 +155,25 @@ impl StateIdentity {
             ],
         }
     }
+}
+
+/// The arguments of a call with intervals as in SQL. Those that are stored have months, days and nanoseconds;
+/// in a string a quote would be doubled.
+fn with_intervals(arguments: &str) -> String {
+    let mut parts = arguments.split("INTERVAL '");
+    let mut shown = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let of_part = || {
+            let (numbers, rest) = part.split_once('\'')?;
+            let numbers = numbers.split(' ').map(|number| number.parse().ok());
+            match numbers.collect::<Option<Vec<i128>>>()?.as_slice() {
+                [months, days, ns] => Some(interval(*months, *days, *ns) + rest),
+                _ => None,
+            }
+        };
+        shown += &of_part().unwrap_or_else(|| format!("INTERVAL '{part}"));
+    }
+    shown
 }
 
 fn custom_input(input: &CustomInput) -> String {
@@ -386,4 +405,17 @@ fn window(window: Window) -> String {
         Unit::Nanosecond => 9,
     };
     format!("{windows}, of TIMESTAMP({decimals})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_shown_as_in_sql() {
+        let stored =
+            "gap => INTERVAL '0 0 300000000000', x => 'an INTERVAL ''5', y => INTERVAL '1 0 0'";
+        let shown = "gap => INTERVAL '5' MINUTE, x => 'an INTERVAL ''5', y => INTERVAL '1' MONTH";
+        assert_eq!(with_intervals(stored), shown);
+    }
 }

@@ -249,7 +249,9 @@ def check_table(function, name, table, line):
         if isinstance(function, type):
             raise LoadError(line, f"'{name}' is a class, for a function with STATE; without it, it is a def")
         if constants is not None:
-            check_arguments(function, name, len(table["inputs"][0]), line, constants)
+            check_arguments(
+                function, name, len(table["inputs"][0]), line, constants, table["parameters"]
+            )
         return
     form = "it needs on_row(self, state, row, out)"
     if not isinstance(function, type):
@@ -260,20 +262,30 @@ def check_table(function, name, table, line):
     for method, count in methods.items():
         if hasattr(function, method):
             of_class = getattr(function, method)
-            check_arguments(of_class, method, count, line_of_code(of_class) or line)
+            own_line = line_of_code(of_class) or line
+            if reason := never_runs(of_class, True):
+                raise LoadError(own_line, f"{method} {reason}")
+            check_arguments(of_class, method, count, own_line)
     if constants is not None:
-        check_arguments(function, name, 0, line, constants)
+        check_arguments(function, name, 0, line, constants, table["parameters"])
 
 
-def check_arguments(function, name, count, line, constants={}):
+def check_arguments(function, name, count, line, constants={}, parameters=()):
     import inspect
 
+    if reason := never_runs(function, False):
+        raise LoadError(line_of_code(function) or line, f"{name} {reason}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return  # Not all of those in C have one.
+    needed = [one.name for one in signature.parameters.values() if one.default is one.empty]
+    left_out = [name for name in needed if name in parameters and name not in constants]
     try:
-        signature.bind(*[None] * count, **constants)
+        signature.bind(*[None] * count, **constants, **dict.fromkeys(left_out))
+        if left_out:
+            given = f"{name}{signature} has no default for '{left_out[0]}'"
+            raise LoadError(line_of_code(function) or line, f"{given}, and the call in SQL leaves it out")
     except TypeError as error:
         given = f"{count} argument{'' if count == 1 else 's'}"
         if constants or not count:

@@ -56,6 +56,26 @@ def copied(values, places):
     return values
 
 
+def never_runs(function, has_state):
+    """Why a call of a function, or of a method of a class with a state, would not run it; None if it does."""
+    import inspect
+
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return "is async, and SQL does not wait for it: write def, and call asyncio.run() in it"
+    if has_state and inspect.isgeneratorfunction(function):
+        return "yields, and rows are emitted by out.emit()"
+    return None
+
+
+def with_names(error, names):
+    """The error for a name that a state, a row or `out` does not have says which there are."""
+    if isinstance(error, AttributeError):
+        for kind, known in names:
+            if str(error).startswith(f"'{kind}' object has no attribute"):
+                error.args = (f"{error}: it has {', '.join(known)}",)
+    return error
+
+
 def row_type(names):
     return collections.namedtuple("Row", names, rename=True)
 
@@ -278,7 +298,9 @@ class Run:
             del out._rows[mark:], out._numbers[mark:], out._retracted[mark:]
             self.failed.append(step)
             self.failed_timers.append(at)
-            self.reasons.append(traceback_of(error))
+            of_out = [name for name in dir(out) if not name.startswith("_")]
+            names = [("State", of.names), ("Out", of_out), ("Row", getattr(argument, "_fields", ()))]
+            self.reasons.append(traceback_of(with_names(error, names)))
             return
         self.keeps[key] = not out._forgets
         self.states[key] = state if self.keeps[key] else None
@@ -332,10 +354,13 @@ class Table:
         return of, made
 
     def kept(self, result):
+        # As NULL in WHERE.
+        if result is None:
+            return False
         try:
             return truth_of(result)
         except TypeError:
-            raise TypeError(f"a filter returns True or False, not {result!r}") from None
+            raise TypeError(f"a filter returns True, False or None, not {result!r}") from None
 
     def rows(self, result):
         if result is None:

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 
 use super::piece::{Piece, Step};
-use super::{Batch, BatchStep, Custom, Emitted, Function, Ran, StepFailure, TIMERS_AT_END_MAX};
+use super::{Batch, BatchStep, Custom, Emitted, Function, Ran, StepFailure, TIMERS_MAX};
 use crate::chunk::Chunk;
 use crate::error::{Error, Result};
 use crate::expression::reject;
 use crate::operator::Output;
-use crate::time::MAX_WATERMARK;
+use crate::time::{EventTime, MAX_WATERMARK};
 
 impl Custom {
     /// Calls the function for the rest of a piece; returns its rows.
@@ -107,7 +107,9 @@ impl Custom {
             has_row[step.key] |= step.row.is_some();
         }
         let mark = self.clock.mark();
-        for ((&key, left), has_row) in batch.keys.iter().zip(&ran.keys).zip(has_row) {
+        let before = batch.timers.iter().map(|timers| timers.first().copied());
+        let keys = batch.keys.iter().zip(&ran.keys).zip(has_row).zip(before);
+        for (((&key, left), has_row), first_timer) in keys {
             if !has_row && left.fired == 0 {
                 continue;
             }
@@ -116,7 +118,7 @@ impl Custom {
             rows.has_state = left.keeps_state;
             rows.timers.clear();
             rows.timers.extend(&left.timers);
-            self.count_fired(key, left.fired)?;
+            self.count_fired(key, first_timer, left.fired)?;
         }
         Ok(())
     }
@@ -154,14 +156,24 @@ impl Custom {
         Ok(())
     }
 
-    /// Counts timers that have fired since the input has ended: an error if they seem to have no end.
-    pub(super) fn count_fired(&mut self, key: u32, fired: u32) -> Result<()> {
-        if self.clock.watermark() != MAX_WATERMARK {
+    /// Counts timers that have fired, `first` before the others, since the input has ended, or at one event
+    /// time: an error if they seem to have no end.
+    pub(super) fn count_fired(
+        &mut self,
+        key: u32,
+        first: Option<EventTime>,
+        fired: u32,
+    ) -> Result<()> {
+        let has_ended = self.clock.watermark() == MAX_WATERMARK;
+        let rows = self.keys.get_mut(key);
+        // The time of the first one again: it was set when that one fired.
+        let is_repeated = first.is_some() && rows.timers.first().copied() == first;
+        if !has_ended && !is_repeated {
+            rows.fired = 0;
             return Ok(());
         }
-        let rows = self.keys.get_mut(key);
-        rows.fired_at_end = rows.fired_at_end.saturating_add(fired);
-        if rows.fired_at_end <= TIMERS_AT_END_MAX {
+        rows.fired = rows.fired.saturating_add(fired);
+        if rows.fired <= TIMERS_MAX {
             return Ok(());
         }
         let error = "a key sets a timer at each timer, so its timers never end";

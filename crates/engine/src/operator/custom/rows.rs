@@ -40,8 +40,8 @@ pub struct KeyRows {
     pub standing: BTreeMap<u64, u32>,
     /// Whether the function keeps a state for the key.
     pub has_state: bool,
-    /// How many timers have fired since the input ended.
-    pub fired_at_end: u32,
+    /// How many timers have fired since the input ended, or since event time last moved on.
+    pub fired: u32,
     /// When the key was last found to have nothing left, if it is listed for that.
     pub gone: Mark,
     /// Whether it is listed among the keys that have nothing left.

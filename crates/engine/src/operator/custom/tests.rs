@@ -406,13 +406,13 @@ fn rows_as_they_come_are_processed_at_once_a_chunk_of_output_at_a_time() {
     assert!(last.contains(&format!("k=0, n=1, sum={}", sum.unwrap())));
 }
 
-/// Sets a timer at each timer.
+/// Sets a timer at each timer, so much later.
 #[derive(Debug)]
-struct Endless;
+struct Endless(EventTime);
 
 impl KeyedFactory for Endless {
     fn function(&self) -> Result<Function> {
-        Ok(Function::Rows(Box::new(Endless)))
+        Ok(Function::Rows(Box::new(Endless(self.0))))
     }
 }
 
@@ -420,7 +420,7 @@ impl KeyedFunction for Endless {
     fn event(&mut self, _: u32, event: Event<'_>, timers: &mut Timers<'_>) -> Reaction {
         match event {
             Event::Row { time, .. } => timers.set(time - 100),
-            Event::Timer(at) => timers.set(at + 1),
+            Event::Timer(at) => timers.set(at + self.0),
         };
         Reaction {
             rows: 0,
@@ -452,19 +452,22 @@ impl KeyStates for Endless {
 
 #[test]
 fn timers_that_never_end_end_the_query_with_a_hint() {
-    let spec = CustomSpec {
-        factory: Arc::new(Endless),
-        ..PLAIN.operator().spec
-    };
-    let mut operator = Custom::new(spec).unwrap();
-    let mut output = Output::new(100);
-    operator
-        .process(0, chunk(&[row(0, 10, 1)], Some(0)), &mut output)
-        .unwrap();
-    let error = operator.advance(MAX_WATERMARK, &mut output).unwrap_err();
-    assert!(error.is_final);
-    assert_eq!(error.place, "operator 'tally'");
-    assert!(error.hint.contains("only while the key waits"), "{error}");
+    // At the end, and at one event time before it.
+    for (later, watermark) in [(1, MAX_WATERMARK), (0, MAX_WATERMARK - 1)] {
+        let spec = CustomSpec {
+            factory: Arc::new(Endless(later)),
+            ..PLAIN.operator().spec
+        };
+        let mut operator = Custom::new(spec).unwrap();
+        let mut output = Output::new(100);
+        operator
+            .process(0, chunk(&[row(0, 10, 1)], Some(0)), &mut output)
+            .unwrap();
+        let error = operator.advance(watermark, &mut output).unwrap_err();
+        assert!(error.is_final);
+        assert_eq!(error.place, "operator 'tally'");
+        assert!(error.hint.contains("only while the key waits"), "{error}");
+    }
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! A call of an operator in a query: its inputs and its arguments.
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 
-use crate::functions::values::{Argument, fits};
+use crate::explain::literal;
+use crate::functions::values::{Argument, fits, holds};
 use crate::types::sql_name;
 
 /// A call of an operator.
@@ -16,6 +18,18 @@ pub struct Call {
     /// The names of the parameters, and what the call gives for them.
     arguments: Vec<(String, Option<Given>)>,
     inputs: Vec<Input>,
+    asked: Mutex<Asked>,
+}
+
+/// What a call was asked for, for messages.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// The number of tables.
+    pub tables: Option<usize>,
+    /// The parameters that are columns.
+    pub columns: BTreeSet<String>,
+    /// Whether the operator has turned out to have no state.
+    pub is_without_state: bool,
 }
 
 /// An argument.
@@ -166,7 +180,11 @@ impl Constant for std::time::Duration {
 
 impl Call {
     pub(crate) fn new(arguments: Vec<(String, Option<Given>)>, inputs: Vec<Input>) -> Call {
-        Call { arguments, inputs }
+        Call {
+            arguments,
+            inputs,
+            asked: Mutex::default(),
+        }
     }
 
     /// The inputs, in the order of the call.
@@ -180,6 +198,7 @@ impl Call {
     ///
     /// When there are several.
     pub fn input(&self) -> Result<&Input, String> {
+        self.asked().tables = Some(1);
         match self.inputs.as_slice() {
             [input] => Ok(input),
             inputs => Err(format!("takes one table, not {}", inputs.len())),
@@ -192,6 +211,7 @@ impl Call {
     ///
     /// When there are more or fewer.
     pub fn inputs_of<const N: usize>(&self) -> Result<&[Input; N], String> {
+        self.asked().tables = Some(N);
         let given = self.inputs.len();
         let inputs = <&[Input; N]>::try_from(self.inputs.as_slice());
         inputs.map_err(|_| format!("takes {N} tables, not {given}"))
@@ -217,7 +237,10 @@ impl Call {
             None => Ok(None),
             Some(Given::Constant(value)) => match C::of(value) {
                 Some(value) => Ok(Some(value)),
-                None => Err(format!("'{parameter}' must be {}, and is {value}", C::NAME)),
+                None => {
+                    let (must, is) = (C::NAME, literal(value));
+                    Err(format!("'{parameter}' must be {must}, and is {is}"))
+                }
             },
             Some(Given::Columns(_)) => Err(format!("'{parameter}' must be {}", C::NAME)),
         }
@@ -229,6 +252,7 @@ impl Call {
     ///
     /// When they are missing.
     pub fn columns(&self, parameter: &str) -> Result<&[String], String> {
+        self.asked().columns.insert(parameter.to_string());
         match self.given(parameter)? {
             Some(Given::Columns(columns)) => Ok(columns),
             _ => Err(format!("needs '{parameter}', columns: DESCRIPTOR(column)")),
@@ -248,6 +272,10 @@ impl Call {
                 columns.len()
             )),
         }
+    }
+
+    pub(super) fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn given(&self, parameter: &str) -> Result<Option<&Given>, String> {
@@ -295,32 +323,49 @@ impl Input {
     ///
     /// When there is no such column, or it has another type.
     pub fn column<A: Argument>(&self, name: &str) -> Result<Column<A>, String> {
-        Ok(Column::at(self.column_of(name, A::data_type())?))
+        let (given, wanted) = (self.type_of(name)?, A::data_type());
+        match fits(given, &wanted) {
+            true => Ok(Column::at(self.want(name, wanted))),
+            false => Err(wrong_type(name, given, &wanted)),
+        }
     }
 
-    /// Asks for a column as values of a type, as [`Input::column`] does, and returns its place in batches.
+    /// Asks for a column as values of a type that has every value of its own: a cast loses nothing, and
+    /// rejects no row. Returns its place in batches.
     ///
     /// # Errors
     ///
     /// When there is no such column, or it has another type.
     pub fn column_of(&self, name: &str, data_type: DataType) -> Result<usize, String> {
-        let Ok(field) = self.schema.field_with_name(name) else {
-            let names = self
-                .schema
-                .fields()
-                .iter()
-                .map(|field| field.name().as_str());
-            let names = names.collect::<Vec<&str>>().join(", ");
-            return Err(format!(
-                "needs a column '{name}', and the table has {names}"
-            ));
-        };
-        if !fits(field.data_type(), &data_type) {
-            let (is, should) = (sql_name(field.data_type()), sql_name(&data_type));
-            return Err(format!(
-                "needs a column '{name}' of type {should}, and it is {is}"
-            ));
+        let given = self.type_of(name)?;
+        if holds(given, &data_type) {
+            return Ok(self.want(name, data_type));
         }
+        let wrong = wrong_type(name, given, &data_type);
+        let (is, should) = (sql_name(given), sql_name(&data_type));
+        Err(
+            match fits(given, &data_type) || given.is_numeric() && data_type.is_numeric() {
+                true => format!(
+                    "{wrong}, so a cast may lose something: declare '{name} {is}', or write TABLE (SELECT \
+                 CAST({name} AS {should}) AS {name}, … FROM t)"
+                ),
+                false => wrong,
+            },
+        )
+    }
+
+    fn type_of(&self, name: &str) -> Result<&DataType, String> {
+        let fields = self.schema.fields();
+        let found = fields.iter().find(|field| field.name() == name);
+        let found = found.ok_or_else(|| {
+            let names = fields.iter().map(|field| field.name().as_str());
+            let names = names.collect::<Vec<&str>>().join(", ");
+            format!("needs a column '{name}', and the table has {names}")
+        });
+        Ok(found?.data_type())
+    }
+
+    fn want(&self, name: &str, data_type: DataType) -> usize {
         let wanted = Wanted {
             name: name.to_string(),
             data_type,
@@ -331,7 +376,7 @@ impl Input {
             all.push(wanted);
             all.len() - 1
         });
-        Ok(self.before + place)
+        self.before + place
     }
 
     /// Asks for all columns of the table in their own types, in their order: the batch then begins with them
@@ -352,4 +397,9 @@ impl Input {
         let wanted = self.wanted.lock();
         wanted.unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+fn wrong_type(name: &str, given: &DataType, wanted: &DataType) -> String {
+    let (is, should) = (sql_name(given), sql_name(wanted));
+    format!("needs a column '{name}' of type {should}, and it is {is}")
 }
