@@ -25,6 +25,7 @@ mod jpeg;
 mod pixels;
 #[path = "../examples/slides/planes.rs"]
 mod planes;
+#[allow(dead_code, reason = "the example uses more of it")]
 #[path = "../examples/slides/query.rs"]
 mod query;
 #[path = "../examples/slides/scan.rs"]
