@@ -68,8 +68,8 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 /// The workers of this program that have been started and not ended.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// The numbers of the processes that are workers of this program: the system counts what they use for this one
-/// only when they have ended.
+/// The numbers of the processes that are workers of this program: the system counts what they use for this
+/// one only when they have ended.
 pub fn running() -> BTreeSet<u32> {
     RUNNING
         .lock()

@@ -48,8 +48,8 @@ use piece::{Piece, Step};
 pub use rows::Timers;
 use rows::{KeyRows, Place};
 
-/// The most timers of a key that fire one after the other when the input has ended, or at one event time: about
-/// a second of work. A function that sets a timer at each timer would never end.
+/// The most timers of a key that fire one after the other when the input has ended, or at one event time:
+/// about a second of work. A function that sets a timer at each timer would never end.
 const TIMERS_MAX: u32 = 1_000_000;
 
 /// What a custom operator does.

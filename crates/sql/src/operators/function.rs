@@ -66,8 +66,8 @@ impl RelationPlanner for Operators {
 }
 
 /// The hint for a column after PARTITION BY, which may also be meant as an argument.
-const SEVERAL_KEYS: &str = "several columns of PARTITION BY are written in parentheses: PARTITION BY (a, b); a \
-                            column as an argument is DESCRIPTOR(a)";
+const SEVERAL_KEYS: &str = "several columns of PARTITION BY are written in parentheses: PARTITION BY (a, b); \
+                            a column as an argument is DESCRIPTOR(a)";
 
 struct Planner {
     name: String,
