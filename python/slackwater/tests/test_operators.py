@@ -174,8 +174,13 @@ class Operators(unittest.TestCase):
                 out.timer(at)
 
         define(Endless, state={"n": "BIGINT"})
+        session = slackwater.Session()
+        session.register(
+            "one_row", [(datetime.datetime(1970, 1, 1), 1.0)], schema="ts TIMESTAMP(6), v DOUBLE",
+            event_time="ts", watermark=0,
+        )
         with self.assertRaisesRegex(slackwater.QueryError, "its timers never end"):
-            session_with([(1, 0, 1.0)]).sql("SELECT * FROM py_wrong(TABLE given ORDER BY ts)").to_pylist()
+            session.sql("SELECT * FROM py_wrong(TABLE one_row ORDER BY ts)").to_pylist()
 
         class NeedsMore:
             def __init__(self, most):
