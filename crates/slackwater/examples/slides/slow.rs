@@ -20,9 +20,9 @@ thread_local! {
 /// How often copies compute.
 pub struct Slow {
     repeat: i64,
-    /// The slow copy is the one whose thread has made no blocks when it gets its first: a thread that computes
-    /// slowly would deal slowly, too. It computes as many times as often as the file `<mark>.slow` says, while
-    /// there is one: so copies of other processes know of it.
+    /// The slow copy is the one whose thread has made no blocks when it gets its first: a thread that
+    /// computes slowly would deal slowly, too. It computes as many times as often as the file `<mark>.slow`
+    /// says, while there is one: so copies of other processes know of it.
     mark: Option<String>,
 }
 

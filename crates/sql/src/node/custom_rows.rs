@@ -105,8 +105,8 @@ impl Translator<'_> {
         match settings.balancer {
             _ if !operator.is_dealt() || settings.keep_order || updates => Exchange::Forward,
             Balancer::RoundRobin => Exchange::RoundRobin,
-            // Also where each instance before the operator could have one of its own: all of a request's blocks
-            // come from one of them.
+            // Also where each instance before the operator could have one of its own: all of a request's
+            // blocks come from one of them.
             Balancer::Demand | Balancer::Auto => Exchange::Demand,
         }
     }
