@@ -47,12 +47,10 @@ fn main() -> ExitCode {
     let (command, rest) = arguments
         .split_first()
         .map_or(("", [].as_slice()), |(first, rest)| (first.as_str(), rest));
-    let own = [
-        "", "--help", "-h", "help", "generate", "serve", "info", "measure",
-    ];
+    let is_own = matches!(command, "generate" | "serve" | "info" | "measure");
     let mut before = rest.iter().take_while(|argument| *argument != "--");
     let is_asked = before.any(|argument| ["--help", "-h"].contains(&argument.as_str()));
-    if own[..4].contains(&command) || is_asked && own.contains(&command) {
+    if matches!(command, "" | "--help" | "-h" | "help") || is_own && is_asked {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
