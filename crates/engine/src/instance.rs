@@ -41,6 +41,10 @@ pub use parts::{Head, InstanceInput, PlacedStep, Step};
 /// of 8,192 rows are about 10 ms of work at 0.15 µs a row.
 const INPUTS_PER_STEP: usize = 8;
 
+/// A step that has worked for this long takes no further input: an instance that needs much time for a
+/// chunk would otherwise delay one of the same worker that deals chunks to others, which then wait for it.
+const STEP_NS_MAX: u64 = 2_000_000;
+
 /// One copy of a subquery.
 pub struct Instance {
     name: String,
@@ -238,7 +242,11 @@ impl Instance {
 
     fn take_inputs(&mut self) -> Result<Stepped> {
         let mut worked = false;
+        let begin_ns = self.laps.last_ns();
         for _ in 0..INPUTS_PER_STEP {
+            if self.laps.last_ns().saturating_sub(begin_ns) > STEP_NS_MAX {
+                break;
+            }
             if self.is_blocked() {
                 worked |= self.flush_routes()? > 0;
             }

@@ -99,6 +99,7 @@ pub(super) fn program(
     if settings.balancer == Balancer::Auto {
         order::deal_if_order_is_unseen(&mut graph, &nodes, settings.keep_order);
     }
+    order::deal_into_unions(&mut graph);
     Ok(Program {
         graph,
         nodes,

@@ -12,12 +12,12 @@ use crate::balancer::{BalancerPlan, Route};
 use crate::barrier::{Barrier, Purpose};
 use crate::chunk::Message;
 use crate::exchange::{LinkReceiver, LinkSender};
-use crate::instance::PlacedStep;
+use crate::instance::{PlacedStep, STEP_NS_MAX};
 use crate::operator::aggregate::{AggregateCall, AggregateSpec, Emit, FirstPhase, WindowKey};
 use crate::operator::window::Windows;
 use crate::ports::{Port, Ports};
 use crate::testing::{batch, schema};
-use crate::time::Laps;
+use crate::time::{Laps, now_ns};
 
 const MS: DataType = DataType::Timestamp(TimeUnit::Millisecond, None);
 
@@ -124,6 +124,22 @@ fn sent(messages: Vec<Message>, chunk_rows: usize, room: usize) -> Vec<String> {
         found.push(kind(&message));
     }
     found
+}
+
+#[test]
+fn a_step_that_has_worked_for_long_takes_one_input() {
+    let (mut instance, mut input, _output) = instance(100, 16);
+    for _ in 0..4 {
+        input.send(rows(3, 10)).unwrap();
+    }
+    let chunks = |instance: &Instance| InstanceCounters::read(&instance.counters.chunks);
+    let long_ago = now_ns() - 2 * STEP_NS_MAX;
+    instance.step(&mut Laps::at(long_ago)).unwrap();
+    assert_eq!(chunks(&instance), 1);
+    instance
+        .step(&mut Laps::at(now_ns() + STEP_NS_MAX))
+        .unwrap();
+    assert_eq!(chunks(&instance), 4);
 }
 
 #[test]

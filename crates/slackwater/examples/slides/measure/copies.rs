@@ -87,12 +87,17 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
     lab.say(&format!(
         "\nTwo copies that halve each block {repeat} times, one of them 2, 4 and 8 times as often: time for \
          {WIDTH} x {HEIGHT} pixels over the ideal, the same by CPU time, the slow copy's share of the blocks \
-         (ideal), reaction in milliseconds. Medians of {rounds} (least to most); the query's threads waited \
-         for cores, and the host took them, for these shares of the time\n"
+         (ideal), reaction in milliseconds, and how much shorter it is than in turn with the large blocks \
+         over TCP. Medians of {rounds} (least to most); the query's threads waited for cores, and the host \
+         took them, for these shares of the time\n"
     ));
-    lab.say("| link and block | balancer | slow | time | CPU time | share | reaction | waited | stolen |");
-    lab.say("|---|---|---|---|---|---|---|---|---|");
+    lab.say(
+        "| link and block | balancer | slow | time | CPU time | share | reaction | shorter | waited | stolen |",
+    );
+    lab.say("|---|---|---|---|---|---|---|---|---|---|");
     let (mut rows, mut costs) = (Vec::new(), Vec::new());
+    // The reactions of the first way and balancer, by factor.
+    let mut first_ms = None;
     for link in ["tcp", "shm"] {
         for side in SIDES {
             let way = Way { link, side };
@@ -104,10 +109,15 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
                 }
             }
             let loads = format!("load {before} to {}", load());
+            let first_ms = *first_ms.get_or_insert_with(|| {
+                let cases = cases[0].each_ref();
+                cases.map(|case| median(&mut case.reaction_ms.clone()))
+            });
             for (balancer, cases) in BALANCERS.into_iter().zip(&mut cases) {
-                for (factor, case) in FACTORS.into_iter().zip(cases.iter_mut()) {
+                let cases_of = FACTORS.into_iter().zip(cases.iter_mut());
+                for ((factor, case), first_ms) in cases_of.zip(first_ms) {
                     rows.push(case.json(balancer, way, factor));
-                    lab.say(&case.row(balancer, way, factor));
+                    lab.say(&case.row(balancer, way, factor, first_ms));
                 }
                 let of = |costs: fn(&Case) -> &Vec<f64>| spread(&mut costs(&cases[0]).clone(), 0);
                 costs.push(format!(
@@ -135,10 +145,12 @@ fn spread(values: &mut [f64], digits: usize) -> String {
 }
 
 impl Case {
-    fn row(&mut self, balancer: &str, way: Way, factor: i64) -> String {
+    fn row(&mut self, balancer: &str, way: Way, factor: i64, first_ms: f64) -> String {
         let percent = |values: &[f64]| 100.0 * median(&mut values.to_vec());
+        let shorter = first_ms / median(&mut self.reaction_ms.clone());
         format!(
-            "| {} | {balancer} | {factor} x | {} | {} | {:.0} % ({:.0} %) | {} | {:.0} % | {:.0} % |",
+            "| {} | {balancer} | {factor} x | {} | {} | {:.0} % ({:.0} %) | {} | {shorter:.1} x | {:.0} % | \
+             {:.0} % |",
             way.name(),
             spread(&mut self.time, 2),
             spread(&mut self.cpu, 2),
