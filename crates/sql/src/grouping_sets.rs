@@ -15,7 +15,7 @@ use crate::error::{Result, SqlError};
 /// The maximum number of sets of a GROUP BY: each is an aggregation with its own state.
 const SETS_MAX: usize = 64;
 
-/// The plan with one aggregation for each set.
+/// The plan with one aggregation for each set, and each key once.
 pub fn expand(plan: LogicalPlan) -> Result<LogicalPlan> {
     let expanded = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) => match aggregate.group_expr.as_slice() {
@@ -24,11 +24,26 @@ pub fn expand(plan: LogicalPlan) -> Result<LogicalPlan> {
                     sets_of(sets).map_err(|error| DataFusionError::External(Box::new(error)))?;
                 Ok(Transformed::yes(union_of(&aggregate, sets)?))
             }
-            _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+            keys => match grouping_set_to_exprlist(keys)? {
+                unique if unique.len() < keys.len() => {
+                    let unique = unique.into_iter().cloned().collect();
+                    with_keys(aggregate, unique).map(Transformed::yes)
+                }
+                _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+            },
         },
         node => Ok(Transformed::no(node)),
     })?;
     Ok(expanded.data)
+}
+
+/// The same aggregation, whose keys are these. The planner lists a key as often as GROUP BY names it, but
+/// gives it one column.
+fn with_keys(aggregate: Aggregate, keys: Vec<Expr>) -> datafusion_common::Result<LogicalPlan> {
+    let Aggregate {
+        input, aggr_expr, ..
+    } = aggregate;
+    Aggregate::try_new(input, keys, aggr_expr).map(LogicalPlan::Aggregate)
 }
 
 /// The keys of each set.

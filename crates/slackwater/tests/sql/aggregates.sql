@@ -149,3 +149,14 @@ CREATE TABLE disorder (ms BIGINT, k STRING, v BIGINT, ts AS TO_TIMESTAMP_LTZ(ms,
 WITH ('connector' = 'file', 'path' = 'data/disorder.csv', 'format' = 'csv');
 SELECT k, FIRST_VALUE(v) AS f, LAST_VALUE(v) AS l
 FROM (SELECT k, v FROM disorder WHERE v > 0 UNION ALL SELECT k, v FROM disorder WHERE v < 0) GROUP BY k;
+
+--- a key that GROUP BY names twice is one key
+SELECT window_end, bidder, COUNT(*) AS n, SUM(price) AS total FROM TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' SECOND)
+GROUP BY window_start, window_end, window_start, bidder, window_end, bids.bidder HAVING COUNT(*) > 0;
+
+--- keys that are named twice, without an aggregate
+SELECT auction FROM bids GROUP BY auction, 1;
+
+--- keys that are equal in other words
+-- last per 1
+SELECT MOD(auction, 2) AS odd, COUNT(*) AS n FROM bids GROUP BY MOD(auction, 2), auction % 2;

@@ -40,6 +40,11 @@ impl Groups {
         merges: bool,
         columns: &mut Columns,
     ) -> Result<Groups> {
+        // Columns of the result are found by their places.
+        let columns_of = aggregate.group_expr.len() + aggregate.aggr_expr.len();
+        if aggregate.schema.fields().len() < columns_of {
+            return Err(SqlError::new("GROUP BY has a key twice").hint("name it once"));
+        }
         let mut groups = Groups::default();
         for expression in &aggregate.group_expr {
             if let Expr::GroupingSet(_) = expression {
