@@ -9,10 +9,12 @@
 //! as 0 and one NaN; strings and binary values by their bytes in 8-byte little-endian words, with the
 //! length mixed in; NULL as a constant. Nested types hash as their `arrow-row` encoding, which we don't
 //! control. `docs/internals/balancing.md` has the hash in Python.
+//!
+//! A key with a column of the type [`DIRECT`] is in the bucket that the column says (direct grouping).
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, StringViewArray};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, StringViewArray};
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::{DataType, TimeUnit};
 
@@ -20,7 +22,13 @@ use crate::error::Result;
 
 /// The number of buckets that keys are hashed into: many more than instances (at 64 instances each still
 /// has 64 buckets to give away), few enough that a map of them is 16 KiB.
-pub const BUCKETS: usize = 4096;
+pub const BUCKETS: usize = 1 << BUCKET_BITS;
+
+const BUCKET_BITS: u32 = 12;
+
+/// The type of columns that name the bucket of a key, instead of its hash. Tables have no such columns
+/// (`SMALLINT UNSIGNED` of files is read as INT): only SQL's function DIRECT makes them.
+pub const DIRECT: DataType = DataType::UInt16;
 
 /// Strings of up to this many bytes are stored in their view (Arrow's variable-size view layout).
 pub(crate) const INLINE_BYTES_MAX: u32 = 12;
@@ -32,7 +40,7 @@ const NULL_WORD: u64 = 0xA5A5_5A5A_0F0F_F0F0;
 /// The bucket of a hash: its upper bits, because tables use the lower ones.
 #[inline]
 pub fn bucket(hash: u64) -> usize {
-    (hash >> 52) as usize
+    (hash >> (64 - BUCKET_BITS)) as usize
 }
 
 #[inline]
@@ -109,7 +117,20 @@ pub fn hash_rows(columns: &[ArrayRef], rows: usize, hashes: &mut Vec<u64>) -> Re
     for hash in hashes.iter_mut() {
         *hash = mix(*hash, SEED);
     }
+    if let Some(direct) = columns.iter().find(|column| *column.data_type() == DIRECT) {
+        place(direct.as_primitive(), hashes);
+    }
     Ok(())
+}
+
+/// Replaces the buckets of hashes by those that are given; NULL leaves them.
+fn place(buckets: &PrimitiveArray<UInt16Type>, hashes: &mut [u64]) {
+    for (hash, bucket) in hashes.iter_mut().zip(buckets) {
+        if let Some(bucket) = bucket {
+            let bucket = u64::from(bucket) % BUCKETS as u64;
+            *hash = *hash & (u64::MAX >> BUCKET_BITS) | bucket << (64 - BUCKET_BITS);
+        }
+    }
 }
 
 /// How many rows ahead strings are prefetched: processing them takes as long as fetching a cache line
@@ -303,6 +324,31 @@ mod tests {
     const FIXED_PAIR: [usize; 1] = [798];
     const FIXED_OTHERS: [[usize; 3]; 3] =
         [[3254, 1533, 1566], [1267, 3672, 2411], [2228, 3229, 1019]];
+
+    #[test]
+    fn a_direct_column_names_the_bucket() {
+        use arrow_array::UInt16Array;
+        let direct: ArrayRef = Arc::new(UInt16Array::from(vec![
+            Some(0),
+            Some(1),
+            Some(4095),
+            Some(4096),
+            None,
+        ]));
+        let robot: ArrayRef = Arc::new(Int32Array::from(vec![0, 1, 7, 8, 9]));
+        for columns in [[direct.clone(), robot.clone()], [robot, direct]] {
+            let placed = hashes(&columns);
+            let mut buckets = placed.iter().map(|&hash| bucket(hash));
+            assert_eq!(
+                buckets.by_ref().take(4).collect::<Vec<_>>(),
+                [0, 1, 4095, 0]
+            );
+            // NULL is hashed, with the other columns.
+            assert!(buckets.next().is_some_and(|bucket| bucket > 0));
+            // The other bits, by which tables find keys, depend on all columns.
+            assert_ne!(placed[0] << BUCKET_BITS, placed[3] << BUCKET_BITS);
+        }
+    }
 
     #[test]
     fn decimals_booleans_and_bytes_are_fixed_too() {

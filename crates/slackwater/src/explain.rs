@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 use slackwater_control::query::{Edge, Exchange};
+use slackwater_engine::hash::DIRECT;
 use slackwater_sql::program::Program;
 
 use crate::broadcast;
@@ -174,9 +175,13 @@ fn exchange(program: &Program, plan: &Plan, edge: &Edge, to: usize) -> String {
         Exchange::Apart => "apart".to_string(),
         Exchange::Key(columns) => {
             let fields = program.nodes[edge.from].schema().fields();
-            let names = columns.iter().map(|&column| {
-                let field = fields.get(column);
-                field.map_or(String::new(), |field| field.name().clone())
+            let fields = columns.iter().filter_map(|&column| fields.get(column));
+            let direct = fields.clone().find(|field| *field.data_type() == DIRECT);
+            let names = fields.map(|field| match direct {
+                Some(direct) if direct.name() == field.name() => {
+                    format!("{} (direct)", field.name())
+                }
+                _ => field.name().clone(),
             });
             format!("by {}", names.collect::<Vec<_>>().join(", "))
         }

@@ -264,6 +264,7 @@ files! {
     sessions
     sessions_wrong
     count_windows
+    direct
     early_firing
     late_rows
     formats

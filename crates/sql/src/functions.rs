@@ -9,6 +9,7 @@ mod arrays;
 mod broadcast_mark;
 mod clock;
 mod declared;
+mod direct;
 pub mod format;
 mod json;
 mod json_path;
@@ -184,6 +185,7 @@ fn built_in() -> All {
     scalars.push(Arc::new(ScalarUDF::new_from_impl(SubqueryMark::new())));
     let own = [
         clock::functions(),
+        direct::functions(),
         time::functions(),
         rounding::functions(),
         text::functions(),

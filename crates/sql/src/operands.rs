@@ -9,7 +9,8 @@ use datafusion_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawFieldAccessExpr, RawWindowExpr,
 };
 use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
-use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, LogicalPlan, Operator, lit};
+use datafusion_expr::{Expr, ExprSchemable, GetFieldAccess, LogicalPlan, Operator, cast, lit};
+use slackwater_engine::hash::DIRECT;
 use sqlparser::ast::BinaryOperator;
 
 use crate::error::{SqlError, to_span};
@@ -26,12 +27,16 @@ fn failed<T>(error: SqlError) -> Result<T> {
 impl ExprPlanner for Operands {
     fn plan_binary_op(
         &self,
-        raw: RawBinaryExpr,
+        mut raw: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
         let Some(operator) = operator(&raw.op) else {
             return Ok(PlannerResult::Original(raw));
         };
+        if operator.is_numerical_operators() {
+            raw.left = as_number(raw.left, schema);
+            raw.right = as_number(raw.right, schema);
+        }
         // An operand without a type is rejected elsewhere, with a better message.
         let (Ok(left), Ok(right)) = (raw.left.get_type(schema), raw.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(raw));
@@ -183,6 +188,14 @@ fn first_place(expression: &Expr) -> Option<datafusion_common::Span> {
         })
     });
     searched.ok().and(place)
+}
+
+/// The number of a place ([`DIRECT`]) as a BIGINT: of its own type, a difference below 0 would not fit.
+fn as_number(operand: Expr, schema: &DFSchema) -> Expr {
+    match operand.get_type(schema) {
+        Ok(DIRECT) => cast(operand, DataType::Int64),
+        _ => operand,
+    }
 }
 
 fn hint(operator: &Operator, left: &DataType, right: &DataType) -> &'static str {

@@ -240,6 +240,29 @@ fn demand_prefers_the_receiver_with_fewer_rows_waiting_not_fewer_chunks() {
 }
 
 #[test]
+fn a_direct_key_goes_to_the_instance_that_it_names() {
+    let (mut route, mut receivers) = route(keyed(), 3, 64);
+    let places = arrow_array::UInt16Array::from_iter_values((0..12).map(|place| place % 6));
+    let rows = Int64Array::from_iter_values(0..12);
+    let columns = vec![
+        ("key", Arc::new(places) as arrow_array::ArrayRef),
+        ("n", Arc::new(rows)),
+    ];
+    let counters = StepCounters::default();
+    route
+        .chunk(Chunk::new(batch(columns), 0), &counters)
+        .unwrap();
+    route.settle(&counters).unwrap();
+    for (link, receiver) in receivers.iter_mut().enumerate() {
+        let Some(Message::Chunk(chunk)) = receiver.receive() else {
+            panic!("no rows for {link}");
+        };
+        let expected = (0..4).map(|row| row * 3 + link as i64);
+        assert_eq!(numbers(&chunk), expected.collect::<Vec<i64>>());
+    }
+}
+
+#[test]
 fn rows_after_a_barrier_go_to_the_new_owners_of_their_buckets() {
     let (mut route, mut receivers) = route(keyed(), 2, 64);
     let counters = StepCounters::default();
