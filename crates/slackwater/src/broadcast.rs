@@ -6,6 +6,8 @@ use slackwater_control::broadcast::model::{Aim, Choice, Costs, Wake, choose, wit
 use slackwater_control::broadcast::{Algorithm, Place};
 use slackwater_control::cluster::DISTANCE_HOSTS;
 use slackwater_control::latency::chunk::LinkPoint;
+use slackwater_control::query::Exchange;
+use slackwater_sql::names::INTERVAL_JOIN;
 use slackwater_sql::program::Program;
 use slackwater_sql::settings::LinkKind;
 
@@ -72,6 +74,32 @@ pub fn describe(choice: &Choice) -> String {
         Some(bytes) => format!("{name}, in parts of {} KiB", bytes >> 10),
         None => name.to_string(),
     }
+}
+
+/// What the user should know of hints that gain nothing: the side that is not broadcast comes from one
+/// instance, and keeps its order.
+pub fn in_one_instance(program: &Program, plan: &Plan) -> Vec<String> {
+    if !program.settings.keep_order || plan.parallelism < 2 {
+        return Vec::new();
+    }
+    let nodes = program.graph.nodes.iter().enumerate();
+    let joins = nodes.filter(|(number, node)| {
+        let subquery = plan.subqueries.of_node[*number];
+        node.name == INTERVAL_JOIN
+            && node
+                .inputs
+                .iter()
+                .any(|edge| edge.exchange == Exchange::Broadcast)
+            && plan.subqueries.subqueries[subquery].instances == 1
+    });
+    let notes = joins.map(|(number, node)| {
+        format!(
+            "{} #{number} has one instance, as the side that is not broadcast: SET 'order' = 'none' divides \
+             that side's chunks",
+            node.name
+        )
+    });
+    notes.collect()
 }
 
 /// The estimated bytes of a row, from its types.
@@ -203,7 +231,6 @@ fn built_in(kind: Kind, cores: usize) -> Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use slackwater_control::query::Exchange;
     use slackwater_engine::balancer::BalancerPlan;
     use slackwater_engine::deploy::StepKind;
     use slackwater_sql::program::compile;
@@ -263,6 +290,26 @@ mod tests {
                 "{explained}"
             );
         }
+    }
+
+    #[test]
+    fn a_hint_that_gains_nothing_is_noted() {
+        let noted = |order: &str| {
+            let text = format!(
+                "SET 'order' = '{order}'; SET 'parallelism' = '2'; SET 'workers' = '2';
+                 CREATE TABLE v (ts_ms BIGINT, ip STRING, ts AS TO_TIMESTAMP_LTZ(ts_ms, 3),
+                   WATERMARK FOR ts AS ts - INTERVAL '1' SECOND)
+                 WITH ('connector' = 'tcp', 'address' = '127.0.0.1:1');
+                 SELECT /*+ BROADCAST(b) */ a.ip FROM v AS a JOIN v AS b
+                 ON a.ts BETWEEN b.ts AND b.ts + INTERVAL '1' SECOND;"
+            );
+            let program = compile(&text, &[], &BuiltIn).expect("sound SQL").run;
+            let plan = plan_on(&program, &Machine::this(), &Learned::default()).expect("a plan");
+            let mut notes = plan.notes.iter();
+            notes.any(|note| note.contains("SET 'order' = 'none' divides"))
+        };
+        assert!(noted("keep"));
+        assert!(!noted("none"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use slackwater_control::place::{Places, Strategy};
 use slackwater_engine::runtime::WaitMode;
 use slackwater_sql::SqlError;
 use slackwater_sql::program::Program;
-use slackwater_sql::settings::{Parallelism, Processes};
+use slackwater_sql::settings::{Balancer, Parallelism, Processes};
 
 use crate::bound::Bound;
 use crate::broadcast;
@@ -123,13 +123,21 @@ pub fn plan_bound(
             if workers == 1 { "" } else { "s" }
         ));
     }
-    if most < chosen.most && most < workers.max(2) {
+    let in_one = broadcast::in_one_instance(program, &plan);
+    if in_one.is_empty() && most < chosen.most && most < workers.max(2) {
+        let s = if most == 1 { "" } else { "s" };
+        let hint = match settings.balancer {
+            Balancer::Auto if !settings.keep_order => {
+                ", unless SET 'balancer' = 'demand' divides what sources read"
+            }
+            _ => "",
+        };
         plan.notes.push(format!(
-            "parallelism {} has no effect: no subquery can be run by more than {most} instance{}",
-            chosen.most,
-            if most == 1 { "" } else { "s" }
+            "parallelism {} has no effect: no subquery can be run by more than {most} instance{s}{hint}",
+            chosen.most
         ));
     }
+    plan.notes.extend(in_one);
     plan.wait = settings.wait_mode();
     if workers > cores && spins(plan.wait) {
         plan.notes.push(format!(

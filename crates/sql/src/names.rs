@@ -17,6 +17,9 @@ pub const TABLE_FUNCTIONS: &[&str] = &[
     SPLIT,
 ];
 
+/// The nodes of a query graph that join within an interval of time.
+pub const INTERVAL_JOIN: &str = "interval join";
+
 /// The columns that a window table function appends.
 pub const WINDOW_COLUMNS: [&str; 3] = ["window_start", "window_end", "window_time"];
 

@@ -1,6 +1,6 @@
 //! Pushes from other threads, and incarnations that resume.
 
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 
 use arrow_schema::DataType;
@@ -90,7 +90,8 @@ impl Pushing {
     }
 
     fn is_answered(&self) -> bool {
-        self.1.recv_timeout(Duration::from_millis(100)).is_ok()
+        // The thread is gone if it had said so before.
+        self.1.recv_timeout(Duration::from_millis(100)) != Err(RecvTimeoutError::Timeout)
     }
 
     fn answer(self) -> std::result::Result<Pushed, NotPushed> {

@@ -98,12 +98,14 @@ impl Hub {
     ///
     /// When a port is not free.
     pub fn listen(first: u16) -> Result<Arc<Hub>, String> {
+        if first > u16::MAX - 2 {
+            return Err(format!(
+                "--ports {first}: three ports are needed, so at most {}",
+                u16::MAX - 2
+            ));
+        }
         let listen = |number: u16| {
-            let port = if first == 0 {
-                0
-            } else {
-                first.saturating_add(number)
-            };
+            let port = if first == 0 { 0 } else { first + number };
             let failed =
                 |error: io::Error| format!("port {port}: {error} (choose others with --ports)");
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;

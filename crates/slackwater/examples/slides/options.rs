@@ -81,11 +81,15 @@ pub fn generate(arguments: &[String]) -> Result<(), String> {
     let [file] = options.others.as_slice() else {
         return Err("generate needs the name of one file to write".to_string());
     };
+    let quality = options.number("quality", 85)?;
+    if !(1..=100).contains(&quality) {
+        return Err(format!("--quality {quality}: must be from 1 to 100"));
+    }
     let plan = Plan {
         width: options.number("width", 8192)?,
         height: options.number("height", 6144)?,
         tile: options.number("tile", 256)?,
-        quality: options.number("quality", 85)?,
+        quality,
         seed: options.number("seed", 1)?,
     };
     plan.write(Path::new(file))

@@ -116,9 +116,16 @@ fn watch(
     let mut starts = 0;
     loop {
         thread::sleep(PAUSE);
-        let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-        let running = child.as_mut()?;
-        let Ok(Some(status)) = running.try_wait() else {
+        let lock = || child.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = |child: &mut Child| child.try_wait().ok().flatten();
+        let status = ended(lock().as_mut()?);
+        if status.is_some_and(|status| status.success()) {
+            // A signal from the terminal stops it, and then the server stops, too.
+            thread::sleep(PAUSE);
+        }
+        let mut child = lock();
+        child.as_ref()?;
+        let Some(status) = status else {
             continue;
         };
         starts += 1;

@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use slackwater_engine::operator::custom_rows::{Rows, RowsFailure, RowsFunction};
 use slackwater_sql::functions::operator::{Call, Operator, OperatorFunction};
 use slackwater_sql::statement::{Constants, NamedType, TableFunction};
-use slackwater_sql::types::sql_name;
+use slackwater_sql::types::{of_tables, sql_name};
 use slackwater_udf::{
     Constant, Definition, Failure, Function, KeyedBatch, KeyedRan, Table, TableRows, unsupported,
 };
@@ -150,12 +150,21 @@ pub fn plan(
             }
             None => {
                 let fields = input.schema().fields();
-                let first = input.all();
-                places.push((first..first + fields.len()).collect());
                 let columns = fields
                     .iter()
-                    .map(|field| (field.name().clone(), field.data_type().clone()));
-                inputs.push(columns.collect::<Vec<NamedType>>());
+                    .map(|field| (field.name().clone(), of_tables(field.data_type())));
+                let columns = columns.collect::<Vec<NamedType>>();
+                let mut types = fields.iter().zip(&columns);
+                if types.all(|(field, (_, data_type))| field.data_type() == data_type) {
+                    let first = input.all();
+                    places.push((first..first + fields.len()).collect());
+                } else {
+                    let of_input = columns.iter();
+                    let of_input =
+                        of_input.map(|(name, data_type)| input.column_of(name, data_type.clone()));
+                    places.push(of_input.collect::<Result<Vec<usize>, String>>()?);
+                }
+                inputs.push(columns);
             }
         }
     }

@@ -48,6 +48,12 @@ pub fn copies(program: &Program, plan: &Plan) -> String {
             bytes(report.bytes_between_without)
         ));
     }
+    let both = report.bytes_between.zip(report.bytes_between_without);
+    if both.is_some_and(|(with, without)| with > without) {
+        text.push_str(
+            "  note: copies send more here than one query over all: SET 'copies' = 'none' leaves them out\n",
+        );
+    }
     text
 }
 

@@ -259,3 +259,18 @@ class waits:
         out.emit(1)
 $$;
 SELECT n FROM waits(TABLE bids);
+
+--- the numbers of places among the columns
+CREATE FUNCTION all_of(t TABLE) RETURNS TABLE (seen STRING) STATE (n INT) LANGUAGE python AS $$
+class all_of:
+    def on_row(self, state, row, out):
+        out.emit(f"{row.place} {row.auction}")
+$$;
+SELECT place, auction, seen FROM all_of(TABLE (SELECT DIRECT(auction) AS place, auction, ts FROM bids) PARTITION BY (place, auction) ORDER BY ts);
+
+--- a place as a type that is too narrow
+CREATE FUNCTION narrow(t TABLE (place SMALLINT)) RETURNS TABLE LANGUAGE python AS 'def narrow(place): return True';
+SELECT place FROM narrow(TABLE (SELECT DIRECT(auction) AS place FROM bids));
+
+--- a key twice
+SELECT n FROM numbered(TABLE bids PARTITION BY (auction, auction));

@@ -22,6 +22,7 @@ use super::translator::Translator;
 use crate::error::{Result, SqlError};
 use crate::explain::duration;
 use crate::expression::{Physical, column};
+use crate::names::INTERVAL_JOIN;
 
 pub use super::intervals::compares_times;
 
@@ -137,7 +138,7 @@ impl Translator<'_> {
         let key = format!("interval join {spec:?}");
         let is_dealt = !self.session.settings.keep_order;
         let interval_join = IntervalJoinNode { spec, is_dealt };
-        let node = self.operator("interval join", detail, &nodes, interval_join, &key);
+        let node = self.operator(INTERVAL_JOIN, detail, &nodes, interval_join, &key);
         let (columns, roles) = pair.output(kind, streams);
         let time = (0..2).find(|&side| !padded(kind)[side]);
         Ok(Some(Stream {

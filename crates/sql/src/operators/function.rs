@@ -1,5 +1,6 @@
 //! Plans calls of operators and of SPLIT.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Schema, SchemaRef};
@@ -158,6 +159,18 @@ impl Planner {
             keys.collect::<Result<Vec<Column>>>()
         });
         let keys = keys.transpose()?;
+        let named = table
+            .partition_by
+            .iter()
+            .flatten()
+            .zip(keys.iter().flatten());
+        let mut seen = HashSet::new();
+        for (ast, key) in named {
+            if !seen.insert(key) {
+                let error = format!("PARTITION BY names '{}' twice", key.name);
+                return failed(SqlError::new(error).at(ast.span()).hint("name it once"));
+            }
+        }
         let time = table.order_by.as_ref();
         let time = time.map(|time| column(time, "ORDER BY")).transpose()?;
         if let Some(time) = &time {

@@ -10,7 +10,7 @@ use datafusion_common::ScalarValue;
 
 use crate::explain::literal;
 use crate::functions::values::{Argument, fits, holds};
-use crate::types::sql_name;
+use crate::types::{of_tables, sql_name};
 
 /// A call of an operator.
 #[derive(Debug)]
@@ -342,7 +342,7 @@ impl Input {
             return Ok(self.want(name, data_type));
         }
         let wrong = wrong_type(name, given, &data_type);
-        let (is, should) = (sql_name(given), sql_name(&data_type));
+        let (is, should) = (sql_name(&of_tables(given)), sql_name(&data_type));
         Err(
             match fits(given, &data_type) || given.is_numeric() && data_type.is_numeric() {
                 true => format!(
