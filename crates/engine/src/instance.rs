@@ -9,6 +9,7 @@
 //! `instance/checkpoint.rs` what an instance does at a barrier.
 
 mod checkpoint;
+mod control;
 mod cut;
 mod isolate;
 mod parts;
@@ -31,8 +32,9 @@ use crate::intake::Waiting;
 use crate::operator::Output;
 use crate::ports::Input;
 pub use crate::sink_step::{SinkResult, SinkStep};
-use crate::time::{EventTime, Laps, now_ns};
+use crate::time::{Laps, now_ns};
 use checkpoint::Member;
+use control::Control;
 use cut::Cut;
 pub use cut::Notice;
 pub use parts::{Head, InstanceInput, PlacedStep, Step};
@@ -86,36 +88,6 @@ enum Unfinished {
     Control(Control),
     /// Rows that are due at a certain time.
     OnTime,
-}
-
-enum Control {
-    Watermark { time: EventTime, ingest_ns: u64 },
-    Idle,
-    Active,
-    Barrier(Barrier),
-    EndOfWork { ingest_ns: u64 },
-    End { ingest_ns: u64, stopped: bool },
-}
-
-impl Control {
-    /// Whether the message ends a unit of work.
-    fn ends_unit(&self) -> bool {
-        matches!(
-            self,
-            Control::EndOfWork { .. } | Control::End { stopped: false, .. }
-        )
-    }
-
-    /// The message to send after an operator whose rows may be `delay_us` older than the watermark.
-    fn delayed(&self, delay_us: EventTime) -> Option<Control> {
-        match *self {
-            Control::Watermark { time, ingest_ns } if delay_us > 0 => Some(Control::Watermark {
-                time: time.saturating_sub(delay_us),
-                ingest_ns,
-            }),
-            _ => None,
-        }
-    }
 }
 
 /// How an instance that waits treats its worker's descriptors.

@@ -400,7 +400,7 @@ fn blocks_are_dealt_among_copies_by_demand() {
             lines.any(|line| parts.iter().all(|part| line.contains(part)))
         };
         assert!(has_line(&["union", "2 inputs", "by demand"]), "{dealt}");
-        // The union is run by the copies: one of its own would be a hop more, and would deal for both sources.
+        // The copies run the union: one of its own would be a hop more, and would deal for both sources.
         assert!(
             has_line(&["union #", "-> operator #", "(3 instances)"]),
             "{dealt}"

@@ -1,5 +1,5 @@
-//! `DIRECT(number)`: direct grouping (Kamburugamuve et al. 2016, the groupings of Storm). As part of a key the
-//! number places rows, in the stead of a hash: consecutive numbers are at different instances.
+//! `DIRECT(number)`: direct grouping (Kamburugamuve et al. 2016, the groupings of Storm). As part of a key
+//! the number places rows, instead of a hash: consecutive numbers are at different instances.
 //!
 //! What a key is made of does not depend on where its rows are, so answers do not depend on it.
 

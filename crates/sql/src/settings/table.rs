@@ -51,7 +51,7 @@ pub const SETTINGS: &[Setting] = &[
         topic: Topic::Parallelism,
         meaning: "how the chunks of a source are distributed among the operators after it",
         more: "`'demand'`: to the instance with the fewest waiting rows; `'round_robin'`: in turn. \
-        Both need `'order' = 'none'`. `'auto'`: to a union by demand, if the order of rows \
+        Both need `'order' = 'none'`. `'auto'`: to a union of tables by demand, if the order of rows \
         can't be observed, else not at all ([more](internals/balancing.md)).",
         set: |settings, value| {
             let choices = Balancer::ALL.map(|choice| (choice.name(), choice));

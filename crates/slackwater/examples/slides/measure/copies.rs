@@ -91,9 +91,8 @@ pub fn run(lab: &mut Lab) -> Result<(), String> {
          over TCP. Medians of {rounds} (least to most); the query's threads waited for cores, and the host \
          took them, for these shares of the time\n"
     ));
-    lab.say(
-        "| link and block | balancer | slow | time | CPU time | share | reaction | shorter | waited | stolen |",
-    );
+    let columns = "time | CPU time | share | reaction | shorter | waited | stolen";
+    lab.say(&format!("| link and block | balancer | slow | {columns} |"));
     lab.say("|---|---|---|---|---|---|---|---|---|---|");
     let (mut rows, mut costs) = (Vec::new(), Vec::new());
     // The reactions of the first way and balancer, by factor.
