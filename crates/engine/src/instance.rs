@@ -39,9 +39,9 @@ use cut::Cut;
 pub use cut::Notice;
 pub use parts::{Head, InstanceInput, PlacedStep, Step};
 
-/// The most inputs that one step takes, so that the other instances of a worker get their turn: 8 chunks
-/// of 8,192 rows are about 10 ms of work at 0.15 µs a row.
-const INPUTS_PER_STEP: usize = 8;
+/// The most inputs that one step takes. Instances of a worker get their turn by time ([`STEP_NS_MAX`]); this
+/// bounds what is sent before a reader is woken.
+const INPUTS_PER_STEP: usize = 32;
 
 /// A step that has worked for this long takes no further input: an instance that needs much time for a
 /// chunk would otherwise delay one of the same worker that deals chunks to others, which then wait for it.
