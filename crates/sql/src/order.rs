@@ -33,8 +33,8 @@ pub fn deal_if_order_is_unseen(graph: &mut QueryGraph, nodes: &[NodeSpec], keep_
 }
 
 /// Deals chunks to a union where they would be dealt behind it: the union then runs in each of the copies
-/// that they are dealt to. As a subquery of its own it would be one more hop, and its worker would deal for all
-/// inputs, which is late if it also runs a slow copy.
+/// that they are dealt to. As a subquery of its own it would be one more hop, and its worker would deal for
+/// all inputs, which is late if it also runs a slow copy.
 pub fn deal_into_unions(graph: &mut QueryGraph) {
     for node in 0..graph.nodes.len() {
         let [edge] = graph.nodes[node].inputs.as_slice() else {
