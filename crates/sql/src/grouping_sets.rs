@@ -25,9 +25,11 @@ pub fn expand(plan: LogicalPlan) -> Result<LogicalPlan> {
                 Ok(Transformed::yes(union_of(&aggregate, sets)?))
             }
             keys => match grouping_set_to_exprlist(keys)? {
+                // The planner lists a key as often as GROUP BY names it, but gives it one column.
                 unique if unique.len() < keys.len() => {
                     let unique = unique.into_iter().cloned().collect();
-                    with_keys(aggregate, unique).map(Transformed::yes)
+                    let once = Aggregate::try_new(aggregate.input, unique, aggregate.aggr_expr)?;
+                    Ok(Transformed::yes(LogicalPlan::Aggregate(once)))
                 }
                 _ => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
             },
@@ -35,15 +37,6 @@ pub fn expand(plan: LogicalPlan) -> Result<LogicalPlan> {
         node => Ok(Transformed::no(node)),
     })?;
     Ok(expanded.data)
-}
-
-/// The same aggregation, whose keys are these. The planner lists a key as often as GROUP BY names it, but
-/// gives it one column.
-fn with_keys(aggregate: Aggregate, keys: Vec<Expr>) -> datafusion_common::Result<LogicalPlan> {
-    let Aggregate {
-        input, aggr_expr, ..
-    } = aggregate;
-    Aggregate::try_new(input, keys, aggr_expr).map(LogicalPlan::Aggregate)
 }
 
 /// The keys of each set.

@@ -118,16 +118,15 @@ fn watch(
         thread::sleep(PAUSE);
         let lock = || child.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = |child: &mut Child| child.try_wait().ok().flatten();
-        let status = ended(lock().as_mut()?);
-        if status.is_some_and(|status| status.success()) {
+        let Some(status) = ended(lock().as_mut()?) else {
+            continue;
+        };
+        if status.success() {
             // A signal from the terminal stops it, and then the server stops, too.
             thread::sleep(PAUSE);
         }
         let mut child = lock();
         child.as_ref()?;
-        let Some(status) = status else {
-            continue;
-        };
         starts += 1;
         if status.code() == Some(USAGE) {
             return Some("the query can't run as it is: see above".to_string());

@@ -140,33 +140,15 @@ pub fn plan(
     }
     let (mut inputs, mut places) = (Vec::new(), Vec::new());
     for (input, columns) in call.inputs().iter().zip(&declared.inputs) {
-        match columns {
-            Some(columns) => {
-                let of_input = columns
-                    .iter()
-                    .map(|(name, data_type)| input.column_of(name, data_type.clone()));
-                places.push(of_input.collect::<Result<Vec<usize>, String>>()?);
-                inputs.push(columns.clone());
-            }
-            None => {
-                let fields = input.schema().fields();
-                let columns = fields
-                    .iter()
-                    .map(|field| (field.name().clone(), of_tables(field.data_type())));
-                let columns = columns.collect::<Vec<NamedType>>();
-                let mut types = fields.iter().zip(&columns);
-                if types.all(|(field, (_, data_type))| field.data_type() == data_type) {
-                    let first = input.all();
-                    places.push((first..first + fields.len()).collect());
-                } else {
-                    let of_input = columns.iter();
-                    let of_input =
-                        of_input.map(|(name, data_type)| input.column_of(name, data_type.clone()));
-                    places.push(of_input.collect::<Result<Vec<usize>, String>>()?);
-                }
-                inputs.push(columns);
-            }
-        }
+        let columns = columns.clone().unwrap_or_else(|| {
+            let fields = input.schema().fields().iter();
+            let fields = fields.map(|field| (field.name().clone(), of_tables(field.data_type())));
+            fields.collect::<Vec<NamedType>>()
+        });
+        let of_input = columns.iter();
+        let of_input = of_input.map(|(name, data_type)| input.column_of(name, data_type.clone()));
+        places.push(of_input.collect::<Result<Vec<usize>, String>>()?);
+        inputs.push(columns);
     }
     for (column, data_type) in inputs.iter().flatten() {
         if let Some(part) = unsupported(data_type) {
